@@ -159,6 +159,7 @@ impl Model {
             saved: &self.unused,
             workers: WORKERS,
             poller_maintains: false,
+            batch: 1,
             options: RingOptions::default(),
             machine,
         }

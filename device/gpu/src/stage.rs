@@ -43,6 +43,14 @@ impl Stage<'_> {
         self.words
     }
 
+    /// Words `first .. first + words` of it, as a buffer of their own; fewer where it ends before. `first` is even.
+    #[must_use]
+    #[inline(always)]
+    pub fn part(&self, first: usize, words: usize) -> Self {
+        let left = self.words.saturating_sub(first);
+        Self { base: self.base + first as u64 * 8, words: if words < left { words } else { left }, ..*self }
+    }
+
     /// The generic address of byte `offset`.
     #[must_use]
     #[inline(always)]
@@ -108,6 +116,13 @@ impl<'a> Stage<'a> {
     #[must_use]
     pub fn len(&self) -> usize {
         self.words.len()
+    }
+
+    /// Words `first .. first + words` of it, as a buffer of their own; fewer where it ends before. `first` is even.
+    #[must_use]
+    pub fn part(&self, first: usize, words: usize) -> Self {
+        let part = self.words.get(first..).unwrap_or_default();
+        Self { words: &part[..words.min(part.len())] }
     }
 
     /// Word `index`; 0 past the end.

@@ -45,6 +45,7 @@ unsafe fn dispatch<M: Machine>(
         saved: &setup.saved,
         workers,
         poller_maintains: warps == 1,
+        batch: setup.batch,
         options: setup.options,
         machine,
     };
@@ -143,6 +144,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams)
                 saved: &setup.saved,
                 workers: 1,
                 poller_maintains: true,
+                batch: setup.batch,
                 options: setup.options,
                 machine: &machine,
             };

@@ -76,6 +76,8 @@ pub(crate) fn run_grid(call: GridCall, input: u64, output: u64) -> Returned {
 }
 
 impl Machine for GridPoller<'_> {
+    const BATCHES: bool = false;
+
     #[inline(always)]
     fn call_thread(&self, call: &Call<'_>) -> Returned {
         jump(call)
@@ -114,6 +116,8 @@ pub(crate) struct Caller<'a> {
 }
 
 impl Machine for Caller<'_> {
+    const BATCHES: bool = false;
+
     #[inline(always)]
     fn call_thread(&self, call: &Call<'_>) -> Returned {
         jump(call)

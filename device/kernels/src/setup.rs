@@ -117,6 +117,7 @@ pub(crate) struct Setup {
     pub(crate) options: RingOptions,
     stages: u64,
     stage_bytes: u32,
+    pub(crate) batch: u32,
 }
 
 impl Setup {
@@ -175,9 +176,11 @@ impl Setup {
                 beside_others: params.options & options::BESIDE_OTHERS != 0,
                 skip_marks: params.options & options::SKIP_MARKS != 0,
                 drop_bad_requests: params.options & options::DROP_BAD_REQUESTS != 0,
+                serial_handlers: params.options & options::SERIAL_HANDLERS != 0,
             },
             stages: stages + scratch_offset(params, block, workers),
-            stage_bytes: params.stage_bytes,
+            stage_bytes: params.stage_bytes * layout.shared.batch,
+            batch: layout.shared.batch,
         })
     }
 

@@ -106,6 +106,8 @@ pub mod options {
     /// Take bad requests ([`Status::is_bad_request`](crate::status::Status::is_bad_request)) out of their slots without an
     /// answer.
     pub const DROP_BAD_REQUESTS: u32 = 8;
+    /// A warp calls threads' handlers one at a time, in the order of the slots, also where it serves several requests at once.
+    pub const SERIAL_HANDLERS: u32 = 16;
 }
 
 /// Parameters of every dispatch kernel, passed by value.

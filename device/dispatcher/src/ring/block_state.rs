@@ -1,6 +1,7 @@
 //! What the warps of a block share: one mailbox each, the cursor, counters, and what each is doing.
 
 use super::launcher::LaunchState;
+use super::poll::lowest;
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::team::Warp;
@@ -24,6 +25,11 @@ pub enum WarpCommand {
         /// Whether the flag was the slot's address.
         valid_flag: bool,
     },
+    /// Serve these slots at once.
+    ServeBatch {
+        /// The slot of bit 0 of the warp's word of slots.
+        first: u32,
+    },
 }
 
 const FREE: u64 = 0;
@@ -31,6 +37,7 @@ const POLL: u64 = 1;
 const EXIT: u64 = 2;
 const SERVE: u64 = 4;
 const INVALID_FLAG: u64 = 8;
+const BATCH: u64 = 16;
 const SLOT_SHIFT: u32 = 8;
 
 impl WarpCommand {
@@ -43,6 +50,7 @@ impl WarpCommand {
             Self::Serve { slot, valid_flag } => {
                 (slot as u64) << SLOT_SHIFT | SERVE | if valid_flag { 0 } else { INVALID_FLAG }
             }
+            Self::ServeBatch { first } => (first as u64) << SLOT_SHIFT | BATCH,
         }
     }
 
@@ -52,6 +60,7 @@ impl WarpCommand {
             FREE => Self::Free,
             POLL => Self::Poll,
             EXIT => Self::Exit,
+            _ if word & BATCH != 0 => Self::ServeBatch { first: (word >> SLOT_SHIFT) as u32 },
             _ => Self::Serve { slot: (word >> SLOT_SHIFT) as u32, valid_flag: word & INVALID_FLAG == 0 },
         }
     }
@@ -63,6 +72,7 @@ impl WarpCommand {
 #[repr(C)]
 pub struct BlockState {
     commands: [BlockU64; MAX_WARPS],
+    batches: [[BlockU64; 2]; MAX_WARPS],
     functions: [BlockU64; MAX_WARPS],
     since: [BlockU64; MAX_WARPS],
     /// Window that the next poller looks at every turn.
@@ -138,11 +148,31 @@ impl BlockState {
         }
     }
 
-    /// The slot that warp `warp` serves, if it does.
+    /// Sets the slots of a [`WarpCommand::ServeBatch`], a bit each, and those of them whose flag is not their address, before
+    /// the command.
+    #[inline(always)]
+    pub(super) fn set_batch(&self, warp: u32, slots: u64, invalid_flags: u64) {
+        if let Some(words) = self.batches.get(warp as usize) {
+            words[0].store(slots, Ordering::Relaxed);
+            words[1].store(invalid_flags, Ordering::Relaxed);
+        }
+    }
+
+    /// The slots of warp `warp`'s [`WarpCommand::ServeBatch`], and those of them whose flag is not their address, after that was
+    /// read.
+    #[inline(always)]
+    pub(super) fn batch_of(&self, warp: u32) -> [u64; 2] {
+        self.batches
+            .get(warp as usize)
+            .map_or([0; 2], |words| words.each_ref().map(|word| word.load(Ordering::Relaxed)))
+    }
+
+    /// The slot that warp `warp` serves, or the first of several, if it does.
     #[inline(always)]
     pub(super) fn slot_of(&self, warp: u32) -> Option<u32> {
         match self.read(warp) {
             WarpCommand::Serve { slot, .. } => Some(slot),
+            WarpCommand::ServeBatch { first } => Some(first + self.batch_of(warp)[0].trailing_zeros() % 64),
             _ => None,
         }
     }
@@ -180,24 +210,32 @@ impl BlockState {
         self.backlog.store(ready, Ordering::Release);
     }
 
-    /// Takes one of the requests that wait: its window, its bit, and whether its flag was its address. By one lane.
+    /// Takes some of the requests that wait, no more than `most`: their window, their bits, and those of them whose flag was not
+    /// their address. By one lane.
     #[inline(always)]
-    pub(super) fn pop_backlog(&self) -> Option<(u32, u32, bool)> {
+    pub(super) fn pop_backlog(&self, most: u32) -> Option<(u32, u64, u64)> {
         let mut left = self.backlog.load(Ordering::Relaxed);
         while left != 0 {
-            let bit = left & left.wrapping_neg();
+            let wanted = lowest(left, most);
             // Acquire: pairs with `push_backlog`.
-            let before = self.backlog.fetch_and(!bit, Ordering::Acquire);
-            if before & bit != 0 {
+            let before = self.backlog.fetch_and(!wanted, Ordering::Acquire);
+            let taken = before & wanted;
+            if taken != 0 {
                 let window = self.backlog_window.load(Ordering::Relaxed) as u32;
-                let invalid_flags = self.invalid_flags.load(Ordering::Relaxed) & bit != 0;
+                let invalid_flags = self.invalid_flags.load(Ordering::Relaxed) & taken;
                 // Release: only now may the poller push again, and change the two words just read.
-                self.popped.fetch_add(1, Ordering::Release);
-                return Some((window, bit.trailing_zeros(), !invalid_flags));
+                self.popped.fetch_add(u64::from(taken.count_ones()), Ordering::Release);
+                return Some((window, taken, invalid_flags));
             }
-            left = before & !bit;
+            left = before & !wanted;
         }
         None
+    }
+
+    /// How many requests wait for a warp.
+    #[inline(always)]
+    pub(super) fn backlog_len(&self) -> u32 {
+        self.backlog.load(Ordering::Relaxed).count_ones()
     }
 
     /// Progress for a drain: requests answered or launched so far, and, if `all`, requests claimed from the

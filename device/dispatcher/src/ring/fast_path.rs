@@ -117,8 +117,8 @@ impl<M: Machine> Block<'_, M> {
             }
             let [even, other] = set.map(|set| warp.ballot(set));
             let several = even.count_ones() + other.count_ones() > 1;
-            // One warp serves them one by one in any case.
-            if warp.any(odd) || several && !self.is_alone() {
+            // One warp that takes them one at a time stays here.
+            if warp.any(odd) || several && !(self.is_alone() && self.batch_limit(warp) == 1) {
                 return FastPathExit::Fallback(Some([states, flags]));
             }
             if even | other == 0 {

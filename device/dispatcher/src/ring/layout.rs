@@ -67,7 +67,8 @@ mod tests {
                 prop_assert!(layout.stages >= layout.entries + functions * 48);
             }
             prop_assert!(layout.stages >= after_serving);
-            prop_assert_eq!(layout.bytes, layout.stages + 2 * workers * stage * 16);
+            prop_assert_eq!(layout.bytes, layout.stages + 2 * workers * stage * 16 * layout.batch);
+            prop_assert!((1..=32).contains(&layout.batch) && (layout.batch == 1 || layout.bytes - layout.stages <= 32 << 10));
             for offset in [Layout::CACHED_CALL, serving, layout.cells, layout.entries, layout.stages] {
                 prop_assert!(offset.is_multiple_of(16));
             }

@@ -11,6 +11,9 @@
 //! it. The last warp does the maintenance: it publishes the answers to requests that came together, with one fence for all of them,
 //! clears request flags, reads the stop word, and copies counters and busy records to mapped memory.
 //!
+//! Where more requests are ready than warps are free, a warp takes several and serves them at once (`batch`): each lane calls the
+//! handler of one.
+//!
 //! The fast path, one request alone, is written out apart (`fast_path`), in as few instructions as it takes: the poller that sees it
 //! serves it, and the next poller lets it be answered before it polls. A warp that does everything stays with it when several come.
 //!
@@ -27,8 +30,9 @@
 //! | [`table`] | functions as a device finds them |
 //! | [`layout`] | where all this lies in shared memory |
 //! | [`staged`] | one slot, fetched into a stage, as a memory |
-//! | `poller`, `serve`, `graphs`, `maintenance` | the roles |
+//! | `poller`, `hand_out`, `serve`, `graphs`, `maintenance` | the roles |
 //! | `fast_path` | polling and serving one request alone |
+//! | `batch` | serving several at once, a lane each |
 //! | [`launcher`] | launching graphs: budget, executables, mailboxes |
 //! | `program_graphs` | launching a program's own graphs, which know of no mailbox |
 //! | `backoff` | how long after an answer is not polled: `wait_ticks_since` |
@@ -36,11 +40,13 @@
 //! | [`grid`] | the same for a grid whose threads all take part in a call |
 
 mod backoff;
+mod batch;
 pub mod block_state;
 mod fast_path;
 pub mod graph_end;
 mod graphs;
 pub mod grid;
+mod hand_out;
 pub mod launcher;
 pub mod layout;
 mod maintenance;
@@ -53,6 +59,7 @@ pub mod staged;
 pub mod table;
 pub mod triggers;
 
+use batch::Batch;
 pub use block_state::BlockState;
 use block_state::WarpCommand;
 pub use layout::Layout;
@@ -72,6 +79,17 @@ pub struct Returned {
     pub status: i32,
     /// Bytes of the result it says it wrote.
     pub len: u32,
+}
+
+/// What a warp is to serve.
+#[derive(Clone, Copy)]
+pub(crate) enum Work {
+    /// One request.
+    One(slot_state::Job),
+    /// Several at once.
+    Many(Batch),
+    /// Several, each alone.
+    Alone(Batch),
 }
 
 /// A warp that serves, and its memory.
@@ -105,8 +123,10 @@ pub struct Call<'a> {
 pub trait Machine {
     /// Whether graphs can be launched.
     const GRAPHS: bool = false;
+    /// Whether a warp may serve several requests at once. Not where graphs are launched, or where the stages are in device memory.
+    const BATCHES: bool = !Self::GRAPHS;
 
-    /// Calls a thread's handler. By one lane.
+    /// Calls a thread's handler. By one lane, or by several lanes with a call of their own each.
     fn call_thread(&self, call: &Call<'_>) -> Returned;
 
     /// Calls a warp's handler. By all lanes, converged.
@@ -185,6 +205,8 @@ pub struct RingOptions {
     /// Bad requests ([`Status::is_bad_request`](ringcall_wire::status::Status::is_bad_request)) are counted and taken out of
     /// their slots without an answer.
     pub drop_bad_requests: bool,
+    /// A warp calls threads' handlers one at a time, in the order of the slots, also where it serves several requests at once.
+    pub serial_handlers: bool,
 }
 
 impl RingOptions {
@@ -216,6 +238,8 @@ pub struct Block<'a, M> {
     pub workers: u32,
     /// Whether the poller does the maintenance itself, for want of a warp that does.
     pub poller_maintains: bool,
+    /// Slots that a warp's stages have room for: requests that it serves at once, at most.
+    pub batch: u32,
     /// RingOptions.
     pub options: RingOptions,
     /// The machine.
@@ -234,7 +258,7 @@ pub enum Ended {
 impl<M: Machine> Block<'_, M> {
     /// The life of a serving warp. Warp 0 begins as the poller.
     ///
-    /// `input` and `output` are the warp's own stages, each as long as a slot.
+    /// `input` and `output` are the warp's own stages, each as long as a batch of slots.
     #[inline(always)]
     pub fn run(&self, warp: Warp<'_>, me: u32, input: Stage<'_>, output: Stage<'_>) -> Ended {
         let context = WarpContext { warp, me, input, output };
@@ -246,35 +270,46 @@ impl<M: Machine> Block<'_, M> {
         let ring = self.ring.clone();
         let fast_path = Block { ring: &ring, ..*self }.fast_path(warp);
         loop {
-            let mut job = match self.block_state.command_together(warp, me) {
+            let mut work = match self.block_state.command_together(warp, me) {
                 WarpCommand::Free => {
                     self.machine.nap();
                     continue;
                 }
                 WarpCommand::Exit => return Ended::Dismissed,
                 WarpCommand::Poll => match self.run_poller(context, fast_path.as_ref()) {
-                    poller::After::Serve(job) => Some(job),
+                    poller::After::Serve(work) => Some(work),
                     poller::After::Served => None,
                     poller::After::End => return Ended::AsPoller,
                 },
                 WarpCommand::Serve { slot, valid_flag } => {
                     let Some(index) = self.ring.geometry().slot(slot) else { continue };
                     let burst = staged::BurstLoad::of(warp, self.ring, index);
-                    Some(slot_state::Job { slot, valid_flag, alone: self.poller_maintains, burst })
+                    Some(Work::One(slot_state::Job { slot, valid_flag, alone: self.poller_maintains, burst }))
+                }
+                WarpCommand::ServeBatch { first } => {
+                    let [slots, invalid_flags] =
+                        self.block_state.batch_of(me).map(|word| warp.shuffle_u64(word, 0));
+                    Some(Work::Many(Batch { first, slots, invalid_flags, turn: 0 }))
                 }
             };
+            let mut left = Batch::default();
             loop {
-                if let Some(job) = job {
-                    self.serve(context, job);
+                match work {
+                    Some(Work::One(job)) => self.serve(context, job),
+                    Some(Work::Many(batch)) => {
+                        left = Block { ring: &ring, ..*self }.serve_batch(warp, me, input, output, batch);
+                    }
+                    Some(Work::Alone(batch)) => left = batch,
+                    None => (),
                 }
                 warp.sync();
-                job = self.pop_backlog(warp);
-                let Some(job) = job else { break };
+                work = match left.pop() {
+                    Some((slot, valid_flag)) => self.job_of(warp, slot, valid_flag).map(Work::One),
+                    None => self.pop_backlog(warp),
+                };
+                let Some(work) = &work else { break };
                 if warp.lane() == 0 {
-                    self.block_state.set_own_command(
-                        me,
-                        WarpCommand::Serve { slot: job.slot, valid_flag: job.valid_flag },
-                    );
+                    self.note_work(me, work);
                 }
             }
             if warp.lane() == 0 {

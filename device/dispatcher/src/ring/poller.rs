@@ -1,24 +1,23 @@
-//! The poller: polls, hands out, hands polling off.
+//! The poller: polls until there is something to serve, or until the end.
 
 use super::block_state::WarpCommand;
 use super::fast_path::{FastPath, FastPathExit};
+use super::hand_out::Seen;
 use super::launcher::RELAUNCH_FROM;
-use super::poll::{TURNS_A_ROUND, WindowWords, nth, spread, without};
-use super::slot_state::{BUSY, DEFERRED_TURNS, Job, RESPONDED};
-use super::staged::BurstLoad;
-use super::{Block, Machine, WarpContext, together};
+use super::poll::{TURNS_A_ROUND, WindowWords, spread};
+use super::slot_state::{DEFERRED_TURNS, RESPONDED};
+use super::{Block, Machine, WarpContext, Work, together};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::barrier;
 use ringcall_gpu::team::Warp;
-use ringcall_protocol::ring::RingMemory;
 use ringcall_wire::flag;
 use ringcall_wire::launch::{LAUNCHES_PER_EXECUTION, control, saved};
 
 /// What the poller does next.
 pub(super) enum After {
-    /// It handed polling off and serves this slot.
-    Serve(Job),
+    /// It handed polling off and serves this.
+    Serve(Work),
     /// It handed polling off and has served a request.
     Served,
     /// The dispatcher has ended.
@@ -27,21 +26,6 @@ pub(super) enum After {
 
 /// Times that a drain looks at every window, and at each slot that is left alone for a while.
 const DRAIN_SWEEPS: u32 = 128;
-/// Turns as poller after a burst until the fast path is tried again.
-const BURST_COOLDOWN: u64 = 4;
-
-/// Requests seen in one window.
-#[derive(Clone, Copy)]
-struct Seen {
-    /// Slots of the window whose flag is set and that no warp serves.
-    ready: u64,
-    /// Those of them whose flag was not their address.
-    invalid_flags: u64,
-}
-
-impl Seen {
-    const NOTHING: Self = Self { ready: 0, invalid_flags: 0 };
-}
 
 impl<M: Machine> Block<'_, M> {
     /// Polls until there is something to serve, or until the end.
@@ -56,7 +40,7 @@ impl<M: Machine> Block<'_, M> {
                 match fast_path.poll(warp, me, context.input, context.output) {
                     FastPathExit::Served if self.workers == 1 => self.keep_polling(context),
                     FastPathExit::Served => return After::Served,
-                    FastPathExit::Serve(job) => return After::Serve(job),
+                    FastPathExit::Serve(job) => return After::Serve(Work::One(job)),
                     FastPathExit::Maintain => self.maintain(warp),
                     FastPathExit::Fallback(polled) => {
                         self.clear_answered(warp);
@@ -70,7 +54,8 @@ impl<M: Machine> Block<'_, M> {
         let mut hot = (self.block_state.cursor.load(Ordering::Relaxed) as u32).min(windows - 1);
         let mut sweep = (self.block_state.sweep.load(Ordering::Relaxed) as u32).min(windows - 1);
         // Read here, before the first vote: until every lane has read it, no lane changes it.
-        let turn = self.block_state.next_bit.load(Ordering::Relaxed) as u32 % 64;
+        let mut turn = self.block_state.next_bit.load(Ordering::Relaxed) as u32 % 64;
+        let batches_alone = self.is_alone() && self.batch_limit(warp) > 1;
         let mut quiet = 0;
         loop {
             let free = self.free_warps(context);
@@ -78,11 +63,11 @@ impl<M: Machine> Block<'_, M> {
             if stop == control::STOP_NOW {
                 self.drop_backlog(warp);
             } else if free != 0
-                && let Some(job) = self.pop_backlog(warp)
+                && let Some(work) = self.pop_backlog(warp)
             {
                 // Its warp found nothing waiting, and became free, just before this was put there.
-                self.pass_on(context, job, free);
-                return After::Serve(job);
+                self.pass_on(context, &work, free);
+                return After::Serve(work);
             }
             if windows > 1 {
                 sweep = if sweep + 1 < windows { sweep + 1 } else { 0 };
@@ -127,7 +112,19 @@ impl<M: Machine> Block<'_, M> {
             barrier::observe_from_peer();
             warp.sync(); // to all lanes, whichever saw a flag
             hot = base;
-            let seen = if seen.ready.is_power_of_two() { seen } else { self.taken(warp, base, seen) };
+            let several = !seen.ready.is_power_of_two();
+            if several && batches_alone {
+                // There is nobody to hand anything to.
+                let batch = self.own_batch(warp, base, seen, turn);
+                let left = self.serve_batch(warp, me, context.input, context.output, batch);
+                turn = (63 - batch.in_order().leading_zeros() + turn + 1) % 64;
+                if left.slots != 0 {
+                    self.note_turn(warp, base, turn);
+                    return After::Serve(Work::Alone(left));
+                }
+                continue;
+            }
+            let seen = if several { self.taken(warp, base, seen) } else { seen };
             if seen.ready == 0 {
                 continue;
             }
@@ -215,8 +212,8 @@ impl<M: Machine> Block<'_, M> {
     /// Lets go of requests that wait for a warp: they are still in the ring.
     fn drop_backlog(&self, warp: Warp<'_>) {
         if warp.lane() == 0 {
-            while let Some((window, bit, _)) = self.block_state.pop_backlog() {
-                self.set_state(self.slot_at(warp, window, bit), 0);
+            while let Some((window, bits, _)) = self.block_state.pop_backlog(1) {
+                self.set_state(self.slot_at(warp, window, bits.trailing_zeros()), 0);
             }
         }
         warp.sync();
@@ -275,138 +272,6 @@ impl<M: Machine> Block<'_, M> {
             ready: votes(ready),
             invalid_flags: votes([ready[0] && !valid_flag[0], ready[1] && !valid_flag[1]]),
         }
-    }
-
-    /// Hands out as many of the requests as there are warps for, lets the others wait for the next warp that is free, and
-    /// hands polling off; the first request is this warp's own.
-    #[inline(always)]
-    #[allow(clippy::too_many_arguments)] // one call
-    fn hand_out(
-        &self,
-        context: WarpContext<'_>,
-        window: u32,
-        seen: Seen,
-        free: u32,
-        windows: u32,
-        turn: u32,
-    ) -> Job {
-        let warp = context.warp;
-        // Around the window from where the last one was, so that no slot waits indefinitely for the slots
-        // before it. Also where a producer that goes around the ring writes next.
-        let order = seen.ready.rotate_right(turn);
-        let at = |rotated: u32| (rotated + turn) % 64;
-        let own = at(order.trailing_zeros());
-        let valid_flag = |bit: u32| seen.invalid_flags >> bit & 1 == 0;
-        let slot = self.slot_at(warp, window, own);
-        let alone = self.poller_maintains || seen.ready.is_power_of_two();
-        // Its loads are under way while the rest is handed out.
-        let job = Job { slot, valid_flag: valid_flag(own), alone, burst: self.fetch_own(warp, slot) };
-        let mut last = own;
-        if !seen.ready.is_power_of_two() && warp.lane() == 0 {
-            self.block_state.burst_cooldown.store(BURST_COOLDOWN, Ordering::Relaxed);
-        }
-        if !seen.ready.is_power_of_two() && free != 0 {
-            // The first free warp gets to poll, the others a request each.
-            let helpers = free & (free - 1);
-            let mut base = 0;
-            while base < self.workers {
-                let index = base + warp.lane();
-                let rank = (helpers & ((1 << (index & 31)) - 1)).count_ones() + 1;
-                if index < self.workers
-                    && helpers >> index & 1 == 1
-                    && let Some(rotated) = nth(order, rank)
-                {
-                    let bit = at(rotated);
-                    let slot = self.slot_at(warp, window, bit);
-                    self.set_state(slot, BUSY);
-                    self.block_state
-                        .set_command(index, WarpCommand::Serve { slot, valid_flag: valid_flag(bit) });
-                }
-                base += warp.lanes();
-            }
-            let taken = free.count_ones().min(order.count_ones());
-            last = nth(order, taken - 1).map_or(own, at);
-            let rest = without(order, taken).rotate_left(turn);
-            if rest != 0 {
-                self.push_backlog(warp, window, Seen { ready: rest, invalid_flags: seen.invalid_flags });
-            }
-        }
-        if warp.lane() == 0 {
-            self.block_state.next_bit.store(u64::from(last + 1), Ordering::Relaxed);
-            let next = (self.slot_at(warp, window, last) - self.partition.first + 1) / (2 * warp.lanes());
-            self.block_state
-                .cursor
-                .store(u64::from(if next < windows { next } else { 0 }), Ordering::Relaxed);
-        }
-        self.pass_on(context, job, free);
-        job
-    }
-
-    /// Marks the poller's own request and gives polling to a free warp.
-    #[inline(always)]
-    fn pass_on(&self, context: WarpContext<'_>, job: Job, free: u32) {
-        let WarpContext { warp, me, .. } = context;
-        if warp.lane() == 0 {
-            self.set_state(job.slot, BUSY);
-            self.block_state
-                .set_own_command(me, WarpCommand::Serve { slot: job.slot, valid_flag: job.valid_flag });
-        }
-        // All marks are set before the next poller looks: the barrier, then the release in `set_command`.
-        warp.sync();
-        if warp.lane() == 0 && free != 0 {
-            self.block_state.set_command(free.trailing_zeros(), WarpCommand::Poll);
-        }
-    }
-
-    /// Lets requests wait for the next free warp, unless some wait already: then these stay in the ring for a later turn.
-    #[inline(always)]
-    fn push_backlog(&self, warp: Warp<'_>, window: u32, seen: Seen) {
-        if together(warp, || u64::from(self.block_state.has_backlog())) != 0 {
-            return;
-        }
-        for i in 0..2 {
-            let bit = warp.lane() * 2 + i;
-            if seen.ready >> bit & 1 == 1 {
-                self.set_state(self.slot_at(warp, window, bit), BUSY);
-            }
-        }
-        // All marks are set before anybody takes one: the barrier, then the release in `push_backlog`.
-        warp.sync();
-        if warp.lane() == 0 {
-            self.block_state.push_backlog(window, seen.ready, seen.invalid_flags);
-        }
-    }
-
-    /// Takes a request that waits for a warp.
-    #[inline(always)]
-    pub(super) fn pop_backlog(&self, warp: Warp<'_>) -> Option<Job> {
-        const SOME: u64 = 1 << 63;
-        let word = together(warp, || {
-            if self.block_state.stop.load(Ordering::Relaxed) == control::STOP_NOW {
-                return 0;
-            }
-            self.block_state.pop_backlog().map_or(0, |(window, bit, valid_flag)| {
-                SOME | u64::from(valid_flag) << 32 | u64::from(self.slot_at(warp, window, bit))
-            })
-        });
-        if word == 0 {
-            return None;
-        }
-        let slot = word as u32;
-        let index = self.ring.geometry().slot(slot)?;
-        // With its response flag: no warp has read that flag yet.
-        let burst = BurstLoad::with_flag(warp, self.ring, index);
-        Some(Job { slot, valid_flag: word >> 32 & 1 == 1, alone: self.poller_maintains, burst })
-    }
-
-    /// Begins to fetch a slot and its response flag.
-    #[inline(always)]
-    fn fetch_own(&self, warp: Warp<'_>, slot: u32) -> BurstLoad {
-        self.ring
-            .geometry()
-            .slot(slot)
-            .map(|slot| BurstLoad::with_flag(warp, self.ring, slot))
-            .unwrap_or_default()
     }
 
     /// Graph launches of this execution.

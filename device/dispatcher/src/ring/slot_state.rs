@@ -17,7 +17,7 @@ pub(super) const DEFERRED_TURNS: u64 = 8;
 
 /// A request to serve.
 #[derive(Clone, Copy)]
-pub(super) struct Job {
+pub(crate) struct Job {
     /// Its slot.
     pub(super) slot: u32,
     /// Whether the flag was the slot's address.

@@ -115,6 +115,8 @@ pub(crate) struct Setup {
     index: IdIndex,
     warps: Warps,
     options: RingOptions,
+    /// Slots that a warp's stages have room for.
+    batch: u32,
     /// The present execution, for dumps.
     now: Mutex<Option<Arc<Execution>>>,
 }
@@ -130,11 +132,12 @@ impl Execution {
     fn new(setup: &Setup) -> Self {
         let geometry = setup.parts.ring.geometry();
         let words = stage_bytes(geometry.rx_stride().max(geometry.tx_stride())) as usize / 8;
+        let batch = words * setup.batch as usize;
         let zeroed = |count: usize| (0..count).map(|_| BlockU64::new(0)).collect::<Vec<_>>();
         Self {
             block_state: BlockState::default(),
             serving: zeroed(setup.partition.count as usize),
-            stages: (0..setup.warps.workers).map(|_| [zeroed(words), zeroed(words)]).collect(),
+            stages: (0..setup.warps.workers).map(|_| [zeroed(batch), zeroed(batch)]).collect(),
         }
     }
 
@@ -169,6 +172,7 @@ impl Setup {
             index,
             warps,
             options,
+            batch: warps.lanes,
             now: Mutex::new(None),
         }
     }
@@ -176,6 +180,12 @@ impl Setup {
     /// The same, of a part of the ring.
     pub(crate) fn sharing(mut self, partition: Partition) -> Self {
         self.partition = partition;
+        self
+    }
+
+    /// The same, whose warps serve one request at a time.
+    pub(crate) fn without_batches(mut self) -> Self {
+        self.batch = 1;
         self
     }
 
@@ -194,6 +204,7 @@ impl Setup {
             saved: &self.saved,
             workers: self.warps.workers,
             poller_maintains: !self.warps.maintenance_warp,
+            batch: self.batch,
             options: self.options,
             machine,
         }

@@ -142,7 +142,8 @@ fn an_answered_slot_is_vacant_while_the_next_handler_runs() {
         vacant.submit(&parts.ring, FUNCTION, slot, 0, &[0; 8]).expect("8 bytes");
     }
     let entries = vec![entry(FUNCTION, HandlerKind::Warp, 0)];
-    let running = start(Setup::new(&parts, entries, LONE, RingOptions::default()), &device);
+    let setup = Setup::new(&parts, entries, LONE, RingOptions::default()).without_batches();
+    let running = start(setup, &device);
     running.setup.wait("the second answer", || match Response::probe(&parts.ring, slot_of(&parts.ring, 1)) {
         Some(response) => {
             response.release(&parts.ring);

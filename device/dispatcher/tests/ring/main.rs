@@ -4,6 +4,7 @@
 //! the ring, the mailboxes and the control block hold.
 #![cfg(not(loom))]
 
+mod batch;
 mod client;
 mod device;
 mod draining;

@@ -126,7 +126,8 @@ fn all_at_work(warps: Warps) -> (Running, Arc<Door>, Client, u64) {
     };
     let device = Arc::new(Device::<false>::new(vec![Box::new(slow)], None));
     let entries = vec![entry(SLOW, HandlerKind::Warp, 0)];
-    let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &device);
+    let setup = Setup::new(&parts, entries, warps, RingOptions::default()).without_batches();
+    let running = start(setup, &device);
     let mut client = Client::new(&running.setup);
     for slot in 0..24 {
         client.send(slot, &Ask::increment(SLOW, vec![slot as u8; 3]));

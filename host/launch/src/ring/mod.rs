@@ -125,10 +125,17 @@ impl KernelKind {
         Self::Regular { blocks: 1, warps: 8 }
     }
 
-    /// Eight blocks of 8 warps: the most requests a second.
+    /// Eight blocks of 8 warps: many requests a second, whatever the handlers.
     #[must_use]
     pub const fn broad() -> Self {
         Self::Regular { blocks: 8, warps: 8 }
+    }
+
+    /// Four blocks of one warp each, which serves up to 32 requests at once: the most requests a second of short threads'
+    /// handlers. A handler that takes long holds up the other requests of its block's part of the ring.
+    #[must_use]
+    pub const fn batched() -> Self {
+        Self::Regular { blocks: 4, warps: 1 }
     }
 
     /// One block of 8 warps that can launch graphs.
@@ -195,6 +202,9 @@ pub struct DispatcherOptions {
     /// Bad requests ([`Status::is_bad_request`](ringcall::Status::is_bad_request)) are counted and taken out of their slots
     /// without an answer, as CUDA-Q Realtime does.
     pub drop_bad_requests: bool,
+    /// A warp calls threads' handlers one at a time, in the order of the slots. By default it calls up to 32 of them side by
+    /// side, a lane each, where more requests are ready than warps are free.
+    pub serial_handlers: bool,
     /// How long an idle warp sleeps between looks at its mailbox, ns.
     pub nap_ns: u32,
     /// Bytes of shared memory that each block has for handlers, at the end of its dynamic shared memory. It is theirs
@@ -223,6 +233,7 @@ impl DispatcherOptions {
             shared_ring: false,
             skip_marks: false,
             drop_bad_requests: false,
+            serial_handlers: false,
             nap_ns: 40,
             handler_shared: 0,
             cluster: 1,

@@ -150,6 +150,7 @@ pub(super) fn option_bits(chosen: &DispatcherOptions, entries: &[DeviceEntry]) -
         (chosen.shared_ring, options::SHARED_RING),
         (chosen.skip_marks, options::SKIP_MARKS),
         (chosen.drop_bad_requests, options::DROP_BAD_REQUESTS),
+        (chosen.serial_handlers, options::SERIAL_HANDLERS),
         (beside_others, options::BESIDE_OTHERS),
     ]
     .into_iter()
