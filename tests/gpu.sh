@@ -102,8 +102,8 @@ done
 
 echo "$passed passed, $failed failed, $skipped skipped"
 
-# host-call/32 and host-graph/32 through the C library: to be compared with the command line's figures for them.
-for program in host_call host_graph; do
+# host-call/32, host-graph/32 and device calls through the C library: to be compared with the command line's figures for them.
+for program in host_call host_graph device_call_32 device_call_512; do
     [[ $bench == 1 && -x $here/$program ]] || continue
     if ! LD_LIBRARY_PATH=$here timeout --kill-after=5 60 "$here/$program" 2>&1 | tee "$out/$program.log"; then
         echo "FAILED: $program"

@@ -120,6 +120,15 @@ fn c_programs(shell: &Shell, folder: &Path) -> Result<()> {
     compile.args(["-std=c++17", "-O2", GRAPH_ARCH, "-o"]).arg(folder.join("host_graph"));
     compile.arg(benches.join("host_graph.cu")).args([&include, &lib, "-lringcall"]);
     run(compile.arg(format!("-L{}", runtime.display())))?;
+    for bytes in [32, 512] {
+        let mut compile = cuda.tool(shell, "nvcc");
+        let name = format!("device_call_{bytes}");
+        compile.args(["-std=c++17", "-O2", GRAPH_ARCH, "-rdc=true", "-o"]).arg(folder.join(name));
+        compile.arg(format!("-DBENCH_PAYLOAD={bytes}")).arg(benches.join("device_call.cu"));
+        // The archive before the library: its launch helpers are the ones to take.
+        compile.args([&include, &lib, "-lringcall_device", "-lringcall"]);
+        run(compile.arg(format!("-L{}", runtime.display())))?;
+    }
     let mut compile = cuda.tool(shell, "nvcc");
     compile.args(["-std=c++17", "-O3", NETWORK_ARCH, "-o"]).arg(folder.join("network_bench"));
     compile.arg(shell.root().join("kernels-cu/predecoder/bench.cu"));

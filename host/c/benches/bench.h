@@ -13,8 +13,12 @@
 using cudaq::realtime::RPCResponse;
 #endif
 
-/* LINE: flags of one cache line. */
-enum { SLOTS = 64, SLOT = 64, PAYLOAD = 32, MOST = 1 << 22, FUNCTION = 1, LINE = 8 };
+#ifndef BENCH_PAYLOAD
+#define BENCH_PAYLOAD 32
+#endif
+
+/* SLOT: header and payload, in whole cache lines. LINE: flags of one cache line. */
+enum { SLOTS = 64, PAYLOAD = BENCH_PAYLOAD, SLOT = (24 + PAYLOAD + 63) / 64 * 64, MOST = 1 << 22, FUNCTION = 1, LINE = 8 };
 
 static inline uint64_t now(void) {
   struct timespec time;

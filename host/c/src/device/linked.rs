@@ -256,6 +256,7 @@ impl Linked {
             shared_ring: beside.shared,
             skip_marks: beside.skip_marks,
             drop_bad_requests: bad_requests(beside.bad_requests)? == BadRequests::Drop,
+            serial_handlers: serial_handlers(beside.serial_handlers)?,
             ..DispatcherOptions::new(kind)
         };
         // SAFETY: the caller's stream, which is used here alone.
@@ -449,6 +450,24 @@ pub(super) unsafe fn occupancy(
     let kernel = unsafe { kernel(&context, which, function) }?;
     let threads = if which == Which::Cooperative { threads } else { threads.clamp(32, MOST_THREADS) };
     Ok(kernel.occupancy(threads, 0)?)
+}
+
+/// Names the environment's choice of [`DispatcherOptions::serial_handlers`]: `0` or `1`.
+const SERIAL_HANDLERS: &str = "RINGCALL_SERIAL_HANDLERS";
+
+/// Whether handlers are called one at a time: what a program chose, else what its environment says.
+///
+/// # Errors
+/// The environment's value is neither 0 nor 1.
+fn serial_handlers(chosen: Option<bool>) -> Result<bool, Fault> {
+    match (chosen, std::env::var_os(SERIAL_HANDLERS)) {
+        (Some(chosen), _) => Ok(chosen),
+        (None, None) => Ok(false),
+        (None, Some(value)) if value == "0" || value == "1" => Ok(value == "1"),
+        (None, Some(value)) => {
+            Err(Fault::invalid(format!("{SERIAL_HANDLERS} is `{}`: take 0 or 1", value.to_string_lossy())))
+        }
+    }
 }
 
 #[cfg(test)]

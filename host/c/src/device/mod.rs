@@ -53,6 +53,7 @@ pub(crate) struct Order<'a> {
     pub(crate) schemas: Schemas,
     /// `None`: as the environment says.
     pub(crate) bad_requests: Option<BadRequests>,
+    pub(crate) serial_handlers: Option<bool>,
     pub(crate) shutdown: *mut c_int,
     pub(crate) stats: *mut u64,
     pub(crate) launch: Launch,
@@ -66,6 +67,8 @@ pub(crate) struct Beside {
     pub(crate) layout: EntryLayout,
     pub(crate) schemas: Schemas,
     pub(crate) bad_requests: Option<BadRequests>,
+    /// `None`: as the environment says.
+    pub(crate) serial_handlers: Option<bool>,
     pub(crate) shared: bool,
     pub(crate) skip_marks: bool,
     /// Address of request slot 0 on the host, which flags may hold as well; 0 where nobody said.
@@ -140,8 +143,15 @@ impl DeviceRun {
         unsafe { run.context.write_foreign(run.stats, &0_u64.to_ne_bytes()) }?;
         let Config { shared, skip_marks, .. } = order.config;
         let rx_host = order.ring.map_or(0, |ring| ring.rx_data_host.addr() as u64);
-        let (layout, schemas, bad_requests) = (order.layout, order.schemas, order.bad_requests);
-        BESIDE.set(Beside { layout, schemas, bad_requests, shared, skip_marks, rx_host });
+        BESIDE.set(Beside {
+            layout: order.layout,
+            schemas: order.schemas,
+            bad_requests: order.bad_requests,
+            serial_handlers: order.serial_handlers,
+            shared,
+            skip_marks,
+            rx_host,
+        });
         FAULT.set(None);
         WATCHERS.set(Some(Vec::new()));
         // SAFETY: the caller's promise.

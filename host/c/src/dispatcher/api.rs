@@ -339,6 +339,24 @@ pub unsafe extern "C" fn ringcall_dispatcher_set_bad_requests(
     })
 }
 
+/// Sets whether a device's warp calls handlers one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_dispatcher_set_serial_handlers(
+    dispatcher: *mut c_void,
+    serial: c_int,
+) -> c_int {
+    status(|| {
+        let dispatcher = DISPATCHERS.get(dispatcher)?;
+        dispatcher.wire(|config, state| {
+            if config.path == DispatchPath::Host {
+                return Err(Fault::invalid("a host dispatcher calls its handlers one at a time in any case"));
+            }
+            state.serial_handlers = Some(serial != 0);
+            Ok(())
+        })
+    })
+}
+
 /// Sets whether graphs do anything after their answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ringcall_dispatcher_set_answer_last(dispatcher: *mut c_void, last: c_int) -> c_int {

@@ -62,6 +62,8 @@ struct State {
     stop: Duration,
     /// `None`: as the environment says.
     bad_requests: Option<BadRequests>,
+    /// `None`: as the environment says.
+    serial_handlers: Option<bool>,
     answer_last: bool,
     running: Option<Running>,
     /// `None` once the handle was destroyed: calls that came before may still be under way.
@@ -91,6 +93,7 @@ impl State {
             schemas: Schemas::default(),
             stop: STOP,
             bad_requests: None,
+            serial_handlers: None,
             answer_last: false,
             running: None,
             manager: Some(manager),
@@ -245,6 +248,7 @@ impl Dispatcher {
             layout: state.entries,
             schemas: state.schemas,
             bad_requests: state.bad_requests,
+            serial_handlers: state.serial_handlers,
             shutdown,
             stats,
             launch,

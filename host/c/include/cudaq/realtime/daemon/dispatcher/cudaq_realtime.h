@@ -510,6 +510,12 @@ typedef enum {
  * this library's bridge providers, which then drop datagrams with a wrong magic or a wrong length. The kernel that calls a linked
  * transport's functions, and those of queue pairs, answer always. */
 cudaq_status_t ringcall_dispatcher_set_bad_requests(cudaq_dispatcher_t *dispatcher, ringcall_bad_requests_t bad_requests);
+/* Not 0: a warp of a device's dispatcher calls handlers one at a time, in the order of the slots: for handlers that keep state
+ * which calls share. By default a warp that sees several requests calls up to 32 handlers side by side, a thread each, which takes
+ * a tenth of the time. Warps and blocks call handlers at the same time in either case: with one warp (32 threads, one block) no
+ * two calls overlap. Not called: what the environment's RINGCALL_SERIAL_HANDLERS says, 0 (the default) or 1. The environment is
+ * also for kernels that no dispatcher starts. Device path. */
+cudaq_status_t ringcall_dispatcher_set_serial_handlers(cudaq_dispatcher_t *dispatcher, int serial);
 /* Not 0: requests for unknown functions are cleared without a response, as the specification says and the reference does.
  * By default they are answered RINGCALL_STATUS_UNKNOWN_FUNCTION, so that nobody waits in vain. Host path. */
 cudaq_status_t ringcall_dispatcher_set_clear_unknown(cudaq_dispatcher_t *dispatcher, int clear);
