@@ -18,6 +18,7 @@ use ringcall_kernels::samples::graph;
 use ringcall_kernels::samples::handlers::{
     rpc_increment, rpc_increment_bytes, rpc_increment_grid, rpc_increment_warp,
 };
+use ringcall_launch::ring::KernelKind;
 use ringcall_qec::circuit::Code;
 use serde::Serialize;
 use std::io::Write;
@@ -116,13 +117,15 @@ const BENCHES: &[(&str, Baseline, Measure)] = &[
     ("host-call/512", Baseline::Host, |bench| host_call::run(bench, 512)),
     ("pipeline-overhead", Baseline::Host, pipeline::run),
     ("floor", Baseline::Device, device::baseline),
-    ("device-call/32", Baseline::Device, |bench| device::device_call(bench, rpc_increment::HANDLER, 32)),
+    ("device-call/32", Baseline::Device, |bench| {
+        device::device_call(bench, rpc_increment::HANDLER, 32, KernelKind::batched())
+    }),
     ("unified/32", Baseline::Device, |bench| device::unified(bench, rpc_increment::HANDLER, 32)),
     ("device-call/512", Baseline::Device, |bench| {
-        device::device_call(bench, rpc_increment_warp::HANDLER, 512)
+        device::device_call(bench, rpc_increment_warp::HANDLER, 512, KernelKind::broad())
     }),
     ("device-call-bytes/512", Baseline::Device, |bench| {
-        device::device_call(bench, rpc_increment_bytes::HANDLER, 512)
+        device::device_call(bench, rpc_increment_bytes::HANDLER, 512, KernelKind::broad())
     }),
     ("cooperative/8x128/512", Baseline::Device, |bench| {
         device::cooperative(bench, rpc_increment_grid::HANDLER, [8, 128], 512)

@@ -14,12 +14,17 @@ use std::time::Duration;
 /// Slots in flight in the throughput measurement.
 const SLOTS: u32 = 64;
 
-/// A thread or warp handler: latency with the regular kernel, throughput with the broad one.
-pub(in super::super) fn device_call(bench: &Bench, handler: Handler, payload_bytes: usize) -> Result<Row> {
+/// A thread or warp handler: latency with the regular kernel, throughput with the kernel that is named.
+pub(in super::super) fn device_call(
+    bench: &Bench,
+    handler: Handler,
+    payload_bytes: usize,
+    flooded: KernelKind,
+) -> Result<Row> {
     let latency = with_dispatcher(KernelKind::regular(), handler, payload_bytes, |ring, work| {
         one_outstanding(bench, ring.ring(), work)
     })?;
-    let flood = with_dispatcher(KernelKind::broad(), handler, payload_bytes, |ring, work| {
+    let flood = with_dispatcher(flooded, handler, payload_bytes, |ring, work| {
         all_outstanding(bench, ring.ring(), work, bench.requests)
     })?;
     Ok(with_flood(latency, flood))
