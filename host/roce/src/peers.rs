@@ -83,6 +83,8 @@ pub struct Peers {
     recent: usize,
     packets: u64,
     evicted: u64,
+    /// The number of the first packet to a newcomer; `None`: by the clock.
+    first_psn: Option<Psn>,
 }
 
 impl Peers {
@@ -96,7 +98,14 @@ impl Peers {
             Ok(Peer { responder, window: Box::default(), psn: Psn::new(0), heard: 0, lost: 0, incomplete: 0 })
         };
         let entries = (0..count).map(|_| entry()).collect::<Result<_, _>>()?;
-        Ok(Self { addresses: vec![None; count].into(), entries, recent: 0, packets: 0, evicted: 0 })
+        let addresses = vec![None; count].into();
+        Ok(Self { addresses, entries, recent: 0, packets: 0, evicted: 0, first_psn: None })
+    }
+
+    /// Packets to a newcomer are numbered from `first` on; `None`: from a number that the clock gives.
+    #[must_use]
+    pub fn numbered_from(self, first: Option<Psn>) -> Self {
+        Self { first_psn: first, ..self }
     }
 
     /// Allocates the windows: zeroed memory, which takes up space once a peer writes to it.
@@ -163,7 +172,7 @@ impl Peers {
             peer.window.fill(0);
         }
         peer.responder.restart();
-        peer.psn = Psn::first();
+        peer.psn = self.first_psn.unwrap_or_else(Psn::first);
         self.recent = index;
         Ok(index)
     }

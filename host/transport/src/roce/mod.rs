@@ -44,7 +44,7 @@ use ringcall_roce::introduced::{Introduced, Introduction};
 use ringcall_roce::opcode::Service;
 use ringcall_roce::{
     BATCH, Event, Inbox, MAX_OVERHEAD_BYTES, MAX_PAGES, Message, Operation, PAGE_UNIT_BYTES, Peers,
-    PortOptions, Reason, RoceSocket, SocketDrops,
+    PortOptions, Reason, RoceSocket,
 };
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -132,8 +132,17 @@ impl Roce {
     /// Options that make no queue pair, or an address that is taken, not ours, or not one.
     pub fn bind(options: &RoceOptions) -> Result<Self, TransportError> {
         options.check()?;
-        let peers = Peers::new(options.port.queue_pair(), options.peers)?;
-        let socket = RoceSocket::bind(options.port.address)?;
+        Self::over(RoceSocket::bind(options.port.address)?, options)
+    }
+
+    /// Takes a socket that is bound already, in place of the one at [`PortOptions::address`].
+    ///
+    /// # Errors
+    /// Options that make no queue pair.
+    pub fn over(socket: RoceSocket, options: &RoceOptions) -> Result<Self, TransportError> {
+        options.check()?;
+        let peers =
+            Peers::new(options.port.queue_pair(), options.peers)?.numbered_from(socket.first_psn());
         let (inbox, out) = (Inbox::new(0), ringcall_roce::Outbox::new(0));
         Ok(Self {
             socket,
@@ -316,7 +325,7 @@ impl Wire for Roce {
     }
 
     fn kernel_drops(&self) -> Option<KernelDrops> {
-        let drops = SocketDrops::of(&self.socket, SocketAddr::V4(self.socket.local_addr()))?;
+        let drops = self.socket.drops()?;
         Some(KernelDrops::new(move || drops.read()))
     }
 }
