@@ -83,9 +83,12 @@ pub struct Peers {
     recent: usize,
     packets: u64,
     evicted: u64,
-    /// The number of the first packet to a newcomer; `None`: by the clock.
+    /// The number of the first packet to the next newcomer; `None`: by the clock.
     first_psn: Option<Psn>,
 }
+
+/// From one newcomer's first number to the next's, where the clock gives none.
+const FAR: u32 = 0x0F_00B5;
 
 impl Peers {
     /// `count` entries without windows.
@@ -102,7 +105,8 @@ impl Peers {
         Ok(Self { addresses, entries, recent: 0, packets: 0, evicted: 0, first_psn: None })
     }
 
-    /// Packets to a newcomer are numbered from `first` on; `None`: from a number that the clock gives.
+    /// Packets to the first newcomer are numbered from `first` on, to the others from numbers far from it; `None`: from a number that
+    /// the clock gives.
     #[must_use]
     pub fn numbered_from(self, first: Option<Psn>) -> Self {
         Self { first_psn: first, ..self }
@@ -173,6 +177,7 @@ impl Peers {
         }
         peer.responder.restart();
         peer.psn = self.first_psn.unwrap_or_else(Psn::first);
+        self.first_psn = self.first_psn.map(|first| first.plus(FAR));
         self.recent = index;
         Ok(index)
     }

@@ -383,6 +383,11 @@ impl Responder {
         // Before the sequence number is observed: a packet without the key, or for other addresses, must not use up a number
         // of the peer's, since its source address may be forged.
         let located = self.located(packet, memory)?;
+        // Nor must one without a key that continues no message: it would end the message under way, too.
+        let continues = (bth.opcode.verb(), located) == (Verb::Write, None);
+        if continues && self.message.is_none_or(|message| message.next != bth.psn) {
+            return Err(Reason::NoMessage);
+        }
         match self.sequence.observe(bth.psn) {
             Arrival::First | Arrival::Next => {}
             Arrival::Gap(missing) => self.stats.gap_packets += u64::from(missing),

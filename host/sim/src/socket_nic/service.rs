@@ -5,9 +5,9 @@ use crate::socket_nic::driver::{Driver, Signals};
 use crate::socket_nic::port::{Delivery, MAX_MESSAGE_BYTES, PortError, RocePort};
 use crate::socket_nic::queues::{Queues, Shape};
 use crate::socket_nic::report::{Report, Watch};
-use ringcall::FunctionTable;
 use ringcall::table::{Function, Functions, Handlers};
 use ringcall::thread::{GRACE_PERIOD, Supervised};
+use ringcall::{FunctionTable, Wait};
 use ringcall_dispatcher::queue_pair::single::{Extent, Returned, Scratch, Unified};
 use ringcall_gpu::shared::{SharedError, Words};
 use ringcall_mlx5::endpoint::Endpoint;
@@ -392,7 +392,9 @@ impl SteppedService {
         options: SocketNicOptions,
         table: FunctionTable,
     ) -> Result<Self, ServiceError> {
-        let Parts { signals, watch, driver, lane, .. } = Parts::over(socket, options, table, None)?;
+        let Parts { signals, watch, mut driver, lane, .. } = Parts::over(socket, options, table, None)?;
+        // The way of waiting is the caller's.
+        driver.waiter = Wait::Spin.waiter();
         Ok(Self { signals, watch, driver, lane })
     }
 
