@@ -9,6 +9,7 @@ mod peer;
 mod random;
 mod roce;
 mod service;
+mod udp;
 
 use roce::Behind;
 use std::fmt;
@@ -120,9 +121,10 @@ pub struct Size {
 /// # Errors
 /// The rule that was broken.
 pub fn run(seed: u64) -> Result<Summary, Violation> {
-    match seed % 2 {
-        0 => roce::run(seed, Behind::Ring, None),
-        _ => roce::run(seed, Behind::Adapter, None),
+    match seed % 5 {
+        0 | 2 => roce::run(seed, Behind::Ring, None),
+        1 | 3 => roce::run(seed, Behind::Adapter, None),
+        _ => udp::run(seed),
     }
 }
 

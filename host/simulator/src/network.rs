@@ -174,7 +174,18 @@ impl Network {
     /// A service's socket. `read` says what its datagrams are.
     pub(crate) fn serve(&self, address: SocketAddrV4, read: fn(&[u8]) -> Reading) -> Arc<Port> {
         self.state().inboxes.insert(address, VecDeque::new());
-        Arc::new(Port { network: self.clone(), address, read })
+        Arc::new(Port { network: self.clone(), address, owner: None, read })
+    }
+
+    /// A peer's socket, for a client that ships. `read` says which request its datagrams are.
+    pub(crate) fn call_from(
+        &self,
+        address: SocketAddrV4,
+        number: u32,
+        read: fn(&[u8]) -> Reading,
+    ) -> Arc<Port> {
+        self.join(address, number);
+        Arc::new(Port { network: self.clone(), address, owner: Some(number), read })
     }
 
     /// A peer's socket.
@@ -314,11 +325,13 @@ impl State {
     }
 }
 
-/// A service's socket.
+/// A service's socket, or a client's.
 #[derive(Debug)]
 pub(crate) struct Port {
     network: Network,
     address: SocketAddrV4,
+    /// The client's number.
+    owner: Option<u32>,
     read: fn(&[u8]) -> Reading,
 }
 
@@ -338,6 +351,7 @@ impl Datagrams for Port {
         }
         let reading = (self.read)(datagram);
         let subject = match reading {
+            Reading::Begins(id) if self.owner.is_some() => self.owner.map(|owner| (owner, id)),
             Reading::Begins(id) => {
                 let subject = state.peers.get(&to).map(|&peer| (peer, id));
                 state.about.insert(to, subject);
@@ -351,7 +365,7 @@ impl Datagrams for Port {
             state.harm(subject);
             return Err(io::ErrorKind::NetworkUnreachable.into());
         }
-        state.counts.answers += u64::from(matches!(reading, Reading::Begins(_)));
+        state.counts.answers += u64::from(self.owner.is_none() && matches!(reading, Reading::Begins(_)));
         let mut bytes = state.spare.pop().unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(datagram);
