@@ -166,7 +166,15 @@ fn a_packet_without_the_key_changes_nothing_for_the_peer() {
     let wrong = Reth { key: 8, ..reth };
     let forged = several(Opcode::UcWriteFirst, 3, Some(wrong), None, b"1234");
     assert_eq!(bench.receive(&forged), Err(Reason::WrongKey));
+    // A part of a message brings no key: only the one that comes next is looked at.
+    for psn in [2, 4, 5, 1 << 20] {
+        let forged = several(Opcode::UcWriteMiddle, psn, None, None, b"12");
+        assert_eq!(bench.receive(&forged), Err(Reason::NoMessage), "{psn}");
+    }
     assert!(bench.receive(&several(Opcode::UcWriteLastImmediate, 3, None, Some(0), b"5678")).is_ok());
+    assert_eq!(bench.receive(&several(Opcode::UcWriteLast, 4, None, None, b"12")), Err(Reason::NoMessage));
+    assert!(bench.receive(&whole(4, 0, b"good")).is_ok());
+    assert_eq!(bench.responder.stats().lost_packets(), 0);
 }
 
 /// As many packets and bytes as the frame has, but none of them where the frame misses some.

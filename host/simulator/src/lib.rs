@@ -1,4 +1,48 @@
-//! A simulator of the whole: many peers, a network, clocks and faults from one seed, over the code that ships.
+//! Worlds from a seed: many peers, a network, a clock and faults, over the code that ships.
+//!
+//! A world is one thread. It sets the clock, delivers datagrams, and lets services and peers act, all in an order that its seed
+//! says: a world that breaks a rule breaks it again, `cargo xtask simulate --seed N`. `--seeds N --from S` runs many, about a
+//! thousand a second of one core's time; `--peers N --hostile N --requests N` runs larger worlds of RoCE peers on a calm network.
+//!
+//! # What a world is made of
+//! | ships | module | stands for |
+//! |---|---|---|
+//! | `Roce` over a simulated network, `Link`, `HostDispatcher` with two workers | `roce`, `service` | `ringcall serve --transport roce` |
+//! | `RocePort`, the emulated adapter, its queues, the unified loop | `roce`, `service` | `--transport nic` |
+//! | `Link`, `HostDispatcher`, and `Caller` at the other end | `udp` | `--transport udp`, `ringcall emulate` |
+//!
+//! | does not ship | module | what it does |
+//! |---|---|---|
+//! | the network | `network` | loses, damages, copies and delays datagrams, changes their order, has full buffers, takes nothing, refuses |
+//! | honest RoCE peers | `peer` | send frames in pieces and messages of several packets, check each answer to the byte, keep books |
+//! | hostile ones | `hostile` | holes, fillers elsewhere, fields that lie, garbage, every opcode, jumps of sequence numbers, floods of all pages; packets with a victim's address and a wrong key or none; packets of others once more; new addresses |
+//! | workers | `service` | are slow, and late for requests whose time was up |
+//!
+//! # What no world may break
+//! - Each request of an honest peer ends once: answered rightly, refused with a status that is due, or lost. On a calm network none
+//!   is lost, whatever hostile peers do; elsewhere one is lost only if a datagram of it or of its answer came to harm, or if the
+//!   service has counted what it gave up.
+//! - No answer has a byte that its request did not bring: not another peer's, nor what a page held before.
+//! - No request runs twice, over a wire that knows copies.
+//! - The service's books balance, the callers' do, and both agree on how many answers there were.
+//! - No more requests are under way than there are slots, no peer is evicted while there are entries, and every world ends.
+//!
+//! # What is not simulated
+//! Threads and memory orders (models under loom), the operating system's sockets and files, `serve`'s command line, the reliable service,
+//! RDMA adapters, devices, the pipeline's threads and a study's state. A peer that lost its entry to a newcomer comes back as a
+//! newcomer: its older packets, copied or replayed, are new then, and may run a second time.
+//!
+//! # Seams
+//! The code that ships has three: [`Datagrams`](ringcall_roce::Datagrams) carries a [`RoceSocket`](ringcall_roce::RoceSocket)'s packets,
+//! `ringcall_gpu::clock::simulate` sets the clock of a thread (feature `simulation`), and dispatchers, links and
+//! [`SteppedService`](ringcall_sim::socket_nic::SteppedService) are turned by their caller.
+//!
+//! ```
+//! let summary = ringcall_simulator::run(7)?;
+//! assert_eq!(summary.requests, summary.answered + summary.refused + summary.lost);
+//! assert_eq!(ringcall_simulator::run(7)?, summary);
+//! # Ok::<(), ringcall_simulator::Violation>(())
+//! ```
 
 #![forbid(unsafe_code)]
 
