@@ -218,7 +218,12 @@ mod tests {
         for mutant in &list {
             for (file, from, to) in mutant.changes() {
                 let whole = read(&root.join(file)).expect(&mutant.name);
-                assert_ne!(mutant.changed(file, &whole, from, to).expect(&mutant.name), whole, "{}", mutant.name);
+                assert_ne!(
+                    mutant.changed(file, &whole, from, to).expect(&mutant.name),
+                    whole,
+                    "{}",
+                    mutant.name
+                );
             }
         }
     }

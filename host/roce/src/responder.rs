@@ -559,6 +559,8 @@ impl Responder {
         }
         let offset = message.start + u64::from(message.written);
         memory.write(offset, packet.payload).map_err(|Busy| Reason::Busy)?;
+        // Bytes of a frame that was under way in this slot are gone.
+        self.stats.incomplete += u64::from(self.frames[message.slot as usize].take().is_some());
         if !last {
             message.written += carried as u32;
             message.next = packet.bth.psn.next();

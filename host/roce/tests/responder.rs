@@ -194,6 +194,19 @@ fn bytes_that_no_packet_wrote_are_not_published() {
     assert_eq!(bench.responder.stats().arrived, 1);
 }
 
+/// The first packet of a message that came late, by way of the network, into a slot whose next frame has begun.
+#[test]
+fn a_message_in_its_slot_ends_a_frame() {
+    let mut bench = Bench::new(QP);
+    bench.receive(&part(10, 0, 0, b"head")).expect("a frame begins");
+    let reth = Reth { address: BASE, key: QP.key, length: 16 };
+    bench.receive(&several(Opcode::UcWriteFirst, 5, Some(reth), None, b"of other")).expect("it is late");
+    assert_eq!(bench.receive(&last(11, 0, 4, b"tail")), Ok(None), "its head was written over");
+    assert_eq!(bench.responder.stats().incomplete, 2, "the frame and the message");
+    let whole = bench.receive(&whole(12, 0, b"next")).expect("it is right");
+    assert!(whole.is_some_and(|arrived| arrived.bytes == 4));
+}
+
 #[test]
 fn datagrams_are_checked_before_anything_else() {
     let envelope = Envelope::v4(

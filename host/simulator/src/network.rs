@@ -58,10 +58,14 @@ impl Weather {
 /// What a datagram of a service says of the message that it is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
+    /// It is an answer to the request of this id, or a request of this id.
+    Whole(u32),
     /// It begins an answer to the request of this id.
     Begins(u32),
     /// It continues the answer that the last one to this peer began.
     Continues,
+    /// It ends that answer.
+    Ends,
     Other,
 }
 
@@ -86,6 +90,8 @@ pub(crate) struct Counts {
     pub(crate) unreachable: u64,
     /// Answers that services began to send.
     pub(crate) answers: u64,
+    /// Datagrams of services that continue no answer.
+    pub(crate) headless: u64,
 }
 
 #[derive(Debug)]
@@ -130,7 +136,7 @@ struct State {
     lanes: BTreeMap<(SocketAddrV4, SocketAddrV4), u64>,
     /// Which peer has an address.
     peers: BTreeMap<SocketAddrV4, u32>,
-    /// What the last answer to an address was about.
+    /// What the answer to an address is about of which datagrams have gone, and others are to follow.
     about: BTreeMap<SocketAddrV4, Option<Subject>>,
     /// Requests of whose datagrams, or of whose answer's, one did not arrive once, whole and in order.
     harmed: BTreeSet<Subject>,
@@ -296,6 +302,22 @@ impl State {
         }
     }
 
+    /// Books a datagram of a service.
+    fn keep(&mut self, to: SocketAddrV4, reading: Reading, subject: Option<Subject>) {
+        self.counts.answers += u64::from(matches!(reading, Reading::Whole(_) | Reading::Begins(_)));
+        let follows = matches!(reading, Reading::Continues | Reading::Ends);
+        self.counts.headless += u64::from(follows && !self.about.contains_key(&to));
+        match reading {
+            Reading::Begins(_) => {
+                self.about.insert(to, subject);
+            }
+            Reading::Whole(_) | Reading::Ends => {
+                self.about.remove(&to);
+            }
+            Reading::Continues | Reading::Other => (),
+        }
+    }
+
     fn harm(&mut self, subject: Option<Subject>) {
         self.harmed.extend(subject);
     }
@@ -351,13 +373,9 @@ impl Datagrams for Port {
         }
         let reading = (self.read)(datagram);
         let subject = match reading {
-            Reading::Begins(id) if self.owner.is_some() => self.owner.map(|owner| (owner, id)),
-            Reading::Begins(id) => {
-                let subject = state.peers.get(&to).map(|&peer| (peer, id));
-                state.about.insert(to, subject);
-                subject
-            }
-            Reading::Continues => state.about.get(&to).copied().flatten(),
+            Reading::Whole(id) if self.owner.is_some() => self.owner.map(|owner| (owner, id)),
+            Reading::Whole(id) | Reading::Begins(id) => state.peers.get(&to).map(|&peer| (peer, id)),
+            Reading::Continues | Reading::Ends => state.about.get(&to).copied().flatten(),
             Reading::Other => None,
         };
         if unreachable > 0 && state.random.chance(unreachable) {
@@ -365,7 +383,9 @@ impl Datagrams for Port {
             state.harm(subject);
             return Err(io::ErrorKind::NetworkUnreachable.into());
         }
-        state.counts.answers += u64::from(self.owner.is_none() && matches!(reading, Reading::Begins(_)));
+        if self.owner.is_none() {
+            state.keep(to, reading, subject);
+        }
         let mut bytes = state.spare.pop().unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(datagram);

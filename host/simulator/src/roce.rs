@@ -61,11 +61,16 @@ const SERVICE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 4791
 /// What a packet of a service is, to the network's books.
 fn read(datagram: &[u8]) -> Reading {
     let Ok(packet) = Packet::parse(datagram) else { return Reading::Other };
-    match (packet.bth.opcode.verb(), packet.bth.opcode.part()) {
-        (Verb::Send, Part::Only | Part::First) => ResponseHeader::from_bytes(packet.payload)
-            .map_or(Reading::Other, |header| Reading::Begins(header.request_id)),
-        (Verb::Send, _) => Reading::Continues,
-        _ => Reading::Other,
+    if packet.bth.opcode.verb() != Verb::Send {
+        return Reading::Other;
+    }
+    let id = ResponseHeader::from_bytes(packet.payload).map(|header| header.request_id);
+    match (packet.bth.opcode.part(), id) {
+        (Part::Only, Ok(id)) => Reading::Whole(id),
+        (Part::First, Ok(id)) => Reading::Begins(id),
+        (Part::Middle, _) => Reading::Continues,
+        (Part::Last, _) => Reading::Ends,
+        (Part::Only | Part::First, Err(_)) => Reading::Other,
     }
 }
 
@@ -106,18 +111,24 @@ impl World {
         let weather = if calm { Weather::calm(random) } else { Weather::stormy(random) };
         let network = Network::new(random.fork(), weather);
         let runs = Runs::default();
+        // As many as there are by default, or too few.
+        let crowded = !calm && random.chance(300);
+        let entries = if crowded { random.between(1, peers.into()) as usize } else { DEFAULT_PEERS };
+        // Answers of several packets above all where peers come and go.
+        let (page_bytes, mtu) = if crowded && random.chance(700) {
+            (512, PathMtu::B256)
+        } else {
+            (random.pick(&[128, 256, 512]), random.pick(&[PathMtu::B256, PathMtu::B1024]))
+        };
         let port = PortOptions {
             address: SERVICE,
             base: random.pick(&[0, 0x1_0000_0000, u64::MAX / 2]),
             key: random.number() as u32,
             // The other check lets one damaged packet in 32,768 pass.
             icrc: if weather.corruption > 0 { IcrcCheck::Zero } else { IcrcCheck::Recover },
-            mtu: random.pick(&[PathMtu::B256, PathMtu::B1024]),
-            ..PortOptions::new(pages, random.pick(&[128, 256, 512]))
+            mtu,
+            ..PortOptions::new(pages, page_bytes)
         };
-        // As many as there are by default, or too few.
-        let crowded = !calm && random.chance(300);
-        let entries = if crowded { random.between(1, peers.into()) as usize } else { DEFAULT_PEERS };
         let socket = network.serve(SERVICE, read);
         clock::simulate(Some(0));
         let service = match behind {
@@ -315,6 +326,9 @@ impl Audit<'_> {
             return Err(Violation::Books(format!("the service's books: {text}")));
         }
         let counts = self.network.counts();
+        if counts.headless > 0 && counts.unreachable == 0 {
+            return Err(Violation::Books(format!("{} packets continue no answer: {text}", counts.headless)));
+        }
         // An answer of several packets may have begun and then been given up. A refusal of the service itself is counted when it
         // is made, and may not have gone.
         let slack = if self.calm { 0 } else { unsent + counts.blocked + errors + dropped };

@@ -85,11 +85,11 @@ impl Wire for SimulatedUdp {
 }
 
 fn read_answer(datagram: &[u8]) -> Reading {
-    ResponseHeader::from_bytes(datagram).map_or(Reading::Other, |header| Reading::Begins(header.request_id))
+    ResponseHeader::from_bytes(datagram).map_or(Reading::Other, |header| Reading::Whole(header.request_id))
 }
 
 fn read_request(datagram: &[u8]) -> Reading {
-    RequestHeader::from_bytes(datagram).map_or(Reading::Other, |header| Reading::Begins(header.request_id))
+    RequestHeader::from_bytes(datagram).map_or(Reading::Other, |header| Reading::Whole(header.request_id))
 }
 
 /// How a call ended.
@@ -137,7 +137,9 @@ impl Client {
                     let refused = status == Status::SHUTTING_DOWN
                         || status == Status::BACKPRESSURE
                         || (call.by_worker && status == Status::TIMED_OUT);
-                    if header.ptp_timestamp == call.header.ptp_timestamp && call.is_answered_by(status, result) {
+                    if header.ptp_timestamp == call.header.ptp_timestamp
+                        && call.is_answered_by(status, result)
+                    {
                         End::Answered
                     } else if refused && result.is_empty() {
                         End::Refused
@@ -190,7 +192,8 @@ impl Garbage {
         let mut bytes = network.room();
         bytes.resize(len, 0);
         random.fill(&mut bytes);
-        let arg_len = random.pick(&[0, u32::MAX, len as u32, (len as u32).saturating_sub(HEADER_BYTES as u32)]);
+        let arg_len =
+            random.pick(&[0, u32::MAX, len as u32, (len as u32).saturating_sub(HEADER_BYTES as u32)]);
         let header = RequestHeader::new(FunctionId::of(RPC_INCREMENT).0, arg_len, self.id, now).to_bytes();
         if random.chance(800)
             && let Some(begin) = bytes.first_chunk_mut::<HEADER_BYTES>()
@@ -202,7 +205,10 @@ impl Garbage {
         {
             *magic = RESPONSE_MAGIC.to_le_bytes();
         }
-        network.forge(Datagram { from: self.address, to: SERVICE, bytes, subject: None }, now + random.below(2000));
+        network.forge(
+            Datagram { from: self.address, to: SERVICE, bytes, subject: None },
+            now + random.below(2000),
+        );
     }
 }
 
@@ -331,11 +337,26 @@ impl World {
                 client.turn(&mut random, now)?;
             }
             let statistics = client.caller.statistics();
-            let CallerStatistics { answered, refused, lost, unsent, sent, waiting, duplicates, strays, malformed, .. } =
-                statistics;
+            let CallerStatistics {
+                answered,
+                refused,
+                lost,
+                unsent,
+                sent,
+                waiting,
+                duplicates,
+                strays,
+                malformed,
+                ..
+            } = statistics;
             let number = client.number;
             let kept = client.calls.len() as u64;
-            if statistics.balance() != 0 || waiting > 0 || sent != kept || strays + malformed > 0 || duplicates > duplicated {
+            if statistics.balance() != 0
+                || waiting > 0
+                || sent != kept
+                || strays + malformed > 0
+                || duplicates > duplicated
+            {
                 return Err(Violation::Books(format!("peer {number} with {kept} calls counts {statistics}")));
             }
             let mut counted = [0; 4];
@@ -360,9 +381,16 @@ impl World {
             // A protocol's status that was expected is an answer here, and a refusal there.
             let [answers, refusals, losses, never] = counted;
             if (answers + refusals, losses, never) != (answered + refused, lost, unsent) {
-                return Err(Violation::Books(format!("peer {number} saw {counted:?} and counts {statistics}")));
+                return Err(Violation::Books(format!(
+                    "peer {number} saw {counted:?} and counts {statistics}"
+                )));
             }
-            summary.add(&Summary { requests: kept, answered: answers, refused: refusals, lost: losses + never });
+            summary.add(&Summary {
+                requests: kept,
+                answered: answers,
+                refused: refusals,
+                lost: losses + never,
+            });
         }
         Ok(summary)
     }
