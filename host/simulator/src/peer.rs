@@ -40,6 +40,8 @@ pub(crate) struct Ended {
     pub(crate) sent_at: u64,
     /// It was sent as one message of several packets, which are right in one order only.
     pub(crate) in_messages: bool,
+    /// Its answer came after all.
+    pub(crate) answered_late: bool,
 }
 
 /// How a peer behaves.
@@ -74,8 +76,7 @@ pub(crate) struct Peer {
     gathering: Option<(Psn, Vec<u8>)>,
     pub(crate) sent: u64,
     pub(crate) answers: u64,
-    /// Answers to requests that had ended.
-    pub(crate) late: u64,
+    /// Answers to requests that had one.
     pub(crate) again: u64,
 }
 
@@ -105,7 +106,6 @@ impl Peer {
             gathering: None,
             sent: 0,
             answers: 0,
-            late: 0,
             again: 0,
         }
     }
@@ -228,7 +228,7 @@ impl Peer {
     fn end(&mut self, id: u32, end: End) {
         if let Some(Open { call, deadline, in_messages, .. }) = self.open.remove(&id) {
             let sent_at = deadline - self.manner.timeout_ns;
-            self.ended.insert(id, Ended { call, end, sent_at, in_messages });
+            self.ended.insert(id, Ended { call, end, sent_at, in_messages, answered_late: false });
         }
     }
 
@@ -307,8 +307,11 @@ impl Peer {
         }
         if open {
             self.end(id, if right { End::Answered } else { End::Refused(status) });
-        } else if self.ended.get(&id).is_some_and(|ended| ended.end == End::Lost) {
-            self.late += 1;
+        } else if let Some(ended) = self.ended.get_mut(&id)
+            && ended.end == End::Lost
+            && !ended.answered_late
+        {
+            ended.answered_late = true;
         } else {
             self.again += 1;
         }
