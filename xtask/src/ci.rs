@@ -31,6 +31,7 @@ const STEPS: &[Step] = &[
     Step { name: "dist", run: dist::step },
     Step { name: "tensorrt", run: tensorrt::step },
     Step { name: "chaos", run: steps::chaos },
+    Step { name: "worlds", run: steps::worlds },
     Step { name: "loom", run: steps::loom },
     Step { name: "sanitize", run: steps::sanitize },
     Step { name: "fuzz", run: |shell| steps::fuzz(shell, steps::FUZZ_SECONDS) },

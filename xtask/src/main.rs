@@ -63,6 +63,12 @@ enum Task {
     Loom,
     /// Mutants of the shipped sources, each of which the model-checked protocols have to notice: about a quarter of an hour.
     Mutants(mutants::MutantsOptions),
+    /// Peers, networks, clocks and faults from a seed, over the code that ships: `--seeds N --from S`, or `--seed N`; `--help`.
+    Simulate {
+        /// For the simulator.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// AddressSanitizer and ThreadSanitizer on the crates under the rings. Needs a nightly toolchain.
     Sanitize,
     /// Every fuzz target for a bounded time. Needs a nightly toolchain.
@@ -111,6 +117,7 @@ fn run(task: Task) -> Result<()> {
         Task::Deny => steps::deny(&shell).map(drop),
         Task::Loom => steps::loom(&shell).map(drop),
         Task::Mutants(options) => mutants::run(&shell, &options),
+        Task::Simulate { arguments } => steps::simulate(&shell, &arguments).map(drop),
         Task::Sanitize => steps::sanitize(&shell).and_then(asked_for),
         Task::Fuzz { seconds } => steps::fuzz(&shell, seconds).and_then(asked_for),
         Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),

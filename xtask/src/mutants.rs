@@ -1,8 +1,8 @@
 //! Mutants of the shipped sources, each of which the models have to notice.
 //!
 //! A model checks the interleavings of a protocol; a mutant checks the model. The list is `xtask/mutants.toml`: a weaker memory
-//! order, a fence that is gone, two steps the other way round. They are made in a copy of the repository below the target
-//! folder.
+//! order, a fence that is gone, two steps the other way round; defects of the past, which the simulator has to find. They are
+//! made in a copy of the repository below the target folder.
 
 use crate::files::{copy, emptied, read, write};
 use crate::shell::{self, Shell};
@@ -16,6 +16,10 @@ use std::time::{Duration, Instant};
 const LIST: &str = "xtask/mutants.toml";
 /// How long the models of one mutant may take: they take a minute where nothing is changed.
 const LIMIT: Duration = Duration::from_secs(600);
+/// The package that finds mutants by worlds that it simulates, and not by models.
+const SIMULATOR: &str = "ringcall-simulator";
+/// Within so many seeds.
+const SEEDS: &str = "10000";
 /// How `timeout` says that it was too long.
 const TIMED_OUT: i32 = 124;
 
@@ -41,16 +45,29 @@ struct Mutant {
     /// A passage that the file has once.
     from: String,
     to: String,
+    /// Other passages that change with it.
+    #[serde(default)]
+    also: Vec<Change>,
     /// The package whose models must fail.
     package: String,
     /// Why no model notices, and what proves the passage instead.
     survives: Option<String>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    file: String,
+    from: String,
+    to: String,
+}
+
 /// How the models ended on a mutant.
 enum End {
     /// They failed, as they should.
     Killed,
+    /// A world broke a rule, and which.
+    Broken(String),
     Survived,
     DidNotBuild,
     /// They did not end in time: a mutant that spins indefinitely is noticed, too.
@@ -68,13 +85,21 @@ pub(crate) fn run(shell: &Shell, options: &MutantsOptions) -> Result<()> {
     let mut wrong = Vec::new();
     for (number, mutant) in chosen.iter().enumerate() {
         let begin = Instant::now();
-        let path = tree.join(&mutant.file);
-        let whole = read(&path)?;
-        write(&path, &mutant.of(&whole)?)?;
-        let end = models(shell, &tree, &mutant.package);
-        write(&path, &whole)?;
+        for (file, from, to) in mutant.changes() {
+            let path = tree.join(file);
+            write(&path, &mutant.changed(file, &read(&path)?, from, to)?)?;
+        }
+        let end = if mutant.package == SIMULATOR {
+            worlds(shell, &tree)
+        } else {
+            models(shell, &tree, &mutant.package)
+        };
+        for (file, ..) in mutant.changes() {
+            copy(&shell.root().join(file), &tree.join(file))?;
+        }
         let (line, right) = match (end?, &mutant.survives) {
             (End::Killed, None) => ("noticed".to_owned(), true),
+            (End::Broken(how), None) => (format!("found: {how}"), true),
             (End::Endless, None) => ("noticed: it spins for ever".to_owned(), true),
             (End::Survived, Some(why)) => (format!("not noticed, as said: {why}"), true),
             (End::Survived, None) => ("NOT NOTICED".to_owned(), false),
@@ -99,11 +124,17 @@ fn list(root: &Path) -> Result<Vec<Mutant>> {
 }
 
 impl Mutant {
-    /// The file with the change.
-    fn of(&self, whole: &str) -> Result<String> {
-        let times = whole.matches(&self.from).count();
-        ensure!(times == 1, "{}: {} has the passage {times} times, not once", self.name, self.file);
-        Ok(whole.replace(&self.from, &self.to))
+    /// File, passage, and what takes its place.
+    fn changes(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        let also = self.also.iter().map(|change| (&*change.file, &*change.from, &*change.to));
+        std::iter::once((&*self.file, &*self.from, &*self.to)).chain(also)
+    }
+
+    /// A file with one change.
+    fn changed(&self, file: &str, whole: &str, from: &str, to: &str) -> Result<String> {
+        let times = whole.matches(from).count();
+        ensure!(times == 1, "{}: {file} has the passage {times} times, not once", self.name);
+        Ok(whole.replace(from, to))
     }
 }
 
@@ -151,6 +182,29 @@ fn models(shell: &Shell, tree: &Path, package: &str) -> Result<End> {
     })
 }
 
+/// Runs the simulator in the copy.
+fn worlds(shell: &Shell, tree: &Path) -> Result<End> {
+    let limit = LIMIT.as_secs().to_string();
+    let build = shell.target("mutants").join("build-simulator");
+    let log = shell.target("mutants").join("last.log");
+    let output = || File::create(&log).with_context(|| log.display().to_string());
+    let cargo = &["build", "--release", "--quiet", "-p", SIMULATOR, "--example", "simulate"];
+    let mut cargo = shell.cargo(cargo);
+    cargo.current_dir(tree).env("CARGO_TARGET_DIR", &build).stdout(output()?).stderr(output()?);
+    if !cargo.status().context("cargo")?.success() {
+        return Ok(End::DidNotBuild);
+    }
+    let program = build.join("release/examples/simulate");
+    let mut run = shell.command("timeout", &[&limit, &program.to_string_lossy(), "--seeds", SEEDS]);
+    let status = run.stdout(output()?).stderr(output()?).status().context("the simulator")?;
+    let said = read(&log)?;
+    Ok(match status.code() {
+        Some(0) => End::Survived,
+        Some(TIMED_OUT) => End::Endless,
+        _ => End::Broken(said.lines().find(|line| line.starts_with("seed ")).unwrap_or("a panic").to_owned()),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,8 +216,15 @@ mod tests {
         let list = list(root).expect("a list");
         assert!(list.len() >= 22, "{}", list.len());
         for mutant in &list {
-            let whole = read(&root.join(&mutant.file)).expect(&mutant.name);
-            assert_ne!(mutant.of(&whole).expect(&mutant.name), whole, "{}", mutant.name);
+            for (file, from, to) in mutant.changes() {
+                let whole = read(&root.join(file)).expect(&mutant.name);
+                assert_ne!(
+                    mutant.changed(file, &whole, from, to).expect(&mutant.name),
+                    whole,
+                    "{}",
+                    mutant.name
+                );
+            }
         }
     }
 }

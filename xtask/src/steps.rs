@@ -140,6 +140,18 @@ pub(crate) fn chaos(shell: &Shell) -> Result<Outcome> {
     all([shell.cargo(&["test", "--workspace", "--test", "chaos"]).env("RINGCALL_CHAOS_REQUESTS", "10000000")])
 }
 
+/// The simulator's test over more seeds than `cargo test` runs.
+pub(crate) fn worlds(shell: &Shell) -> Result<Outcome> {
+    // Of the whole workspace, so that nothing is built again with fewer features.
+    all([shell.cargo(&["test", "--workspace", "--test", "worlds"]).env("RINGCALL_SIMULATOR_SEEDS", "10000")])
+}
+
+/// The simulator, with arguments of its own.
+pub(crate) fn simulate(shell: &Shell, arguments: &[String]) -> Result<Outcome> {
+    const PROGRAM: &[&str] = &["run", "--release", "-p", "ringcall-simulator", "--example", "simulate", "--"];
+    all([shell.cargo(PROGRAM).args(arguments)])
+}
+
 /// Release, since loom explores millions of interleavings; two preemptions find almost everything that any number
 /// would, in seconds instead of hours.
 pub(crate) fn loom(shell: &Shell) -> Result<Outcome> {

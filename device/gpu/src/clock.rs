@@ -8,6 +8,18 @@ use std::time::Instant;
 #[cfg(not(target_arch = "nvptx64"))]
 static EPOCH: OnceLock<Instant> = OnceLock::new();
 
+#[cfg(all(feature = "simulation", not(target_arch = "nvptx64")))]
+thread_local! {
+    static SIMULATED: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on it is `now` on this thread, in nanoseconds; `None` gives the machine's clock back. For simulations: feature
+/// `simulation`.
+#[cfg(all(feature = "simulation", not(target_arch = "nvptx64")))]
+pub fn simulate(now: Option<u64>) {
+    SIMULATED.set(now);
+}
+
 /// Nanoseconds since the process first asked. Monotonic, the same for all threads; about 20 ns a call on Linux.
 ///
 /// On a device: its global timer, whose zero is another.
@@ -15,6 +27,10 @@ static EPOCH: OnceLock<Instant> = OnceLock::new();
 pub fn now_ns() -> u64 {
     #[cfg(not(target_arch = "nvptx64"))]
     {
+        #[cfg(feature = "simulation")]
+        if let Some(now) = SIMULATED.get() {
+            return now;
+        }
         let epoch = EPOCH.get_or_init(Instant::now);
         u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }

@@ -56,4 +56,4 @@ pub use reason::{Reason, Refusals};
 pub use responder::{
     Arrived, Busy, Event, Incomplete, Memory, NoMemory, QueuePair, QueuePairError, Responder, ResponderStats,
 };
-pub use socket::{BATCH, Inbox, Outbox, PushError, RoceSocket, SocketError};
+pub use socket::{BATCH, Datagrams, Inbox, Outbox, PushError, RoceSocket, SocketError};

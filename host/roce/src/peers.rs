@@ -83,7 +83,12 @@ pub struct Peers {
     recent: usize,
     packets: u64,
     evicted: u64,
+    /// The number of the first packet to the next newcomer; `None`: by the clock.
+    first_psn: Option<Psn>,
 }
+
+/// From one newcomer's first number to the next's, where the clock gives none.
+const FAR: u32 = 0x0F_00B5;
 
 impl Peers {
     /// `count` entries without windows.
@@ -96,7 +101,15 @@ impl Peers {
             Ok(Peer { responder, window: Box::default(), psn: Psn::new(0), heard: 0, lost: 0, incomplete: 0 })
         };
         let entries = (0..count).map(|_| entry()).collect::<Result<_, _>>()?;
-        Ok(Self { addresses: vec![None; count].into(), entries, recent: 0, packets: 0, evicted: 0 })
+        let addresses = vec![None; count].into();
+        Ok(Self { addresses, entries, recent: 0, packets: 0, evicted: 0, first_psn: None })
+    }
+
+    /// Packets to the first newcomer are numbered from `first` on, to the others from numbers far from it; `None`: from a number that
+    /// the clock gives.
+    #[must_use]
+    pub fn numbered_from(self, first: Option<Psn>) -> Self {
+        Self { first_psn: first, ..self }
     }
 
     /// Allocates the windows: zeroed memory, which takes up space once a peer writes to it.
@@ -163,7 +176,8 @@ impl Peers {
             peer.window.fill(0);
         }
         peer.responder.restart();
-        peer.psn = Psn::first();
+        peer.psn = self.first_psn.unwrap_or_else(Psn::first);
+        self.first_psn = self.first_psn.map(|first| first.plus(FAR));
         self.recent = index;
         Ok(index)
     }

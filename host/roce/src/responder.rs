@@ -383,6 +383,11 @@ impl Responder {
         // Before the sequence number is observed: a packet without the key, or for other addresses, must not use up a number
         // of the peer's, since its source address may be forged.
         let located = self.located(packet, memory)?;
+        // Nor must one without a key that continues no message: it would end the message under way, too.
+        let continues = (bth.opcode.verb(), located) == (Verb::Write, None);
+        if continues && self.message.is_none_or(|message| message.next != bth.psn) {
+            return Err(Reason::NoMessage);
+        }
         match self.sequence.observe(bth.psn) {
             Arrival::First | Arrival::Next => {}
             Arrival::Gap(missing) => self.stats.gap_packets += u64::from(missing),
@@ -554,6 +559,8 @@ impl Responder {
         }
         let offset = message.start + u64::from(message.written);
         memory.write(offset, packet.payload).map_err(|Busy| Reason::Busy)?;
+        // Bytes of a frame that was under way in this slot are gone.
+        self.stats.incomplete += u64::from(self.frames[message.slot as usize].take().is_some());
         if !last {
             message.written += carried as u32;
             message.next = packet.bth.psn.next();

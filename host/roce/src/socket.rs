@@ -10,9 +10,11 @@
 //!
 //! Receiving on port 4791 works as long as no RDMA stack claims the port on that interface.
 
+use crate::drops::SocketDrops;
 use crate::error::PacketError;
 use crate::icrc::Envelope;
 use crate::packet::Packet;
+use crate::psn::Psn;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg, setsockopt, sockopt};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{
@@ -21,7 +23,8 @@ use rustix::net::sockopt::{
 use std::cell::RefCell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Packets that one system call moves at most.
@@ -49,6 +52,38 @@ pub enum SocketError {
     },
 }
 
+/// What carries datagrams in a socket's place: a simulated network. Every method is one of the socket's, and never blocks but for
+/// [`wait`](Self::wait).
+pub trait Datagrams: std::fmt::Debug + Send + Sync {
+    /// Takes a datagram for `to`.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room now; anything else if this datagram cannot be sent.
+    fn send(&self, to: SocketAddrV4, datagram: &[u8]) -> io::Result<()>;
+
+    /// Copies the datagram that came first into `room`, as much of it as fits. Returns its sender and its length.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if none is there.
+    fn receive(&self, room: &mut [u8]) -> io::Result<(SocketAddrV4, usize)>;
+
+    /// Waits until a datagram is there, or the time is over. Returns whether one is.
+    ///
+    /// # Errors
+    /// What the network says.
+    fn wait(&self, timeout: Duration) -> io::Result<bool>;
+
+    /// The number of the first packet to each peer: a simulation knows no clock that [`Psn::first`] could take it from.
+    fn first_psn(&self) -> Psn;
+}
+
+/// What is under a socket.
+#[derive(Debug)]
+enum Carrier {
+    Kernel(UdpSocket),
+    Other(Arc<dyn Datagrams>),
+}
+
 /// A UDP socket whose packets carry right iCRCs. It never blocks, [`Self::wait`] apart.
 ///
 /// ```
@@ -71,7 +106,7 @@ pub enum SocketError {
 /// ```
 #[derive(Debug)]
 pub struct RoceSocket {
-    socket: UdpSocket,
+    carrier: Carrier,
     local: SocketAddrV4,
 }
 
@@ -96,7 +131,13 @@ impl RoceSocket {
         let SocketAddr::V4(local) = socket.local_addr()? else {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         };
-        Ok(Self { socket, local })
+        Ok(Self { carrier: Carrier::Kernel(socket), local })
+    }
+
+    /// A socket of a network that is none of the kernel's, bound to `local` there.
+    #[must_use]
+    pub fn over(network: Arc<dyn Datagrams>, local: SocketAddrV4) -> Self {
+        Self { carrier: Carrier::Other(network), local }
     }
 
     /// From now on [`Self::send`] and [`Self::receive`] fail with [`io::ErrorKind::ConnectionRefused`], once, after a
@@ -106,7 +147,30 @@ impl RoceSocket {
     /// # Errors
     /// What the kernel says.
     pub fn tell_closed_ports(&self) -> io::Result<()> {
-        setsockopt(&self.socket, sockopt::Ipv4RecvErr, &true).map_err(io::Error::from)
+        match &self.carrier {
+            Carrier::Kernel(socket) => {
+                setsockopt(socket, sockopt::Ipv4RecvErr, &true).map_err(io::Error::from)
+            }
+            Carrier::Other(_) => Ok(()),
+        }
+    }
+
+    /// Counts what the operating system drops for it. `None` where the system does not say.
+    #[must_use]
+    pub fn drops(&self) -> Option<SocketDrops> {
+        match &self.carrier {
+            Carrier::Kernel(socket) => SocketDrops::of(socket, SocketAddr::V4(self.local)),
+            Carrier::Other(_) => None,
+        }
+    }
+
+    /// The number of the first packet to each peer, where the network says so; `None` leaves it to the clock.
+    #[must_use]
+    pub fn first_psn(&self) -> Option<Psn> {
+        match &self.carrier {
+            Carrier::Kernel(_) => None,
+            Carrier::Other(network) => Some(network.first_psn()),
+        }
     }
 
     /// The address of this machine from which packets to `peer` go. Nothing is sent.
@@ -146,7 +210,11 @@ impl RoceSocket {
     /// # Errors
     /// What the kernel says.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { socket: self.socket.try_clone()?, local: self.local })
+        let carrier = match &self.carrier {
+            Carrier::Kernel(socket) => Carrier::Kernel(socket.try_clone()?),
+            Carrier::Other(network) => Carrier::Other(Arc::clone(network)),
+        };
+        Ok(Self { carrier, local: self.local })
     }
 
     /// Waits until a packet is there to receive, or the time is over. Returns whether one is.
@@ -154,8 +222,12 @@ impl RoceSocket {
     /// # Errors
     /// What the kernel says, interruptions apart.
     pub fn wait(&self, timeout: Duration) -> io::Result<bool> {
+        let socket = match &self.carrier {
+            Carrier::Kernel(socket) => socket,
+            Carrier::Other(network) => return network.wait(timeout),
+        };
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
-        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
+        match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout)) {
             Ok(ready) => Ok(ready > 0),
             Err(rustix::io::Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
@@ -169,6 +241,10 @@ impl RoceSocket {
     /// What the kernel says of the first packet that remains, which is then dropped from the outbox: a packet longer
     /// than the route's MTU, for one. A full send buffer is no error.
     pub fn send(&self, outbox: &mut Outbox) -> io::Result<usize> {
+        let socket = match &self.carrier {
+            Carrier::Kernel(socket) => socket,
+            Carrier::Other(network) => return Self::send_by(&**network, outbox),
+        };
         let mut total = 0;
         while outbox.head < outbox.used {
             let slots = outbox.head..outbox.used.min(outbox.head + BATCH);
@@ -181,7 +257,7 @@ impl RoceSocket {
                 std::array::from_fn(|k| (k < count).then(|| outbox.entries[first + k].0.into()));
             let sent = SEND.with_borrow_mut(|headers| {
                 let flags = MsgFlags::MSG_DONTWAIT;
-                sendmmsg(self.socket.as_raw_fd(), headers, &slices[..count], &peers[..count], [], flags)
+                sendmmsg(socket.as_raw_fd(), headers, &slices[..count], &peers[..count], [], flags)
                     .map(Iterator::count)
             });
             match sent {
@@ -201,6 +277,23 @@ impl RoceSocket {
         Ok(total)
     }
 
+    fn send_by(network: &dyn Datagrams, outbox: &mut Outbox) -> io::Result<usize> {
+        let mut total = 0;
+        while outbox.head < outbox.used {
+            match network.send(outbox.entries[outbox.head].0, outbox.bytes(outbox.head)) {
+                Ok(()) => total += 1,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(total),
+                Err(error) => {
+                    outbox.head += 1;
+                    return Err(error);
+                }
+            }
+            outbox.head += 1;
+        }
+        outbox.clear();
+        Ok(total)
+    }
+
     /// Receives what has come, [`BATCH`] packets at most, in place of what the inbox held. Returns how many it took from
     /// the socket, those included that were too long for the inbox.
     ///
@@ -209,12 +302,29 @@ impl RoceSocket {
     pub fn receive(&self, inbox: &mut Inbox) -> io::Result<usize> {
         let Inbox { buffer, packet_bytes, entries, too_long } = inbox;
         entries.clear();
+        let socket = match &self.carrier {
+            Carrier::Kernel(socket) => socket,
+            Carrier::Other(network) => {
+                for room in buffer.chunks_exact_mut(*packet_bytes) {
+                    match network.receive(room) {
+                        Ok((peer, bytes)) => {
+                            *too_long += u64::from(bytes > *packet_bytes);
+                            entries.push((peer, Some(bytes).filter(|bytes| bytes <= packet_bytes)));
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                        Err(error) if entries.is_empty() => return Err(error),
+                        Err(_) => break,
+                    }
+                }
+                return Ok(entries.len());
+            }
+        };
         let received = RECEIVE.with_borrow_mut(|headers| {
             let mut chunks = buffer.chunks_exact_mut(*packet_bytes);
             let mut slices: [[IoSliceMut<'_>; 1]; BATCH] =
                 std::array::from_fn(|_| [IoSliceMut::new(chunks.next().unwrap_or_default())]);
             let flags = MsgFlags::MSG_DONTWAIT;
-            let messages = recvmmsg(self.socket.as_raw_fd(), headers, slices.iter_mut(), flags, None)?;
+            let messages = recvmmsg(socket.as_raw_fd(), headers, slices.iter_mut(), flags, None)?;
             let mut count = 0;
             for message in messages {
                 let length = if message.flags.contains(MsgFlags::MSG_TRUNC) {
@@ -234,12 +344,6 @@ impl RoceSocket {
             Err(error) => Err(error.into()),
             Ok(count) => Ok(count),
         }
-    }
-}
-
-impl AsFd for RoceSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }
 

@@ -166,7 +166,15 @@ fn a_packet_without_the_key_changes_nothing_for_the_peer() {
     let wrong = Reth { key: 8, ..reth };
     let forged = several(Opcode::UcWriteFirst, 3, Some(wrong), None, b"1234");
     assert_eq!(bench.receive(&forged), Err(Reason::WrongKey));
+    // A part of a message brings no key: only the one that comes next is looked at.
+    for psn in [2, 4, 5, 1 << 20] {
+        let forged = several(Opcode::UcWriteMiddle, psn, None, None, b"12");
+        assert_eq!(bench.receive(&forged), Err(Reason::NoMessage), "{psn}");
+    }
     assert!(bench.receive(&several(Opcode::UcWriteLastImmediate, 3, None, Some(0), b"5678")).is_ok());
+    assert_eq!(bench.receive(&several(Opcode::UcWriteLast, 4, None, None, b"12")), Err(Reason::NoMessage));
+    assert!(bench.receive(&whole(4, 0, b"good")).is_ok());
+    assert_eq!(bench.responder.stats().lost_packets(), 0);
 }
 
 /// As many packets and bytes as the frame has, but none of them where the frame misses some.
@@ -184,6 +192,19 @@ fn bytes_that_no_packet_wrote_are_not_published() {
     assert_eq!(bench.receive(&last), Ok(None));
     assert_eq!(bench.receive(&part(2, 0, b"elsewher")), Err(Reason::Stale));
     assert_eq!(bench.responder.stats().arrived, 1);
+}
+
+/// The first packet of a message that came late, by way of the network, into a slot whose next frame has begun.
+#[test]
+fn a_message_in_its_slot_ends_a_frame() {
+    let mut bench = Bench::new(QP);
+    bench.receive(&part(10, 0, 0, b"head")).expect("a frame begins");
+    let reth = Reth { address: BASE, key: QP.key, length: 16 };
+    bench.receive(&several(Opcode::UcWriteFirst, 5, Some(reth), None, b"of other")).expect("it is late");
+    assert_eq!(bench.receive(&last(11, 0, 4, b"tail")), Ok(None), "its head was written over");
+    assert_eq!(bench.responder.stats().incomplete, 2, "the frame and the message");
+    let whole = bench.receive(&whole(12, 0, b"next")).expect("it is right");
+    assert!(whole.is_some_and(|arrived| arrived.bytes == 4));
 }
 
 #[test]

@@ -141,6 +141,11 @@ const ROOMS: &[(&str, &[&str])] = &[
         "ringcall-transport",
         &["ringcall-wire", "ringcall-gpu", "ringcall-protocol", "ringcall", "ringcall-roce", "ringcall-rdma"],
     ),
+    // Worlds over all that a service is made of.
+    (
+        "ringcall-simulator",
+        &["ringcall-wire", "ringcall-gpu", "ringcall", "ringcall-roce", "ringcall-sim", "ringcall-transport"],
+    ),
     // Transports in shared libraries: from both sides, and ours as such.
     (
         "ringcall-bridge",

@@ -47,7 +47,7 @@ impl Signals {
 pub(crate) struct Driver {
     pub(crate) nic: Nic<RocePort>,
     signals: Arc<Signals>,
-    waiter: Waiter,
+    pub(crate) waiter: Waiter,
     since: Option<Instant>,
     /// Turns since it was told to close.
     closing: u32,

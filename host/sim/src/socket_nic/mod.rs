@@ -54,7 +54,7 @@ pub use counts::{Count, Counts};
 pub use port::{Delivery, PortError, RocePort};
 pub use report::{Report, Watch};
 pub use ringcall_roce::PortOptions;
-pub use service::{Service, ServiceError, SocketNicOptions, Threads};
+pub use service::{Service, ServiceError, SocketNicOptions, SteppedService, Threads};
 
 /// The transport's name on a command line. On the wire it is RoCE v2.
 pub const NAME: &str = "nic";

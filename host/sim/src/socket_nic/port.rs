@@ -187,9 +187,23 @@ impl RocePort {
     /// # Errors
     /// Options that make no queue pair, or an address that is taken or not ours.
     pub fn bind(options: PortOptions, delivery: Delivery, peers: usize) -> Result<Self, PortError> {
+        Self::over(RoceSocket::bind(options.address)?, options, delivery, peers)
+    }
+
+    /// Takes a socket that is bound already, in place of the one at [`PortOptions::address`].
+    ///
+    /// # Errors
+    /// Options that make no queue pair.
+    pub fn over(
+        socket: RoceSocket,
+        options: PortOptions,
+        delivery: Delivery,
+        peers: usize,
+    ) -> Result<Self, PortError> {
         let receiver = match delivery {
             Delivery::Frames => {
-                let mut peers = Box::new(Peers::new(options.queue_pair(), peers.max(1))?);
+                let peers = Peers::new(options.queue_pair(), peers.max(1))?;
+                let mut peers = Box::new(peers.numbered_from(socket.first_psn()));
                 peers.allocate();
                 let requests = Requests(Vec::with_capacity(options.pages as usize));
                 Receiver::Frames { peers, requests: Some(requests) }
@@ -204,12 +218,12 @@ impl RocePort {
         };
         let packet_bytes = options.page_bytes.max(MAX_MESSAGE_BYTES) as usize + MAX_OVERHEAD_BYTES;
         Ok(Self {
-            socket: RoceSocket::bind(options.address)?,
             options,
             receiver,
             peer: options.peer,
             introduced: Introduced::none(),
-            psn: Psn::first(),
+            psn: socket.first_psn().unwrap_or_else(Psn::first),
+            socket,
             inbox: Inbox::new(packet_bytes),
             seen: 0,
             here: 0,
@@ -380,7 +394,7 @@ impl RocePort {
                         return refuse_for(reason);
                     }
                     *writer = Some(from);
-                    *psn = Psn::first();
+                    *psn = socket.first_psn().unwrap_or_else(Psn::first);
                     responder.restart();
                 }
                 let outcome = responder.receive(&packet, last);

@@ -5,9 +5,9 @@ use crate::socket_nic::driver::{Driver, Signals};
 use crate::socket_nic::port::{Delivery, MAX_MESSAGE_BYTES, PortError, RocePort};
 use crate::socket_nic::queues::{Queues, Shape};
 use crate::socket_nic::report::{Report, Watch};
-use ringcall::FunctionTable;
-use ringcall::table::Function;
+use ringcall::table::{Function, Functions, Handlers};
 use ringcall::thread::{GRACE_PERIOD, Supervised};
+use ringcall::{FunctionTable, Wait};
 use ringcall_dispatcher::queue_pair::single::{Extent, Returned, Scratch, Unified};
 use ringcall_gpu::shared::{SharedError, Words};
 use ringcall_mlx5::endpoint::Endpoint;
@@ -15,11 +15,11 @@ use ringcall_mlx5::sq::RecordMode;
 use ringcall_mlx5::{BlueFlame, Bound, Ended, QueueError};
 use ringcall_protocol::counters::Bank;
 use ringcall_roce::introduced::Introduction;
-use ringcall_roce::{PortOptions, RoceSocket, SocketDrops};
+use ringcall_roce::{PortOptions, RoceSocket};
 use ringcall_wire::HEADER_BYTES;
 use ringcall_wire::header::RequestHeader;
 use ringcall_wire::status::DispatchMode;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -61,6 +61,19 @@ impl Default for SocketNicOptions {
             depth: 64,
             threads: Threads::One,
         }
+    }
+}
+
+impl SocketNicOptions {
+    fn check(&self) -> Result<(), ServiceError> {
+        let page_bytes = self.port.page_bytes;
+        if !(32..=MAX_MESSAGE_BYTES).contains(&page_bytes) || !page_bytes.is_multiple_of(8) {
+            return Err(ServiceError::Page(page_bytes));
+        }
+        if !self.depth.is_power_of_two() || self.depth >= 1 << 16 {
+            return Err(ServiceError::Depth(self.depth));
+        }
+        Ok(())
     }
 }
 
@@ -230,14 +243,20 @@ impl Parts {
         table: FunctionTable,
         rendezvous: Option<Receiver<Introduction>>,
     ) -> Result<Self, ServiceError> {
+        options.check()?;
+        let socket = RoceSocket::bind(options.port.address).map_err(PortError::from)?;
+        Self::over(socket, options, table, rendezvous)
+    }
+
+    fn over(
+        socket: RoceSocket,
+        options: SocketNicOptions,
+        table: FunctionTable,
+        rendezvous: Option<Receiver<Introduction>>,
+    ) -> Result<Self, ServiceError> {
+        options.check()?;
         let PortOptions { qp, key, base, pages, page_bytes, .. } = options.port;
-        if !(32..=MAX_MESSAGE_BYTES).contains(&page_bytes) || !page_bytes.is_multiple_of(8) {
-            return Err(ServiceError::Page(page_bytes));
-        }
-        if !options.depth.is_power_of_two() || options.depth >= 1 << 16 {
-            return Err(ServiceError::Depth(options.depth));
-        }
-        let mut port = RocePort::bind(options.port, options.delivery, options.peers)?;
+        let mut port = RocePort::over(socket, options.port, options.delivery, options.peers)?;
         if let Some(rendezvous) = rendezvous {
             port = port.introduced_by(rendezvous, options.peers);
         }
@@ -260,25 +279,31 @@ impl Parts {
         let nic = Nic::new(config, &queues.windows, queues.uar.clone(), queues.memory(&shape), port)?;
         let (bank, signals) = (Arc::new(Bank::default()), Arc::new(Signals::default()));
         let driver = Driver::new(nic, Arc::clone(&signals));
-        let drops = SocketDrops::of(&socket, SocketAddr::V4(address));
+        let drops = socket.drops();
         let watch = Watch::new(counts, queues.windows.counters.clone(), Arc::clone(&bank), drops);
         let shutdown = queues.windows.shutdown.clone();
         let extent = match options.delivery {
             Delivery::Frames => Extent::Received,
             Delivery::Packets => Extent::Slot,
         };
-        let lane = Lane { endpoint, table, bank, extent, page_bytes: page_bytes as usize };
+        let (functions, handlers) = table.into_parts();
+        let [request, response] = [(); 2].map(|()| vec![0; page_bytes as usize]);
+        let lane = Lane { endpoint, functions, handlers, bank, extent, request, response };
         Ok(Self { address, signals, watch, shutdown, driver, socket, lane })
     }
 }
 
 /// The loop's own: an endpoint and what it serves.
+#[derive(Debug)]
 struct Lane {
     endpoint: Endpoint<BlueFlame>,
-    table: FunctionTable,
+    functions: Functions,
+    handlers: Handlers,
     bank: Arc<Bank>,
     extent: Extent,
-    page_bytes: usize,
+    /// Where handlers work: a page each.
+    request: Vec<u8>,
+    response: Vec<u8>,
 }
 
 impl Lane {
@@ -304,13 +329,17 @@ impl Lane {
     }
 
     /// Serves until the endpoint is stopped; `relax` runs after every look that found nothing.
-    fn run(self, relax: impl FnMut()) -> Served {
-        let Self { mut endpoint, table, bank, extent, page_bytes } = self;
-        let (functions, mut handlers) = table.into_parts();
+    fn run(mut self, relax: impl FnMut()) -> Served {
+        self.serve(Bound { between: 1, turns: u64::MAX }, relax)
+    }
+
+    /// Serves until the endpoint is stopped, or `bound` passes without a request.
+    fn serve(&mut self, bound: Bound, relax: impl FnMut()) -> Served {
+        let Self { endpoint, functions, handlers, bank, extent, request, response } = self;
         let mut unified = Unified {
-            table: &functions,
-            bank: &bank,
-            extent,
+            table: &*functions,
+            bank: &**bank,
+            extent: *extent,
             runs: |mode| mode == DispatchMode::HostCall,
             call: |function: &Function, _: &RequestHeader, input: &[u8], output: &mut [u8]| {
                 match handlers.call(function, input, output) {
@@ -320,9 +349,85 @@ impl Lane {
                 }
             },
         };
-        let (mut request, mut response) = (vec![0; page_bytes], vec![0; page_bytes]);
-        let mut scratch = Scratch { request: &mut request, response: &mut response };
-        unified.run(&mut endpoint, &mut scratch, Bound { between: 1, turns: u64::MAX }, relax)
+        unified.run(endpoint, &mut Scratch { request, response }, bound, relax)
+    }
+}
+
+/// A service without threads: its caller makes its turns, between other things.
+///
+/// ```
+/// use ringcall::FunctionTable;
+/// use ringcall_roce::RoceSocket;
+/// use ringcall_sim::socket_nic::{Service, SocketNicOptions, SteppedService};
+///
+/// let options = SocketNicOptions::default();
+/// let capacity = Service::capacity(options.port.page_bytes);
+/// let table = FunctionTable::builder().host_call("f", |_: &[u8], _: &mut [u8]| Ok(0));
+/// let socket = RoceSocket::bind(options.port.address)?;
+/// let mut service = SteppedService::over(socket, options, table.build_for(capacity, capacity)?)?;
+/// assert!(!service.step());
+/// assert!(service.stop().is_clean());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct SteppedService {
+    signals: Arc<Signals>,
+    watch: Watch,
+    driver: Driver,
+    lane: Lane,
+}
+
+/// Looks for the room of an answer: the NIC works between two of them.
+const ROOM_LOOKS: u64 = 4;
+/// The most turns of a stop.
+const STOP_TURNS: u32 = 100_000;
+
+impl SteppedService {
+    /// Makes queues that `socket` fills and empties. [`SocketNicOptions::threads`] and the port's address do not apply.
+    ///
+    /// # Errors
+    /// See [`ServiceError`].
+    pub fn over(
+        socket: RoceSocket,
+        options: SocketNicOptions,
+        table: FunctionTable,
+    ) -> Result<Self, ServiceError> {
+        let Parts { signals, watch, mut driver, lane, .. } = Parts::over(socket, options, table, None)?;
+        // The way of waiting is the caller's.
+        driver.waiter = Wait::Spin.waiter();
+        Ok(Self { signals, watch, driver, lane })
+    }
+
+    /// Live counts.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        self.watch.clone()
+    }
+
+    /// One turn of the NIC, then all requests that it has delivered; whether there was anything to do.
+    pub fn step(&mut self) -> bool {
+        let Self { driver, lane, .. } = self;
+        let mut worked = driver.turn(None);
+        let bound = Bound { between: 1, turns: ROOM_LOOKS };
+        let before = driver.nic.stats().rx_messages;
+        let (served, _) = lane.serve(bound, || {
+            worked |= driver.turn(None);
+        });
+        worked || served > 0 || driver.nic.stats().rx_messages > before
+    }
+
+    /// Takes what lies in the socket and nothing more, answers what was taken, and ends. Bounded.
+    #[must_use]
+    pub fn stop(mut self) -> Report {
+        let begin = Instant::now();
+        self.signals.close();
+        for _ in 0..STOP_TURNS {
+            if !self.step() && self.signals.completed().is_some_and(|all| self.watch.has_consumed(all)) {
+                break;
+            }
+        }
+        self.driver.finish();
+        Report::new(&self.watch, Some(&self.driver), Some((0, Ended::Stopped)), begin.elapsed())
     }
 }
 

@@ -41,10 +41,10 @@ use crate::udp::MAX_DATAGRAM_BYTES;
 use crate::wire::{Arrival, Frame, KernelDrops, Sent, Wire};
 use crate::{Endpoint, Outbox, TransportError};
 use ringcall_roce::introduced::{Introduced, Introduction};
-use ringcall_roce::opcode::Service;
+use ringcall_roce::opcode::{Service, Verb};
 use ringcall_roce::{
     BATCH, Event, Inbox, MAX_OVERHEAD_BYTES, MAX_PAGES, Message, Operation, PAGE_UNIT_BYTES, Peers,
-    PortOptions, Reason, RoceSocket, SocketDrops,
+    PortOptions, Reason, RoceSocket,
 };
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -132,8 +132,16 @@ impl Roce {
     /// Options that make no queue pair, or an address that is taken, not ours, or not one.
     pub fn bind(options: &RoceOptions) -> Result<Self, TransportError> {
         options.check()?;
-        let peers = Peers::new(options.port.queue_pair(), options.peers)?;
-        let socket = RoceSocket::bind(options.port.address)?;
+        Self::over(RoceSocket::bind(options.port.address)?, options)
+    }
+
+    /// Takes a socket that is bound already, in place of the one at [`PortOptions::address`].
+    ///
+    /// # Errors
+    /// Options that make no queue pair.
+    pub fn over(socket: RoceSocket, options: &RoceOptions) -> Result<Self, TransportError> {
+        options.check()?;
+        let peers = Peers::new(options.port.queue_pair(), options.peers)?.numbered_from(socket.first_psn());
         let (inbox, out) = (Inbox::new(0), ringcall_roce::Outbox::new(0));
         Ok(Self {
             socket,
@@ -241,6 +249,11 @@ impl Wire for Roce {
             *seen += 1;
             let from = options.port.peer.unwrap_or_else(|| introduced.address(source));
             let packet = options.port.accept(socket, source, datagram);
+            // SENDs are for no page, and bring no key: one whose source is forged must not use up a number of the peer's.
+            let packet = packet.and_then(|packet| match packet.bth.opcode.verb() {
+                Verb::Send => Err(Reason::Unsupported),
+                _ => Ok(packet),
+            });
             let (packet, peer) = match packet.and_then(|packet| Ok((packet, peers.hear(from, &packet)?))) {
                 Ok(heard) => heard,
                 Err(reason) => {
@@ -304,7 +317,15 @@ impl Wire for Roce {
         }
         let gone = packed - self.out.len();
         let (sent, rest) = self.take_back(outbox, &packets[..frames], gone);
-        self.begun = if sent == 0 { resumed + rest } else { rest };
+        // Of a frame that is given up nothing is left to send: the next one begins with its first packet.
+        let given_up = frames == 0 && error.is_some();
+        self.begun = if given_up {
+            0
+        } else if sent == 0 {
+            resumed + rest
+        } else {
+            rest
+        };
         if sent < frames {
             error = Some(io::ErrorKind::WouldBlock.into());
         }
@@ -316,7 +337,7 @@ impl Wire for Roce {
     }
 
     fn kernel_drops(&self) -> Option<KernelDrops> {
-        let drops = SocketDrops::of(&self.socket, SocketAddr::V4(self.socket.local_addr()))?;
+        let drops = self.socket.drops()?;
         Some(KernelDrops::new(move || drops.read()))
     }
 }

@@ -8,7 +8,6 @@ use ringcall_roce::introduced::{Introduced, Introduction};
 use ringcall_roce::reliable::{Connection, ConnectionOptions, PostError, RequesterOptions};
 use ringcall_roce::{
     BATCH, Event, Inbox, MAX_OVERHEAD_BYTES, Operation, PortOptions, Psn, QueuePairError, RoceSocket,
-    SocketDrops,
 };
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -282,7 +281,7 @@ impl Wire for ReliableRoce {
     }
 
     fn kernel_drops(&self) -> Option<KernelDrops> {
-        let drops = SocketDrops::of(&self.socket, SocketAddr::V4(self.socket.local_addr()))?;
+        let drops = self.socket.drops()?;
         Some(KernelDrops::new(move || drops.read()))
     }
 }

@@ -1,0 +1,181 @@
+//! Worlds from a seed: many peers, a network, a clock and faults, over the code that ships.
+//!
+//! A world is one thread. It sets the clock, delivers datagrams, and lets services and peers act, all in an order that its seed
+//! says: a world that breaks a rule breaks it again, `cargo xtask simulate --seed N`. `--seeds N --from S` runs many, about a
+//! thousand a second of one core's time; `--peers N --hostile N --requests N` runs larger worlds of RoCE peers on a calm network.
+//!
+//! # What a world is made of
+//! | ships | module | stands for |
+//! |---|---|---|
+//! | `Roce` over a simulated network, `Link`, `HostDispatcher` with two workers | `roce`, `service` | `ringcall serve --transport roce` |
+//! | `RocePort`, the emulated adapter, its queues, the unified loop | `roce`, `service` | `--transport nic` |
+//! | `Link`, `HostDispatcher`, and `Caller` at the other end | `udp` | `--transport udp`, `ringcall emulate` |
+//!
+//! | does not ship | module | what it does |
+//! |---|---|---|
+//! | the network | `network` | loses, damages, copies and delays datagrams, changes their order, has full buffers, takes nothing, refuses |
+//! | honest RoCE peers | `peer` | send frames in pieces and messages of several packets, check each answer to the byte, keep books |
+//! | hostile ones | `hostile` | holes, fillers elsewhere, fields that lie, garbage, every opcode, jumps of sequence numbers, floods of all pages; packets with a victim's address and a wrong key or none; packets of others once more; new addresses |
+//! | workers | `service` | are slow, and late for requests whose time was up |
+//!
+//! # What no world may break
+//! - Each request of an honest peer ends once: answered rightly, refused with a status that is due, or lost. On a calm network none
+//!   is lost, whatever hostile peers do; elsewhere one is lost only if a datagram of it or of its answer came to harm, or if the
+//!   service has counted what it gave up.
+//! - No answer has a byte that its request did not bring: not another peer's, nor what a page held before.
+//! - No request runs twice, over a wire that knows copies.
+//! - The service's books balance, the callers' do, and both agree on how many answers there were.
+//! - No more requests are under way than there are slots, no peer is evicted while there are entries, and every world ends.
+//!
+//! # What is not simulated
+//! Threads and memory orders (models under loom), the operating system's sockets and files, `serve`'s command line, the reliable service,
+//! RDMA adapters, devices, the pipeline's threads and a study's state. A peer that lost its entry to a newcomer comes back as a
+//! newcomer: its older packets, copied or replayed, are new then, and may run a second time.
+//!
+//! # Seams
+//! The code that ships has three: [`Datagrams`](ringcall_roce::Datagrams) carries a [`RoceSocket`](ringcall_roce::RoceSocket)'s packets,
+//! `ringcall_gpu::clock::simulate` sets the clock of a thread (feature `simulation`), and dispatchers, links and
+//! [`SteppedService`](ringcall_sim::socket_nic::SteppedService) are turned by their caller.
+//!
+//! ```
+//! let summary = ringcall_simulator::run(7)?;
+//! assert_eq!(summary.requests, summary.answered + summary.refused + summary.lost);
+//! assert_eq!(ringcall_simulator::run(7)?, summary);
+//! # Ok::<(), ringcall_simulator::Violation>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod calls;
+mod hostile;
+mod network;
+mod peer;
+mod random;
+mod roce;
+mod service;
+mod udp;
+
+use roce::Behind;
+use std::fmt;
+
+/// A rule that was broken. The seed that broke it breaks it again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Violation {
+    /// The world could not be made.
+    #[error("set up: {0}")]
+    Setup(String),
+    /// An honest peer got what is no right answer.
+    #[error("peer {0}: {1}")]
+    Answer(u32, String),
+    /// An answer brought a byte that its request did not have.
+    #[error("peer {peer} got a byte that it did not write: byte {at} of the answer to {id}, {byte:#04x}")]
+    ForeignByte {
+        /// Who got it.
+        peer: u32,
+        /// The request.
+        id: u32,
+        /// Which byte of the result.
+        at: usize,
+        /// What it is.
+        byte: u8,
+    },
+    /// A request has no outcome, although nothing was done to it.
+    #[error("peer {peer}: request {id} was never answered, and nothing was done to it; the service: {books}")]
+    Missing {
+        /// Who asked.
+        peer: u32,
+        /// The request.
+        id: u32,
+        /// What the service counted.
+        books: String,
+    },
+    /// A request was run more than once.
+    #[error("peer {peer}: request {id} was run {runs} times")]
+    RunTwice {
+        /// Who asked.
+        peer: u32,
+        /// The request.
+        id: u32,
+        /// How often.
+        runs: u32,
+    },
+    /// Requests were lost, and no count says so.
+    #[error("{requests} requests were lost, and are not counted: {books}")]
+    Uncounted {
+        /// How many.
+        requests: u64,
+        /// What was counted.
+        books: String,
+    },
+    /// Books that do not agree.
+    #[error("{0}")]
+    Books(String),
+    /// The world did not come to an end.
+    #[error("{open} peers still wait")]
+    NoEnd {
+        /// Peers with open requests.
+        open: usize,
+    },
+}
+
+/// What came of a seed without a violation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Requests of honest peers.
+    pub requests: u64,
+    /// Answered rightly.
+    pub answered: u64,
+    /// Refused with a status.
+    pub refused: u64,
+    /// Lost, and accounted for.
+    pub lost: u64,
+}
+
+impl Summary {
+    /// Counts another seed, too.
+    pub const fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.answered += other.answered;
+        self.refused += other.refused;
+        self.lost += other.lost;
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { requests, answered, refused, lost } = self;
+        write!(f, "{requests} requests: {answered} answered, {refused} refused, {lost} lost")
+    }
+}
+
+/// How many RoCE peers there are, in place of what a seed says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Honest ones, at least 1.
+    pub peers: u32,
+    /// Hostile ones.
+    pub hostile: u32,
+    /// Requests of each honest one.
+    pub requests: u32,
+}
+
+/// Runs what a seed says.
+///
+/// # Errors
+/// The rule that was broken.
+pub fn run(seed: u64) -> Result<Summary, Violation> {
+    match seed % 5 {
+        0 | 2 => roce::run(seed, Behind::Ring, None),
+        1 | 3 => roce::run(seed, Behind::Adapter, None),
+        _ => udp::run(seed),
+    }
+}
+
+/// RoCE peers in such a number, on a network that loses nothing: every honest request must be answered or refused.
+///
+/// # Errors
+/// The rule that was broken.
+pub fn run_sized(seed: u64, size: &Size) -> Result<Summary, Violation> {
+    roce::run(seed, Behind::Ring, Some(size))
+}
