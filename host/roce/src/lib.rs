@@ -25,6 +25,7 @@ mod crc_shift;
 pub mod drops;
 pub mod error;
 mod frame;
+mod hosts;
 pub mod icrc;
 pub mod immediate;
 pub mod introduced;
@@ -43,6 +44,7 @@ pub mod socket;
 
 pub use drops::SocketDrops;
 pub use error::PacketError;
+pub use hosts::Hosts;
 pub use icrc::{Envelope, IcrcCheck, ROCE_PORT};
 pub use immediate::{Immediate, MAX_PAGES, PAGE_UNIT_BYTES};
 pub use message::{Message, Operation};
