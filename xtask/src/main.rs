@@ -65,11 +65,14 @@ enum Task {
     Mutants(mutants::MutantsOptions),
     /// AddressSanitizer and ThreadSanitizer on the crates under the rings. Needs a nightly toolchain.
     Sanitize,
-    /// Every fuzz target for a bounded time. Needs a nightly toolchain.
+    /// Every fuzz target, or one, for a bounded time. Needs a nightly toolchain.
     Fuzz {
         /// Seconds for each target.
         #[arg(long, default_value_t = steps::FUZZ_SECONDS)]
         seconds: u32,
+        /// This one alone: a file's name in `fuzz/fuzz_targets`.
+        #[arg(long)]
+        target: Option<String>,
     },
     /// The tests of the engine over ONNX Runtime, with the library that ORT_DYLIB_PATH names, or PyPI's.
     Onnxruntime,
@@ -112,7 +115,9 @@ fn run(task: Task) -> Result<()> {
         Task::Loom => steps::loom(&shell).map(drop),
         Task::Mutants(options) => mutants::run(&shell, &options),
         Task::Sanitize => steps::sanitize(&shell).and_then(asked_for),
-        Task::Fuzz { seconds } => steps::fuzz(&shell, seconds).and_then(asked_for),
+        Task::Fuzz { seconds, target } => {
+            steps::fuzz(&shell, seconds, target.as_deref()).and_then(asked_for)
+        }
         Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),
         Task::Dist(options) => dist::make(&shell, &options, dist::Profile::Release),
         Task::Rdma => rdma::step(&shell).and_then(asked_for),

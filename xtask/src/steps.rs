@@ -11,7 +11,7 @@ use std::process::Command;
 
 /// How long a check fuzzes each target unless told otherwise: long enough to meet the seeds and their neighbours again,
 /// short enough to run before every merge. Finding something new takes hours: `cargo xtask fuzz --seconds 3600`.
-pub(crate) const FUZZ_SECONDS: u32 = 8;
+pub(crate) const FUZZ_SECONDS: u32 = 6;
 
 /// Version of cargo-deny, since its configuration changes between versions.
 const CARGO_DENY: &str = "0.20.2";
@@ -230,16 +230,21 @@ pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Every target in `fuzz/` for `seconds` each, from the inputs in `fuzz/seeds/TARGET` where there are any.
-pub(crate) fn fuzz(shell: &Shell, seconds: u32) -> Result<Outcome> {
+/// Every target in `fuzz/`, or `one` of them, for `seconds` each, from the inputs in `fuzz/seeds/TARGET` where there are any.
+pub(crate) fn fuzz(shell: &Shell, seconds: u32, one: Option<&str>) -> Result<Outcome> {
     if !shell.has_nightly() {
         return Ok(NO_NIGHTLY);
     }
     let folder = shell.root().join("fuzz/fuzz_targets");
     let sources = entries(&folder)?.into_iter().filter(|path| has_ending(path, "rs"));
-    let targets: Vec<String> =
+    let mut targets: Vec<String> =
         sources.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
     ensure!(!targets.is_empty(), "no fuzz target in {}", folder.display());
+    if let Some(one) = one {
+        let there = targets.join(", ");
+        targets.retain(|target| target == one);
+        ensure!(!targets.is_empty(), "no fuzz target `{one}`; there are: {there}");
+    }
 
     let cargo_fuzz = shell.tool("cargo-fuzz", CARGO_FUZZ)?;
     let built = shell.target("fuzz");
@@ -248,7 +253,10 @@ pub(crate) fn fuzz(shell: &Shell, seconds: u32) -> Result<Outcome> {
         command.arg(&cargo_fuzz).arg("fuzz").args(words).env("CARGO_TARGET_DIR", &built);
         command
     };
-    run(&mut tool(&["build"]))?;
+    match one {
+        Some(one) => run(&mut tool(&["build", one]))?,
+        None => run(&mut tool(&["build"]))?,
+    }
     let time = format!("-max_total_time={seconds}");
     let fuzz_one = |target: &str| {
         // The first folder grows as inputs are found and is not committed; the second is committed and only
