@@ -6,10 +6,11 @@ use arbitrary::Arbitrary;
 use core::ffi::{c_int, c_void};
 use libfuzzer_sys::fuzz_target;
 use ringcall_c::{
-    ringcall_decoder_clone, ringcall_decoder_create_from_dem, ringcall_decoder_decode, ringcall_decoder_decode_batch,
-    ringcall_decoder_decode_bits, ringcall_decoder_decode_bytes, ringcall_decoder_destroy, ringcall_decoder_get_info,
-    ringcall_decoder_info_t, ringcall_decoder_stream_create, ringcall_decoder_stream_destroy,
-    ringcall_decoder_stream_get_progress, ringcall_decoder_stream_push_round, ringcall_decoder_stream_restart,
+    ringcall_decoder_clone, ringcall_decoder_create_from_dem, ringcall_decoder_decode,
+    ringcall_decoder_decode_batch, ringcall_decoder_decode_bits, ringcall_decoder_decode_bytes,
+    ringcall_decoder_destroy, ringcall_decoder_get_info, ringcall_decoder_info_t,
+    ringcall_decoder_stream_create, ringcall_decoder_stream_destroy, ringcall_decoder_stream_get_progress,
+    ringcall_decoder_stream_push_round, ringcall_decoder_stream_restart,
 };
 use std::fmt::Write;
 use std::ptr::null_mut;
@@ -17,19 +18,49 @@ use std::ptr::null_mut;
 #[derive(Arbitrary, Debug)]
 enum Call {
     /// A chain of detectors with an edge between neighbours, at both ends to the boundary, and some edges more.
-    Create { detectors: u8, edges: Vec<(u8, u8, u8)>, correlated: bool },
+    Create {
+        detectors: u8,
+        edges: Vec<(u8, u8, u8)>,
+        correlated: bool,
+    },
     /// Any text.
-    CreateFromText { text: Vec<u8>, matching: i8 },
-    Clone { decoder: u8 },
-    Destroy { decoder: u8 },
+    CreateFromText {
+        text: Vec<u8>,
+        matching: i8,
+    },
+    Clone {
+        decoder: u8,
+    },
+    Destroy {
+        decoder: u8,
+    },
     /// The same shot by a list, bits, bytes and as a batch, with this much room for answers.
-    Decode { decoder: u8, fired: Vec<u8>, room: u8 },
-    Info { decoder: u8 },
-    Stream { decoder: u8, rounds: Vec<u8> },
-    Push { stream: u8, fired: Vec<u8>, room: u8 },
-    Progress { stream: u8 },
-    Restart { stream: u8 },
-    DestroyStream { stream: u8 },
+    Decode {
+        decoder: u8,
+        fired: Vec<u8>,
+        room: u8,
+    },
+    Info {
+        decoder: u8,
+    },
+    Stream {
+        decoder: u8,
+        rounds: Vec<u8>,
+    },
+    Push {
+        stream: u8,
+        fired: Vec<u8>,
+        room: u8,
+    },
+    Progress {
+        stream: u8,
+    },
+    Restart {
+        stream: u8,
+    },
+    DestroyStream {
+        stream: u8,
+    },
 }
 
 /// A handle that a call gave, or not.
@@ -70,7 +101,11 @@ fn chain(detectors: usize, edges: &[(u8, u8, u8)]) -> String {
     for &(a, b, p) in edges.iter().take(32) {
         let (a, b) = (usize::from(a) % detectors, usize::from(b) % detectors);
         let p = (f64::from(p) + 1.0) / 600.0;
-        let _ = if a == b { writeln!(text, "error({p}) D{a}") } else { writeln!(text, "error({p}) D{a} D{b} L1") };
+        let _ = if a == b {
+            writeln!(text, "error({p}) D{a}")
+        } else {
+            writeln!(text, "error({p}) D{a} D{b} L1")
+        };
     }
     text
 }
@@ -99,7 +134,12 @@ fuzz_target!(|calls: Vec<Call>| {
                 let text = chain(detectors, &edges);
                 // SAFETY: the text is as long as is said, and the handle has a place.
                 let status = unsafe {
-                    ringcall_decoder_create_from_dem(text.as_ptr().cast(), text.len(), c_int::from(correlated), &mut made)
+                    ringcall_decoder_create_from_dem(
+                        text.as_ptr().cast(),
+                        text.len(),
+                        c_int::from(correlated),
+                        &mut made,
+                    )
                 };
                 assert_eq!(status == OK, !made.is_null(), "{text}");
                 if status == OK {
@@ -114,7 +154,12 @@ fuzz_target!(|calls: Vec<Call>| {
                 }
                 // SAFETY: the text is as long as is said, and the handle has a place.
                 let status = unsafe {
-                    ringcall_decoder_create_from_dem(text.as_ptr().cast(), text.len(), matching.into(), &mut made)
+                    ringcall_decoder_create_from_dem(
+                        text.as_ptr().cast(),
+                        text.len(),
+                        matching.into(),
+                        &mut made,
+                    )
                 };
                 assert_eq!(status == OK, !made.is_null());
                 if status == OK {
@@ -152,14 +197,18 @@ fuzz_target!(|calls: Vec<Call>| {
                 let status = unsafe { ringcall_decoder_get_info(handle.name, &mut info) };
                 assert_eq!((status == OK).then_some(info.num_detectors as usize), handle.live);
             }
-            Call::Decode { decoder, fired, room } => decode(&decoders, decoder, &fired, usize::from(room % 4)),
+            Call::Decode { decoder, fired, room } => {
+                decode(&decoders, decoder, &fired, usize::from(room % 4))
+            }
             Call::Stream { decoder, rounds } => {
                 let (handle, _) = decoders.pick(decoder);
                 let count = handle.live.unwrap_or(rounds.len());
-                let rounds: Vec<u32> = (0..count).map(|i| u32::from(rounds.get(i).copied().unwrap_or(0) % 8)).collect();
+                let rounds: Vec<u32> =
+                    (0..count).map(|i| u32::from(rounds.get(i).copied().unwrap_or(0) % 8)).collect();
                 // SAFETY: as many rounds as are said.
-                let status =
-                    unsafe { ringcall_decoder_stream_create(handle.name, rounds.as_ptr(), rounds.len(), &mut made) };
+                let status = unsafe {
+                    ringcall_decoder_stream_create(handle.name, rounds.as_ptr(), rounds.len(), &mut made)
+                };
                 assert!(status != OK || handle.live.is_some());
                 if status == OK {
                     streams.0.push(Handle { name: made, ..handle });
@@ -189,19 +238,26 @@ fuzz_target!(|calls: Vec<Call>| {
                 let (handle, _) = streams.pick(stream);
                 let (mut next, mut rounds) = (0, 0);
                 // SAFETY: any value is allowed as a handle.
-                let status = unsafe { ringcall_decoder_stream_get_progress(handle.name, &mut next, &mut rounds) };
+                let status =
+                    unsafe { ringcall_decoder_stream_get_progress(handle.name, &mut next, &mut rounds) };
                 assert_eq!(status == OK, handle.live.is_some());
                 assert!(next <= rounds);
             }
             Call::Restart { stream } => {
                 let (handle, _) = streams.pick(stream);
                 // SAFETY: any value is allowed as a handle.
-                assert_eq!(unsafe { ringcall_decoder_stream_restart(handle.name) } == OK, handle.live.is_some());
+                assert_eq!(
+                    unsafe { ringcall_decoder_stream_restart(handle.name) } == OK,
+                    handle.live.is_some()
+                );
             }
             Call::DestroyStream { stream } => {
                 let (handle, index) = streams.pick(stream);
                 // SAFETY: any value is allowed as a handle.
-                assert_eq!(unsafe { ringcall_decoder_stream_destroy(handle.name) } == OK, handle.live.is_some());
+                assert_eq!(
+                    unsafe { ringcall_decoder_stream_destroy(handle.name) } == OK,
+                    handle.live.is_some()
+                );
                 if let Some(index) = index {
                     streams.0[index].live = None;
                 }
@@ -244,7 +300,16 @@ fn decode(decoders: &Handles, decoder: u8, fired: &[u8], room: usize) {
     assert_eq!(answer, by_bits);
     // SAFETY: as above.
     let by_batch = ask(room, |out, bytes, weight| unsafe {
-        ringcall_decoder_decode_batch(handle.name, 1, bits.as_ptr(), bits.len(), out, bytes, weight, null_mut())
+        ringcall_decoder_decode_batch(
+            handle.name,
+            1,
+            bits.as_ptr(),
+            bits.len(),
+            out,
+            bytes,
+            weight,
+            null_mut(),
+        )
     });
     assert_eq!(answer, by_batch);
     if handle.live.is_none() {

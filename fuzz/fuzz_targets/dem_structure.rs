@@ -10,11 +10,26 @@ use std::fmt::Write;
 #[derive(Arbitrary, Debug)]
 enum Instruction {
     /// Parts, each with detectors and observables.
-    Error { p: u8, parts: Vec<(Vec<u8>, Vec<u8>)>, tagged: bool },
-    Detector { coordinates: Vec<i8>, detectors: Vec<u8> },
-    Observable { observable: u8 },
-    Shift { coordinates: Vec<i8>, by: u8 },
-    Repeat { count: u8, body: Vec<Instruction> },
+    Error {
+        p: u8,
+        parts: Vec<(Vec<u8>, Vec<u8>)>,
+        tagged: bool,
+    },
+    Detector {
+        coordinates: Vec<i8>,
+        detectors: Vec<u8>,
+    },
+    Observable {
+        observable: u8,
+    },
+    Shift {
+        coordinates: Vec<i8>,
+        by: u8,
+    },
+    Repeat {
+        count: u8,
+        body: Vec<Instruction>,
+    },
 }
 
 /// An error as the text stands for it: detectors and observables that flip, each an odd number of times.
@@ -101,7 +116,8 @@ fn write(text: &mut String, instructions: &[Instruction], indent: usize) {
     for instruction in instructions {
         let _ = match instruction {
             Instruction::Error { p, parts, tagged } => {
-                let _ = write!(text, "{space}error{}({})", if *tagged { "[a tag]" } else { "" }, probability(*p));
+                let _ =
+                    write!(text, "{space}error{}({})", if *tagged { "[a tag]" } else { "" }, probability(*p));
                 for (i, (detectors, observables)) in parts.iter().enumerate() {
                     let _ = text.write_str(if i > 0 { " ^" } else { "" });
                     detectors.iter().for_each(|d| drop(write!(text, " D{d}")));
@@ -114,7 +130,9 @@ fn write(text: &mut String, instructions: &[Instruction], indent: usize) {
                 detectors.iter().for_each(|d| drop(write!(text, " D{d}")));
                 writeln!(text)
             }
-            Instruction::Observable { observable } => writeln!(text, "{space}logical_observable L{observable}"),
+            Instruction::Observable { observable } => {
+                writeln!(text, "{space}logical_observable L{observable}")
+            }
             Instruction::Shift { coordinates, by } => {
                 writeln!(text, "{space}shift_detectors{} {by}", numbers(coordinates))
             }
@@ -146,7 +164,8 @@ fuzz_target!(|instructions: Vec<Instruction>| {
         observables: mechanism.observables.clone(),
     });
     // Errors that flip nothing, or never happen, may be left out.
-    let counts = |flips: &Flips| flips.p > 0.0 && !(flips.detectors.is_empty() && flips.observables.is_empty());
+    let counts =
+        |flips: &Flips| flips.p > 0.0 && !(flips.detectors.is_empty() && flips.observables.is_empty());
     let found: Vec<Flips> = found.filter(counts).collect();
     let expected: Vec<Flips> = expected.errors.into_iter().filter(counts).collect();
     assert_eq!(found, expected, "{text}");

@@ -10,18 +10,48 @@ use ringcall_predecoder::Network;
 #[derive(Arbitrary, Debug)]
 enum Change {
     /// An operator takes another's place.
-    Operator { node: u8, op: u8 },
+    Operator {
+        node: u8,
+        op: u8,
+    },
     /// A tensor is of another shape, type or place.
-    Shape { tensor: u8, dims: Vec<i64> },
-    Kind { tensor: u8, kind: i32, location: i32 },
+    Shape {
+        tensor: u8,
+        dims: Vec<i64>,
+    },
+    Kind {
+        tensor: u8,
+        kind: i32,
+        location: i32,
+    },
     /// It has other bytes, or fewer.
-    Data { tensor: u8, bytes: Vec<u8>, cut: bool },
+    Data {
+        tensor: u8,
+        bytes: Vec<u8>,
+        cut: bool,
+    },
     /// A name, so that an operator reads another thing, or nothing.
-    Rename { node: u8, input: u8, name: u8 },
-    Setting { node: u8, name: u8, i: i64, ints: Vec<i64> },
-    Remove { node: u8 },
-    Double { node: u8 },
-    Metadata { key: String, value: String },
+    Rename {
+        node: u8,
+        input: u8,
+        name: u8,
+    },
+    Setting {
+        node: u8,
+        name: u8,
+        i: i64,
+        ints: Vec<i64>,
+    },
+    Remove {
+        node: u8,
+    },
+    Double {
+        node: u8,
+    },
+    Metadata {
+        key: String,
+        value: String,
+    },
 }
 
 const OPERATORS: [&str; 7] = ["Mul", "Conv", "Round", "Add", "Clip", "Relu", ""];
@@ -41,8 +71,13 @@ fn network() -> OnnxFile {
         let mut input = vec![flows.clone()];
         input.extend(constants.iter().map(|tensor| tensor.name.clone()));
         graph.initializer.extend(constants);
-        let ints = |name: &str, ints: Vec<i64>| Attribute { name: name.to_owned(), ints, ..Attribute::default() };
-        let attribute = if op == "Conv" { vec![ints("pads", vec![1; 6]), ints("kernel_shape", vec![3; 3])] } else { vec![] };
+        let ints =
+            |name: &str, ints: Vec<i64>| Attribute { name: name.to_owned(), ints, ..Attribute::default() };
+        let attribute = if op == "Conv" {
+            vec![ints("pads", vec![1; 6]), ints("kernel_shape", vec![3; 3])]
+        } else {
+            vec![]
+        };
         graph.node.push(Node { input, output: vec![output.clone()], op_type: op.to_owned(), attribute });
         flows = output;
     };
@@ -90,7 +125,8 @@ fn change(file: &mut OnnxFile, change: Change) {
             }
         }
         Change::Rename { node, input, name } => {
-            let other = graph.node.get(usize::from(name) % nodes).and_then(|node| node.output.first()).cloned();
+            let other =
+                graph.node.get(usize::from(name) % nodes).and_then(|node| node.output.first()).cloned();
             if let Some(node) = graph.node.get_mut(usize::from(node) % nodes) {
                 let inputs = node.input.len().max(1);
                 if let Some(input) = node.input.get_mut(usize::from(input) % inputs) {

@@ -12,14 +12,31 @@ use std::sync::OnceLock;
 
 #[derive(Arbitrary, Debug)]
 enum Change {
-    Lose { line: u8 },
-    Double { line: u8 },
-    Swap { a: u8, b: u8 },
-    Damage { line: u8, at: u16, by: u8 },
+    Lose {
+        line: u8,
+    },
+    Double {
+        line: u8,
+    },
+    Swap {
+        a: u8,
+        b: u8,
+    },
+    Damage {
+        line: u8,
+        at: u16,
+        by: u8,
+    },
     /// A line of the study with another seed.
-    Foreign { at: u8, line: u8 },
+    Foreign {
+        at: u8,
+        line: u8,
+    },
     /// A line of somebody else's.
-    Insert { at: u8, text: Vec<u8> },
+    Insert {
+        at: u8,
+        text: Vec<u8>,
+    },
 }
 
 /// Two small studies that differ by their seeds alone, and what they wrote.
@@ -65,7 +82,10 @@ fn counted(lines: &[Vec<u8>]) -> (u64, u64) {
     let mut batches = BTreeMap::new();
     for line in lines {
         let record: Value = serde_json::from_slice(line).expect("a line of the study");
-        batches.insert(number(&record["batch"]), (number(&record["tally"]["shots"]), number(&record["tally"]["errors"])));
+        batches.insert(
+            number(&record["batch"]),
+            (number(&record["tally"]["shots"]), number(&record["tally"]["errors"])),
+        );
     }
     let whole = (0..).map_while(|batch| batches.get(&batch));
     whole.fold((0, 0), |sum, batch| (sum.0 + batch.0, sum.1 + batch.1))
@@ -75,7 +95,9 @@ fn change(lines: &mut Vec<Vec<u8>>, foreign: &[Vec<u8>], change: Change) {
     let pick = |line: u8| usize::from(line) % lines.len().max(1);
     match change {
         Change::Lose { line } if !lines.is_empty() => drop(lines.remove(pick(line))),
-        Change::Double { line } if !lines.is_empty() && lines.len() < 32 => lines.push(lines[pick(line)].clone()),
+        Change::Double { line } if !lines.is_empty() && lines.len() < 32 => {
+            lines.push(lines[pick(line)].clone())
+        }
         Change::Swap { a, b } if !lines.is_empty() => {
             let (a, b) = (pick(a), pick(b));
             lines.swap(a, b);
@@ -111,12 +133,14 @@ fuzz_target!(|input: (Vec<Change>, Option<u16>)| {
     let found = State::read(&mut &bytes[..], setup.clone());
     // What is really there, however it came about.
     let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-    let there: Vec<Vec<u8>> = bytes[..whole].split_inclusive(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
+    let there: Vec<Vec<u8>> =
+        bytes[..whole].split_inclusive(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
     let (head, records) = match there.split_first() {
         Some((head, records)) => (Some(head), records),
         None => (None, &[][..]),
     };
-    let is_ours = head.is_none_or(|head| *head == own[0]) && records.iter().all(|line| own[1..].contains(line));
+    let is_ours =
+        head.is_none_or(|head| *head == own[0]) && records.iter().all(|line| own[1..].contains(line));
     match found {
         Ok((state, taken)) => {
             assert!(is_ours, "a line that the study did not write was believed");

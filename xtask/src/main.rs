@@ -115,9 +115,7 @@ fn run(task: Task) -> Result<()> {
         Task::Loom => steps::loom(&shell).map(drop),
         Task::Mutants(options) => mutants::run(&shell, &options),
         Task::Sanitize => steps::sanitize(&shell).and_then(asked_for),
-        Task::Fuzz { seconds, target } => {
-            steps::fuzz(&shell, seconds, target.as_deref()).and_then(asked_for)
-        }
+        Task::Fuzz { seconds, target } => steps::fuzz(&shell, seconds, target.as_deref()).and_then(asked_for),
         Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),
         Task::Dist(options) => dist::make(&shell, &options, dist::Profile::Release),
         Task::Rdma => rdma::step(&shell).and_then(asked_for),

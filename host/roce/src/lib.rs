@@ -52,7 +52,7 @@ pub use mtu::PathMtu;
 pub use opcode::Opcode;
 pub use packet::{Aeth, Bth, MAX_OVERHEAD_BYTES, Packet, Reth};
 pub use peers::{Peer, Peers};
-pub use port::PortOptions;
+pub use port::{PortOptions, random_key};
 pub use psn::{Arrival, Psn, Sequence};
 pub use reason::{Reason, Refusals};
 pub use responder::{

@@ -7,7 +7,15 @@ use crate::packet::Packet;
 use crate::reason::Reason;
 use crate::responder::{Incomplete, QueuePair};
 use crate::socket::RoceSocket;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// A key to a window that nobody can guess who does not see the traffic; the key of an earlier start is worth nothing. The system's
+/// randomness seeds the hasher of a hash map.
+#[must_use]
+pub fn random_key() -> u32 {
+    RandomState::new().build_hasher().finish() as u32
+}
 
 /// Choices of a queue pair on a socket: what every service of such a one has in common.
 ///

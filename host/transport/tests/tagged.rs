@@ -42,8 +42,11 @@ impl Service {
 
     fn caller(&self, key: Option<FrameKey>) -> Caller<Tagged<udp::Udp>> {
         let to = self.link.endpoint().address;
-        let options =
-            CallerOptions { frame_bytes: SLOT_BYTES as usize, deadline: Duration::from_millis(50), ..Default::default() };
+        let options = CallerOptions {
+            frame_bytes: SLOT_BYTES as usize,
+            deadline: Duration::from_millis(50),
+            ..Default::default()
+        };
         Caller::new(Tagged::new(udp::Udp::to(to).unwrap(), key), to.into(), &options).unwrap()
     }
 }
@@ -102,7 +105,8 @@ fn a_refusal_is_tagged() {
     socket.connect(service.link.endpoint().address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let mut frame = vec![0; HEADER_BYTES + TAG_BYTES];
-    frame[..HEADER_BYTES].copy_from_slice(&RequestHeader { magic: 7, ..RequestHeader::new(1, 0, 5, 0) }.to_bytes());
+    frame[..HEADER_BYTES]
+        .copy_from_slice(&RequestHeader { magic: 7, ..RequestHeader::new(1, 0, 5, 0) }.to_bytes());
     key(1).seal(&mut frame, HEADER_BYTES).unwrap();
     socket.send(&frame).unwrap();
     let until = Instant::now() + Duration::from_secs(5);

@@ -47,12 +47,13 @@ pub(super) fn run(bench: &Bench, payload_bytes: usize, tagged: bool) -> Result<R
 fn round_trips(bench: &Bench, payload_bytes: usize, key: Option<FrameKey>) -> Result<Row> {
     let slot_bytes = (HEADER_BYTES + payload_bytes).next_multiple_of(64) as u32;
     let ring = Ring::allocate(RingConfig { slots: 64, slot_bytes })?;
-    let table = FunctionTable::builder().host_call(names::RPC_INCREMENT, |request: &[u8], result: &mut [u8]| {
-        for (out, byte) in result.iter_mut().zip(request) {
-            *out = byte.wrapping_add(1);
-        }
-        Ok(request.len())
-    });
+    let table =
+        FunctionTable::builder().host_call(names::RPC_INCREMENT, |request: &[u8], result: &mut [u8]| {
+            for (out, byte) in result.iter_mut().zip(request) {
+                *out = byte.wrapping_add(1);
+            }
+            Ok(request.len())
+        });
     let mut dispatcher = HostDispatcher::builder(&ring, table.build(&ring)?).build()?.into_stepper();
     let mut link = Link::attach(Tagged::new(udp::Udp::bind(&udp::UdpOptions::default())?, key), &ring)?;
     let to = link.endpoint().address;

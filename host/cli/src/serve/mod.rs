@@ -26,13 +26,12 @@ use clap::{Args as ClapArgs, ValueEnum};
 use plugin::Over;
 use ringcall::thread::STOP_CHECK_INTERVAL;
 use ringcall_roce::introduced::introductions;
-use ringcall_roce::{IcrcCheck, PathMtu, PortOptions};
+use ringcall_roce::{IcrcCheck, PathMtu, PortOptions, random_key};
 use ringcall_transport::{roce, udp, verbs};
 use sandbox::Sandbox;
 use served::Outcome;
 use server::Server;
 use service::Service;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -112,11 +111,6 @@ enum DispatcherArg {
 
 /// What a RoCE service is like unless it is told otherwise.
 pub(crate) const DEFAULT_PORT: PortOptions = PortOptions::new(64, 1024);
-
-/// A random key, so that the key of an earlier start is worth nothing. The system's randomness seeds the hasher of a hash map.
-fn random_key() -> u32 {
-    RandomState::new().build_hasher().finish() as u32
-}
 
 /// Serves `rpc_increment` and `decode_syndrome` on a network, or with --config the decoders of a file by CUDA-Q QEC's calls.
 ///
@@ -279,8 +273,9 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     let service = Service::start(args, given, problem, args.rendezvous.is_some().then_some(heard))?;
     let metrics = args.metrics.map(|address| metrics::start(address, service.figures())).transpose()?;
     let rendezvous = args.rendezvous.zip(service.side());
-    let rendezvous =
-        rendezvous.map(|(address, side)| rendezvous::start(address, side, introducer, check::hosts(args)?)).transpose()?;
+    let rendezvous = rendezvous
+        .map(|(address, side)| rendezvous::start(address, side, introducer, check::hosts(args)?))
+        .transpose()?;
     let mut line = service.line();
     for (key, address) in [
         ("metrics", metrics.as_ref().map(Server::address)),

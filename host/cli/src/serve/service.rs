@@ -16,7 +16,7 @@ use ringcall_qec::decode::{BpConfig, DecoderFamily};
 use ringcall_roce::introduced::Introduction;
 use ringcall_roce::rendezvous::Side;
 use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions};
-use ringcall_transport::{Link, ThreadOptions, Tagged, Threaded, Wire, roce, udp, verbs};
+use ringcall_transport::{Link, Tagged, ThreadOptions, Threaded, Wire, roce, udp, verbs};
 use ringcall_wire::function::names;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::mpsc::Receiver;

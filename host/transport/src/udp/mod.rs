@@ -11,6 +11,9 @@
 //! Datagrams longer than a slot or shorter than their `arg_len` are answered `ARG_TOO_LONG`, wrong magics `BAD_MAGIC`;
 //! less than a header, and responses, are ignored. Each is counted. The reference drops all of these.
 //!
+//! Where peers share a key ([`Tagged`](crate::Tagged)), eight bytes of [tag](ringcall_wire::tag) follow the payload, and datagrams without are counted
+//! and not answered.
+//!
 //! Datagrams of peers that are not served ([`UdpOptions::allowed`]) are counted and not answered: their addresses may be
 //! forged.
 //!

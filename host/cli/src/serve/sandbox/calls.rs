@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 use rustix::process::getpid;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Op, SeccompCondition, SeccompFilter,
-    SeccompRule, apply_filter_all_threads,
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Op, SeccompCondition,
+    SeccompFilter, SeccompRule, apply_filter_all_threads,
 };
 use std::collections::BTreeMap;
 
@@ -114,9 +114,9 @@ pub(super) fn confine(writes: bool) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the kernel has no filters.
+/// Whether the kernel has no filters, or whoever started this process forbids them.
 fn is_missing(error: &std::io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS))
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EPERM))
 }
 
 fn rules(writes: bool) -> Result<BTreeMap<libc::c_long, Vec<SeccompRule>>> {
@@ -124,7 +124,8 @@ fn rules(writes: bool) -> Result<BTreeMap<libc::c_long, Vec<SeccompRule>>> {
     if writes {
         rules.extend(REPORT.iter().map(|&call| (call, Vec::new())));
     }
-    let equals = |index, value: i64| SeccompCondition::new(index, Length::Dword, Op::Eq, value.cast_unsigned());
+    let equals =
+        |index, value: i64| SeccompCondition::new(index, Length::Dword, Op::Eq, value.cast_unsigned());
     let lacks = |index, bits: i32| {
         let bits = u64::from(bits.cast_unsigned());
         SeccompCondition::new(index, Length::Dword, Op::MaskedEq(bits), 0)

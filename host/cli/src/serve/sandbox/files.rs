@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,8 @@ pub(super) fn confine(report: Option<&Path>, ports: impl Iterator<Item = u16>) -
 
 /// Signals to other processes; their abstract sockets, unless a service manager is told by one.
 fn scopes() -> BitFlags<Scope> {
-    let told = std::env::var_os("NOTIFY_SOCKET").is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"));
+    let told =
+        std::env::var_os("NOTIFY_SOCKET").is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"));
     if told { Scope::Signal.into() } else { Scope::from_all(ABI_ASKED) }
 }
 

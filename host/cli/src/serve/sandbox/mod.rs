@@ -31,10 +31,7 @@ impl<'a> Sandbox<'a> {
     pub(super) fn begin(args: &'a Args) -> Result<Self> {
         let report = args.json.as_deref().filter(|path| path.as_os_str() != "-");
         let mut sandbox = Self { report, off: reason(args), files: false };
-        if let Some(reason) = sandbox.off {
-            if !args.no_sandbox {
-                eprintln!("ringcall: no sandbox: {reason}");
-            }
+        if sandbox.off.is_some() {
             return Ok(sandbox);
         }
         let ports = [args.metrics, args.rendezvous].map(|address| address.map(|address| address.port()));
@@ -48,24 +45,35 @@ impl<'a> Sandbox<'a> {
     /// # Errors
     /// The kernel has seccomp and refuses.
     pub(super) fn end(self) -> Result<String> {
+        if let Some(reason) = self.off.filter(|&reason| reason != ASKED_FOR) {
+            eprintln!("ringcall: no sandbox: {reason}");
+        }
         let calls = self.off.is_none() && calls::confine(self.report.is_some())?;
-        let parts: Vec<_> =
-            [(self.files, "files"), (calls, "calls")].into_iter().filter(|part| part.0).map(|part| part.1).collect();
+        let parts: Vec<_> = [(self.files, "files"), (calls, "calls")]
+            .into_iter()
+            .filter(|part| part.0)
+            .map(|part| part.1)
+            .collect();
         Ok(format!(" sandbox={}", if parts.is_empty() { "off".to_owned() } else { parts.join(",") }))
     }
 }
 
+/// Why nothing is confined where that was asked for.
+const ASKED_FOR: &str = "--no-sandbox";
+
 /// Why a service is not confined, if it is not: what it loads opens files, devices and threads that nobody here knows of.
 fn reason(args: &Args) -> Option<&'static str> {
     if args.no_sandbox {
-        return Some("--no-sandbox");
+        return Some(ASKED_FOR);
     }
     if args.dispatcher == Some(DispatcherArg::Device) {
         return Some("a GPU's driver opens what it needs while it runs");
     }
     match args.transport {
         Over::Plugin(_) => return Some("nobody knows what a transport's library needs"),
-        Over::Own(TransportArg::Verbs) => return Some("an adapter's library opens what it needs while it runs"),
+        Over::Own(TransportArg::Verbs) => {
+            return Some("an adapter's library opens what it needs while it runs");
+        }
         Over::Own(_) => (),
     }
     match args.experiment.decoder.family {
@@ -141,7 +149,10 @@ mod tests {
         if calls {
             assert!(UdpSocket::bind("127.0.0.1:0").is_err() && TcpListener::bind("127.0.0.1:0").is_err());
             assert!(Command::new("/bin/true").status().is_err());
-            assert!(rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::CONT).is_err());
+            assert!(
+                rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::CONT)
+                    .is_err()
+            );
         } else {
             println!("without seccomp");
         }
@@ -151,7 +162,9 @@ mod tests {
         assert_eq!(socket.recv_from(&mut [0; 8]).unwrap().0, 1);
         listener.set_nonblocking(true).unwrap();
         assert!(listener.accept().is_err());
-        std::thread::Builder::new().name("named".to_owned()).spawn(|| std::thread::sleep(Duration::from_millis(1)))
+        std::thread::Builder::new()
+            .name("named".to_owned())
+            .spawn(|| std::thread::sleep(Duration::from_millis(1)))
             .unwrap()
             .join()
             .unwrap();
