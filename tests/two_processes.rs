@@ -519,7 +519,7 @@ fn options_that_do_not_apply_are_errors() {
         (&["serve", "--dispatcher", "device", "--threads", "one"], "--threads does not apply"),
         (&["serve", "--", "--port=0"], "are for a plug-in"),
         (&["serve", "--transport", "roce", "--peer", "[::1]:9"], "one IPv4 address"),
-        (&["serve", "--transport", "nic", "--peer", "127.0.0.1:1,127.0.0.1:2"], "one IPv4 address"),
+        (&["serve", "--transport", "nic", "--peer", "127.0.0.1:1,127.0.0.1:2"], "without ports"),
     ] {
         is_refused(args, 2, says);
     }

@@ -126,7 +126,7 @@ pub(super) fn one_peer(args: &Args) -> Result<Option<SocketAddrV4>> {
         [AllowedPeer { ip: IpAddr::V4(ip), port }] => {
             Ok(Some(SocketAddrV4::new(ip, port.unwrap_or(ROCE_PORT))))
         }
-        _ => bail!(misuse("--peer of a RoCE service is an IPv4 address")),
+        _ => bail!(misuse("--peer of a RoCE service is one IPv4 address, or several without ports")),
     }
 }
 
