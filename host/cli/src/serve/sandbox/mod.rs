@@ -135,7 +135,7 @@ mod tests {
             // Of a thread that begins afterwards, too.
             std::thread::spawn(move || assert!(File::open(secret).is_err())).join().unwrap();
         } else {
-            println!("without Landlock");
+            eprintln!("without Landlock");
         }
         // A thread that is there already is confined as well.
         let (go, wait) = std::sync::mpsc::channel::<()>();
@@ -154,7 +154,7 @@ mod tests {
                     .is_err()
             );
         } else {
-            println!("without seccomp");
+            eprintln!("without seccomp");
         }
         // The service's own: datagrams, connections, threads, time, randomness, its report.
         socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
