@@ -33,7 +33,8 @@ fuzz_target!(|steps: Vec<Step>| {
     // What was sealed with which key: all that may ever open.
     let mut sealed: Vec<(u8, Vec<u8>)> = Vec::new();
     for step in steps {
-        let pick = |index: u8| index as usize % frames.len().max(1);
+        let count = frames.len().max(1);
+        let pick = |index: u8| usize::from(index) % count;
         match step {
             Step::Seal { key: index, function, payload, padding } => {
                 let mut frame = RequestHeader::new(function, payload.len() as u32, 1, 2).to_bytes().to_vec();
@@ -41,7 +42,8 @@ fuzz_target!(|steps: Vec<Step>| {
                 let (covered, padded) = (frame.clone(), frame.len() + usize::from(padding));
                 // With room for the tag alone, or for padding as well.
                 frame.resize(padded.max(covered.len() + TAG_BYTES), 0);
-                let len = key(index).seal(&mut frame, padded.min(frame.len())).expect("there is room");
+                let before = padded.min(frame.len());
+                let len = key(index).seal(&mut frame, before).expect("there is room");
                 assert_eq!(len, frame.len());
                 assert_eq!(key(index).open(&frame), Some(&covered[..]));
                 sealed.push((index % 3, covered));

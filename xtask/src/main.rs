@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)] // a command-line tool: standard output is its user interface
 
+mod advisories;
 mod bundle;
 mod ci;
 mod deq;

@@ -5,7 +5,7 @@
 //! | 0 | the header, 24 bytes |
 //! | 24 | the payload, as many bytes as the header's third word says (`arg_len`, `result_len`) |
 //! | 24 + payload | the tag, `u64`: SipHash-2-4 of all bytes before it, by a key of 16 bytes |
-//! | 32 + payload | padding, which no tag covers and nobody reads |
+//! | 32 + payload | padding, which no tag covers and no peer reads |
 //!
 //! The header and its magic are under the hash: a request cannot be given back as its response, nor under another number or time.
 //! Both sides agree on the key and on the [version](VERSION) of this layout beforehand, outside of the wire; a service
@@ -103,7 +103,7 @@ fn covered(bytes: &[u8]) -> Option<usize> {
 }
 
 impl fmt::Debug for FrameKey {
-    /// Without the key: what is printed is read by others.
+    /// Without the key, since other users read logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FrameKey").finish_non_exhaustive()
     }

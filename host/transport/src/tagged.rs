@@ -8,8 +8,8 @@ use std::time::Duration;
 
 /// A wire, whose frames bear [tags](ringcall_wire::tag) where there is a key; without one the wire as it is.
 ///
-/// A frame without its tag is counted ([`wrong_tag`](crate::Statistics::wrong_tag)) and not answered: nobody learns more than that a
-/// service is there, and no answer goes to an address that was forged. What precedes frames is the wire's own: a RoCE
+/// A frame without its tag is counted ([`wrong_tag`](crate::Statistics::wrong_tag)) and not answered: its sender hears nothing,
+/// and no answer goes to an address that was forged. What precedes frames is the wire's own: a RoCE
 /// packet is put into its peer's window before there is a frame whose tag could be looked at.
 ///
 /// A tag does not tell a frame that was recorded and sent again. Answers to such a frame go where it came from.

@@ -213,8 +213,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     /// Let the process open files and call the system as it likes while it serves. By default it reads and writes nothing
-    /// but --json's folder, connects to nobody and starts no process, as far as the kernel has Landlock and seccomp; the
-    /// line says what is on (sandbox=files,calls). Libraries, GPUs and adapters are served without
+    /// but --json's folder, connects to nobody and starts no process, as far as the kernel has Landlock and seccomp; its
+    /// line names the parts that are on (sandbox=files,calls). Libraries, GPUs and adapters are served without
     #[arg(long)]
     no_sandbox: bool,
     #[command(flatten)]

@@ -114,7 +114,7 @@ pub(super) fn confine(writes: bool) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the kernel has no filters, or whoever started this process forbids them.
+/// Whether the kernel has no filters, or the process that started this one forbids them.
 fn is_missing(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EPERM))
 }

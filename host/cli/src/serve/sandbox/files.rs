@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// What Landlock is asked for. A kernel that has less gives what it has.
 const ABI_ASKED: ABI = ABI::V6;
 
-/// What is read while a service runs: its sockets' drops, its threads; cores and their limits when a thread starts.
+/// Paths that are read while a service runs: its sockets' drops, its threads; cores and their limits when a thread starts.
 const READ: [&str; 3] = ["/proc/self", "/sys/devices/system/cpu", "/sys/fs/cgroup"];
 
 /// Forbids every file but those of [`READ`] and the report, every TCP connection, and listening at other ports than these. Whether
@@ -46,7 +46,7 @@ fn scopes() -> BitFlags<Scope> {
     if told { Scope::Signal.into() } else { Scope::from_all(ABI_ASKED) }
 }
 
-/// Where a report is written: in its folder, to which a link may lead, or into what is no regular file.
+/// Where a report is written: in its folder, to which a link may lead, or into a device or pipe.
 fn places(report: &Path) -> Vec<PathBuf> {
     let parent = |path: &Path| match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),

@@ -1,8 +1,8 @@
 //! A service's confinement after set-up: what an attacker who took over this process could still do.
 //!
-//! Files first ([`files`], Landlock), before the service has threads, since it binds the calling thread and those that it makes; system
-//! calls last ([`calls`], seccomp), on every thread. Both are one-way. What a kernel does not have is left out, and the service's
-//! line says what is on: `sandbox=files,calls`.
+//! Files first ([`files`], Landlock), before the service has threads, since it binds the calling thread and its later threads; system
+//! calls last ([`calls`], seccomp), on every thread. Both are one-way. A kernel that lacks one of them leaves it out, and the
+//! service's line names the parts that are on: `sandbox=files,calls`.
 
 mod calls;
 mod files;
@@ -24,7 +24,7 @@ pub(super) struct Sandbox<'a> {
 }
 
 impl<'a> Sandbox<'a> {
-    /// Confines files, before the service has threads of its own. Everything that is read was read, but what `files` lists.
+    /// Confines files, before the service has threads. Every file was read by then, but for the paths that `files` lists.
     ///
     /// # Errors
     /// The kernel has Landlock and refuses, or the report's folder cannot be opened.
@@ -40,7 +40,7 @@ impl<'a> Sandbox<'a> {
     }
 
     /// Confines system calls: every file is open that stays open, every socket bound, every thread started. Gives the pair of the
-    /// service's line that says what is on.
+    /// service's line that names the parts.
     ///
     /// # Errors
     /// The kernel has seccomp and refuses.
@@ -61,7 +61,7 @@ impl<'a> Sandbox<'a> {
 /// Why nothing is confined where that was asked for.
 const ASKED_FOR: &str = "--no-sandbox";
 
-/// Why a service is not confined, if it is not: what it loads opens files, devices and threads that nobody here knows of.
+/// Why a service is not confined, if it is not: the libraries that it loads open files and devices of which Ringcall knows nothing.
 fn reason(args: &Args) -> Option<&'static str> {
     if args.no_sandbox {
         return Some(ASKED_FOR);
@@ -91,10 +91,10 @@ mod tests {
     use std::process::Command;
     use std::time::Duration;
 
-    /// Set where this test's program is the one that is confined.
+    /// Set where this test's program is confined.
     const FOLDER: &str = "RINGCALL_TEST_SANDBOX";
 
-    /// What a service does, and what it does not, in a process of its own.
+    /// A service's needs and some others, tried in a second process, which stays confined.
     #[test]
     fn what_is_not_needed_fails_and_what_is_needed_works() {
         if let Ok(folder) = std::env::var(FOLDER) {
