@@ -34,7 +34,7 @@ const STEPS: &[Step] = &[
     Step { name: "worlds", run: steps::worlds },
     Step { name: "loom", run: steps::loom },
     Step { name: "sanitize", run: steps::sanitize },
-    Step { name: "fuzz", run: |shell| steps::fuzz(shell, steps::FUZZ_SECONDS) },
+    Step { name: "fuzz", run: |shell| steps::fuzz(shell, steps::FUZZ_SECONDS, None) },
     Step { name: "deny", run: steps::deny },
 ];
 

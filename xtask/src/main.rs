@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)] // a command-line tool: standard output is its user interface
 
+mod advisories;
 mod bundle;
 mod ci;
 mod deq;
@@ -71,11 +72,14 @@ enum Task {
     },
     /// AddressSanitizer and ThreadSanitizer on the crates under the rings. Needs a nightly toolchain.
     Sanitize,
-    /// Every fuzz target for a bounded time. Needs a nightly toolchain.
+    /// Every fuzz target, or one, for a bounded time. Needs a nightly toolchain.
     Fuzz {
         /// Seconds for each target.
         #[arg(long, default_value_t = steps::FUZZ_SECONDS)]
         seconds: u32,
+        /// This one alone: a file's name in `fuzz/fuzz_targets`.
+        #[arg(long)]
+        target: Option<String>,
     },
     /// The tests of the engine over ONNX Runtime, with the library that ORT_DYLIB_PATH names, or PyPI's.
     Onnxruntime,
@@ -119,7 +123,7 @@ fn run(task: Task) -> Result<()> {
         Task::Mutants(options) => mutants::run(&shell, &options),
         Task::Simulate { arguments } => steps::simulate(&shell, &arguments).map(drop),
         Task::Sanitize => steps::sanitize(&shell).and_then(asked_for),
-        Task::Fuzz { seconds } => steps::fuzz(&shell, seconds).and_then(asked_for),
+        Task::Fuzz { seconds, target } => steps::fuzz(&shell, seconds, target.as_deref()).and_then(asked_for),
         Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),
         Task::Dist(options) => dist::make(&shell, &options, dist::Profile::Release),
         Task::Rdma => rdma::step(&shell).and_then(asked_for),

@@ -38,6 +38,7 @@
 //! | module | |
 //! |---|---|
 //! | [`header`], [`function`], [`flag`], [`status`] | what every message and slot has |
+//! | [`tag`] | what may follow a message, for peers that share a key |
 //! | [`payload`], [`schema`], [`codec`] | values in a payload |
 //! | [`bits`], [`readout`] | measurements: one bit, or more |
 //! | [`entry`] | function tables in memory |
@@ -74,6 +75,7 @@ pub mod qec;
 pub mod readout;
 pub mod schema;
 pub mod status;
+pub mod tag;
 pub mod unified;
 
 pub use codec::{Decoder, Encoder};

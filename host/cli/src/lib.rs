@@ -21,6 +21,7 @@ mod run;
 mod serve;
 mod signals;
 mod sweep;
+mod tag_key;
 mod usage;
 
 use anyhow::Result;

@@ -25,6 +25,7 @@ mod crc_shift;
 pub mod drops;
 pub mod error;
 mod frame;
+mod hosts;
 pub mod icrc;
 pub mod immediate;
 pub mod introduced;
@@ -43,6 +44,7 @@ pub mod socket;
 
 pub use drops::SocketDrops;
 pub use error::PacketError;
+pub use hosts::Hosts;
 pub use icrc::{Envelope, IcrcCheck, ROCE_PORT};
 pub use immediate::{Immediate, MAX_PAGES, PAGE_UNIT_BYTES};
 pub use message::{Message, Operation};
@@ -50,7 +52,7 @@ pub use mtu::PathMtu;
 pub use opcode::Opcode;
 pub use packet::{Aeth, Bth, MAX_OVERHEAD_BYTES, Packet, Reth};
 pub use peers::{Peer, Peers};
-pub use port::PortOptions;
+pub use port::{PortOptions, random_key};
 pub use psn::{Arrival, Psn, Sequence};
 pub use reason::{Reason, Refusals};
 pub use responder::{

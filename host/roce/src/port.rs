@@ -1,12 +1,21 @@
 //! What a queue pair on a socket is told: its numbers, its window, and its peer.
 
+use crate::hosts::Hosts;
 use crate::icrc::IcrcCheck;
 use crate::mtu::PathMtu;
 use crate::packet::Packet;
 use crate::reason::Reason;
 use crate::responder::{Incomplete, QueuePair};
 use crate::socket::RoceSocket;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// A key to a window that nobody can guess who does not see the traffic; the key of an earlier start is worth nothing. The system's
+/// randomness seeds the hasher of a hash map.
+#[must_use]
+pub fn random_key() -> u32 {
+    RandomState::new().build_hasher().finish() as u32
+}
 
 /// Choices of a queue pair on a socket: what every service of such a one has in common.
 ///
@@ -37,6 +46,8 @@ pub struct PortOptions {
     /// The one peer: packets from other hosts are refused, and messages go to this address and port. `None`:
     /// the peer that brings the window's key. Default: `None`.
     pub peer: Option<SocketAddrV4>,
+    /// Whose packets are taken. Default: every host's.
+    pub allowed: Hosts,
     /// The path MTU: longer messages are sent as several packets. The peer's is the same. Default: 1024 bytes.
     pub mtu: PathMtu,
     /// How iCRCs are checked. Default: [`IcrcCheck::Recover`], which takes packets of adapters, too.
@@ -56,6 +67,7 @@ impl PortOptions {
             page_bytes,
             remote_qp: 2,
             peer: None,
+            allowed: Hosts::ANY,
             mtu: PathMtu::B1024,
             icrc: IcrcCheck::Recover,
         }
@@ -92,7 +104,7 @@ impl PortOptions {
         source: SocketAddrV4,
         datagram: &'a [u8],
     ) -> Result<Packet<'a>, Reason> {
-        if self.peer.is_some_and(|peer| peer.ip() != source.ip()) {
+        if self.peer.is_some_and(|peer| peer.ip() != source.ip()) || !self.allowed.hears(*source.ip()) {
             return Err(Reason::WrongPeer);
         }
         let envelope = socket.envelope_from(source);

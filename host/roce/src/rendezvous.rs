@@ -4,9 +4,10 @@
 //! the CUDA-Q reference's CPU RoCE transport speaks with `--qp_config=rendezvous`. (Its service takes one caller and closes;
 //! this one may be asked again.)
 
+use crate::hosts::Hosts;
 use crate::psn::Psn;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Bytes each way.
@@ -75,6 +76,7 @@ impl Side {
 pub struct Service {
     listener: TcpListener,
     callers: Vec<Caller>,
+    allowed: Hosts,
 }
 
 /// How long a connection may take, from its beginning to its end.
@@ -90,7 +92,14 @@ impl Service {
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, callers: Vec::new() })
+        Ok(Self { listener, callers: Vec::new(), allowed: Hosts::ANY })
+    }
+
+    /// Hears these hosts alone: connections of others are closed without a word.
+    #[must_use]
+    pub fn only(mut self, allowed: Hosts) -> Self {
+        self.allowed = allowed;
+        self
     }
 
     /// Where it listens.
@@ -117,7 +126,18 @@ impl Service {
     ) -> usize {
         while self.callers.len() < MOST_CALLERS {
             // An error is a caller who has gone, or a lack of descriptors that may pass.
-            let Ok((stream, _)) = self.listener.accept() else { break };
+            let Ok((stream, from)) = self.listener.accept() else { break };
+            let is_allowed = match from.ip().to_canonical() {
+                IpAddr::V4(host) => self.allowed.hears(host),
+                IpAddr::V6(_) => self.allowed == Hosts::ANY,
+            };
+            if !is_allowed {
+                ended(Err(io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    format!("{} is no peer that is served", from.ip()),
+                )));
+                continue;
+            }
             if stream.set_nonblocking(true).is_ok() {
                 self.callers.push(Caller::new(stream));
             }

@@ -7,6 +7,7 @@
 //! | the same by the reliable service, whose packets are sent again until they are acknowledged | [`roce::ReliableRoce`] |
 //! | the same with an RDMA adapter | [`verbs::Verbs`] |
 //! | a service whose ring another dispatcher serves: a dispatcher's thread, a device | [`Threaded`] |
+//! | peers that prove that they have a key | any of these wires in [`Tagged`] |
 //! | a loop of your own | [`Link`], by the methods of [`Unified`] |
 //! | a client | [`udp::Caller`]; of a decoding server, over it, [`DecodingClient`] |
 //! | another network | implement [`Wire`]: the rest is here |
@@ -44,6 +45,7 @@ mod outbox;
 pub mod roce;
 mod slots;
 mod stats;
+mod tagged;
 mod threaded;
 mod transport;
 pub mod udp;
@@ -58,6 +60,7 @@ pub use idle::Idle;
 pub use link::Link;
 pub use outbox::{Outbox, Outgoing};
 pub use stats::{CallerStatistics, Statistics};
+pub use tagged::Tagged;
 pub use threaded::{OneThread, ThreadOptions, Threaded};
 pub use transport::{RingFilling, StopReport, Unified, Watch};
 pub use wire::Wire;

@@ -83,11 +83,12 @@ impl<W: Wire> Link<W> {
             }
         }
         wire.open(request as usize, response as usize)?;
+        let outbox = Outbox::sealed(OUTBOX, response as usize, wire.key());
         Ok(Self {
             wire,
             endpoint,
             slots: Slots::new(ring.shared().clone()),
-            outbox: Outbox::new(OUTBOX, response as usize),
+            outbox,
             counters: Arc::default(),
             request_bytes: request as usize,
             drops_bad_requests: false,
@@ -195,6 +196,7 @@ impl<W: Wire> Unified for Link<W> {
             Arrival::Evicted(n) => counters.evicted.add(n),
             Arrival::Malformed => ignore(&counters.malformed),
             Arrival::Forbidden => ignore(&counters.forbidden),
+            Arrival::WrongTag => ignore(&counters.wrong_tag),
             Arrival::WrongIcrc => ignore(&counters.wrong_icrc),
             Arrival::WrongKey => ignore(&counters.wrong_key),
             Arrival::NoMessage => ignore(&counters.no_message),

@@ -1,5 +1,6 @@
 //! Frames on their way out.
 
+use ringcall_wire::tag::{FrameKey, TAG_BYTES};
 use std::collections::VecDeque;
 
 /// A frame for the wire.
@@ -23,6 +24,7 @@ pub struct Outbox<P> {
     capacity: usize,
     next: usize,
     answers: usize,
+    key: Option<FrameKey>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +59,14 @@ impl<P: Copy> Outbox<P> {
             capacity,
             next: 0,
             answers: 0,
+            key: None,
         }
+    }
+
+    /// Room for `capacity` frames of up to `frame_bytes` bytes, which [tags](ringcall_wire::tag) follow where there is a key.
+    pub(crate) fn sealed(capacity: usize, frame_bytes: usize, key: Option<FrameKey>) -> Self {
+        let tag_bytes = if key.is_some() { TAG_BYTES } else { 0 };
+        Self { key, ..Self::new(capacity, frame_bytes + tag_bytes) }
     }
 
     /// Frames that still fit.
@@ -115,7 +124,15 @@ impl<P: Copy> Outbox<P> {
         }
         let frame = self.next;
         self.next = if frame + 1 < self.capacity { frame + 1 } else { 0 };
-        let len = fill(&mut self.bytes[frame * self.stride..][..self.stride]).min(self.stride);
+        let bytes = &mut self.bytes[frame * self.stride..][..self.stride];
+        let len = match &self.key {
+            None => fill(bytes).min(self.stride),
+            Some(key) => {
+                let most = self.stride - TAG_BYTES;
+                let len = fill(&mut bytes[..most]).min(most);
+                key.seal(bytes, len).unwrap_or(len)
+            }
+        };
         self.answers += usize::from(tag == Tag::Answer);
         self.entries.push_back(Entry { to, slot, tag, frame, len });
         true

@@ -116,6 +116,7 @@ counters! {
         strays: "frames ignored: responses, which nobody may answer";
         malformed: "packets ignored: not of this wire";
         forbidden: "packets ignored: of peers that are not served";
+        wrong_tag: "frames ignored: without their tag, or with a wrong one";
         wrong_icrc: "packets ignored: their invariant CRC is wrong, so they were damaged on the way";
         wrong_key: "packets ignored: their key is not the window's";
         no_message: "packets ignored: they continue a message of which an earlier packet is missing";
@@ -151,7 +152,7 @@ impl Statistics {
     #[must_use]
     pub fn ignored(&self) -> u64 {
         let refused = self.malformed + self.forbidden + self.wrong_icrc + self.wrong_key + self.no_message;
-        self.runts + self.strays + refused + self.wrong_psn + self.repeated
+        self.runts + self.strays + refused + self.wrong_psn + self.repeated + self.wrong_tag
     }
 
     /// How many frames are unaccounted for: always (0, 0), first of those received, then of those put into slots.
@@ -183,6 +184,7 @@ counters! {
         late: "answers to requests that were given up as lost";
         strays: "answers to no request that this caller remembers";
         malformed: "datagrams that are no answer: too short, wrong magic, or shorter than they say";
+        wrong_tag: "answers ignored: without their tag, or with a wrong one";
         blocked: "times that the wire's send buffer was full: the rest was sent later";
         errors: "errors of the wire, closed ones among them";
         closed: "times that the service's machine said that no socket is bound to its port";

@@ -2,6 +2,7 @@
 
 use crate::{Endpoint, Outbox};
 use ringcall_roce::reliable::ReliableError;
+use ringcall_wire::tag::FrameKey;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -54,6 +55,11 @@ pub trait Wire: Send {
     /// What the operating system says.
     fn wait(&self, timeout: Duration) -> io::Result<()>;
 
+    /// What [tags](ringcall_wire::tag) the frames that are sent, if anything does.
+    fn key(&self) -> Option<FrameKey> {
+        None
+    }
+
     /// What tells how many datagrams the operating system has dropped for this wire, if anything does.
     fn kernel_drops(&self) -> Option<KernelDrops> {
         None
@@ -69,6 +75,8 @@ pub enum Arrival<'a, P> {
     Malformed,
     /// A packet of a peer that is not served: counted.
     Forbidden,
+    /// A frame without its [tag](ringcall_wire::tag), or with a wrong one: counted.
+    WrongTag,
     /// A packet whose invariant CRC is wrong: counted.
     WrongIcrc,
     /// A packet that brings another key than the window's: counted.

@@ -41,6 +41,7 @@ const PLACES: &[(&str, &str)] = &[
     ("host/bridge/tests/", "calls of its C functions, as C makes them"),
     ("fuzz/fuzz_targets/bridge_inputs.rs", "the same, with any input"),
     ("host/c/", "the C interface: pointers of the caller's, exported names"),
+    ("fuzz/fuzz_targets/c_decoder_calls.rs", "calls of the C interface"),
     ("fuzz/fuzz_targets/c_ring_helpers.rs", "calls of the C interface"),
     ("bindings/deq/src/exports/", "deq's decoder interface: exported names, pointers of a host's"),
     ("bindings/deq/src/host/library.rs", "the same out of a library that is loaded: code of its"),

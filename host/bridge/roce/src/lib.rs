@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | `--port=N` | local UDP port; hardware sends to 4791 alone; 0 takes a free one | 0 |
 //! | `--local-ip=IP` | local address, IPv4 | 127.0.0.1 |
-//! | `--qp=N`, `--rkey=N` | queue pair number and key to the window, decimal | 18, 48879 |
+//! | `--qp=N` | queue pair number, decimal | 18 |
+//! | `--rkey=N` | key to the window, decimal | a random one, which the endpoint says |
 //! | `--remote-qp=N` | queue pair that answers are addressed to | 2 |
 //! | `--peer=IP:PORT` | the one peer, which gets every answer | the peer that brings the key |
 //! | `--frame-size=BYTES` | pages of the window, a multiple of 128 | the slot, rounded up |
@@ -17,7 +18,7 @@
 use ringcall::RingConfig;
 use ringcall_bridge::Refused;
 use ringcall_bridge::provider::{Args, Linked, LinkedWire};
-use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions};
+use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions, random_key};
 use ringcall_transport::{Endpoint, roce};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -38,13 +39,19 @@ impl LinkedWire for Roce {
         let port = PortOptions {
             address: SocketAddrV4::new(args.number("--local-ip", Ipv4Addr::LOCALHOST)?, port),
             qp: args.number("--qp", defaults.qp)?,
-            key: args.number("--rkey", defaults.key)?,
+            key: args.number("--rkey", before.and_then(key_of).unwrap_or_else(random_key))?,
             remote_qp: args.number("--remote-qp", defaults.remote_qp)?,
             peer,
             ..defaults
         };
         Ok(roce::Roce::bind(&roce::RoceOptions { port, ..Default::default() })?)
     }
+}
+
+/// The key that an endpoint says: of a provider that is bound again.
+fn key_of(endpoint: &Endpoint) -> Option<u32> {
+    let (_, text) = endpoint.details.iter().find(|(name, _)| *name == "rkey")?;
+    u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
 ringcall_bridge::export_provider!(Linked<Roce>);

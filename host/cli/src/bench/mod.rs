@@ -9,6 +9,7 @@ mod matching;
 mod measure;
 mod pipeline;
 mod predecoder;
+mod udp;
 mod whole;
 
 use crate::pinning::CoreList;
@@ -81,7 +82,7 @@ enum Baseline {
     None,
     /// What the arithmetic would take on the device, which the row itself says.
     Arithmetic,
-    /// Nothing: belief propagation on the CPU.
+    /// Nothing: on the CPU, belief propagation or what a transport does.
     Cpu,
     /// Nothing: belief propagation on the device.
     Gpu,
@@ -116,6 +117,10 @@ const BENCHES: &[(&str, Baseline, Measure)] = &[
     ("host-call/32", Baseline::Host, |bench| host_call::run(bench, 32)),
     ("host-call/512", Baseline::Host, |bench| host_call::run(bench, 512)),
     ("pipeline-overhead", Baseline::Host, pipeline::run),
+    ("udp/32", Baseline::Cpu, |bench| udp::run(bench, 32, false)),
+    ("udp/32/tag", Baseline::Cpu, |bench| udp::run(bench, 32, true)),
+    ("tag/32", Baseline::Cpu, |bench| udp::tag(bench, 32)),
+    ("tag/512", Baseline::Cpu, |bench| udp::tag(bench, 512)),
     ("floor", Baseline::Device, device::baseline),
     ("device-call/32", Baseline::Device, |bench| {
         device::device_call(bench, rpc_increment::HANDLER, 32, KernelKind::batched())

@@ -10,6 +10,7 @@ use crate::usage::{Given, Misuse};
 use anyhow::{Context, Result, bail};
 use ringcall_roce::rendezvous;
 use ringcall_sim::fpga::Report;
+use ringcall_transport::Tagged;
 use ringcall_transport::verbs::{PairOptions, Remote, VerbsCaller, VerbsWindow};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -74,11 +75,11 @@ pub(super) fn run(
         interval,
         in_flight: in_flight as usize,
         timeout,
-        frame_bytes: window.page_bytes as usize,
+        frame_bytes: (window.page_bytes as usize).saturating_sub(args.tags.bytes()),
         faults: faults(args),
     };
-    let fault = |wire: &VerbsCaller| wire.fault().map(Into::into);
-    let way = Way { wire, peer: (), faults: Counts::default(), fault };
+    let fault = |wire: &Tagged<VerbsCaller>| wire.wire().fault().map(Into::into);
+    let way = Way { wire: Tagged::new(wire, args.tags.key()), peer: (), faults: Counts::default(), fault };
     let report = datagrams::run(way, &options, source, checker, stop)?;
     Ok((report, options.to))
 }

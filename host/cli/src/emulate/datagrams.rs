@@ -156,6 +156,7 @@ pub(super) fn run<W: Wire>(
     report.duplicate_answers = counts.duplicates;
     report.unexpected = counts.strays;
     report.malformed = counts.malformed;
+    report.wrong_tag = counts.wrong_tag;
     report.latency_ns = Latency::of(&latency);
     report.elapsed_s = elapsed;
     report.throughput_per_s = report.answered() as f64 / elapsed.max(1e-9);

@@ -19,7 +19,7 @@ use ringcall_decoder_service::decoding_server::{Config, DecoderConfig, Frame, Se
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Shot;
 use ringcall_sim::fpga::Latency;
-use ringcall_transport::{CallerOptions, DecodingClient, udp};
+use ringcall_transport::{Caller, CallerOptions, DecodingClient, Tagged, udp};
 use serde::Serialize;
 use std::fmt;
 use std::io::Write;
@@ -53,7 +53,7 @@ struct Report {
 
 /// One decoder, and what is asked of it.
 struct Patient {
-    client: DecodingClient<udp::Udp>,
+    client: DecodingClient<Tagged<udp::Udp>>,
     sampler: Sampler,
     shot: Shot,
     measurements: Measurements,
@@ -84,6 +84,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     if target.transport(args.transport)? != TransportArg::Udp {
         bail!(Misuse("--protocol decoding is spoken over udp".to_owned()));
     }
+    target.check_tag(args.tags.key())?;
     let config = file::read(path, args.memory)?;
     args.memory.admit(&file::estimate(&config))?;
     let mut patients = Vec::with_capacity(config.decoders.len());
@@ -128,7 +129,8 @@ impl Patient {
             ..CallerOptions::default()
         };
         let address: SocketAddr = target.ring(decoder.id())?;
-        let caller = udp::Caller::connect(address, &options)?;
+        let wire = Tagged::new(udp::Udp::to(address)?, args.tags.key());
+        let caller = Caller::new(wire, address.into(), &options)?;
         let sampler = Sampler::new(&decoder.model(), args.seed.wrapping_add(index))?;
         let mut client = DecodingClient::new(caller, decoder.id(), decoder.observables());
         client.reset().with_context(|| format!("the server at {address}"))?;
@@ -199,7 +201,7 @@ fn drive(args: &Args, config: &Config, patients: &mut [Patient], stop: &dyn Fn()
 
 /// Sends one volume in parts; how long it took from the last part to the corrections.
 fn volume(
-    client: &mut DecodingClient<udp::Udp>,
+    client: &mut DecodingClient<Tagged<udp::Udp>>,
     count: usize,
     parts: usize,
     bytes: &[u8],

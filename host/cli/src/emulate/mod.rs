@@ -15,12 +15,13 @@ use crate::memory::MemoryLimit;
 use crate::output;
 use crate::serve::{IcrcArg, QpTypeArg, TransportArg};
 use crate::signals::{self, Signals};
+use crate::tag_key::TagArgs;
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use ringcall_roce::{PathMtu, ROCE_PORT, RoceSocket, rendezvous};
 use ringcall_sim::fpga::{EMULATOR_QP, Exchange, Faults, Player, PlayerConfig, PlayerTarget, Report};
-use ringcall_transport::CallerOptions;
+use ringcall_transport::{CallerOptions, Tagged};
 use ringcall_wire::header::RequestHeader;
 use std::io::Write;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -109,6 +110,8 @@ pub(crate) struct Args {
     /// with --qp-type uc one of the clock's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..1 << 24))]
     psn: Option<u32>,
+    #[command(flatten)]
+    tags: TagArgs,
     /// Seed of shots and faults
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -162,6 +165,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     }
     let target = Target::parse(&args.connect)?;
     let transport = target.transport(args.transport)?;
+    target.check_tag(args.tags.key())?;
     if transport == TransportArg::Udp {
         given.refuse(&QUEUE_PAIR, "--transport udp")?;
     }
@@ -194,6 +198,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
                 faults: faults(args),
             };
             let (wire, faults) = datagrams::connect(&options)?;
+            let wire = Tagged::new(wire, args.tags.key());
             let way = datagrams::Way { wire, peer: options.to.into(), faults, fault: |_| None };
             let outcome = datagrams::run(way, &options, &mut source, &mut checker, &stop)?;
             (outcome, options.to)
@@ -273,6 +278,7 @@ fn play(
         packet_bytes: u16::from(args.mtu).into(),
         reliable: (qp_type == QpTypeArg::Rc).then_some(args.mtu),
         first_psn: args.psn.or(endpoint_psn),
+        key: args.tags.key(),
         ..PlayerConfig::new(target)
     };
     let mut left = args.requests;

@@ -32,6 +32,8 @@ pub(super) struct Summary {
     duplicates: u64,
     unexpected: u64,
     malformed: u64,
+    /// Answers without their tag, or with a wrong one.
+    wrong_tag: u64,
     /// RoCE: packets of which nothing was taken, by reason.
     ignored: Refusals,
     /// RoCE: what a reliable connection counts.
@@ -70,6 +72,7 @@ impl Summary {
             duplicates: report.duplicate_answers,
             unexpected: report.unexpected + report.answered_though_lost,
             malformed: report.malformed,
+            wrong_tag: report.wrong_tag,
             ignored: report.answers.refused,
             reliable: report.reliable,
             closed: report.closed,
@@ -120,6 +123,9 @@ impl fmt::Display for Summary {
         }
         let Self { late, duplicates, unexpected, malformed, .. } = self;
         writeln!(f, "duplicates {duplicates}, late {late}, unexpected {unexpected}, malformed {malformed}")?;
+        if self.wrong_tag > 0 {
+            writeln!(f, "answers without their tag, or with a wrong one: {}", self.wrong_tag)?;
+        }
         for reason in Reason::ALL.iter().filter(|&&reason| self.ignored.of(reason) > 0) {
             writeln!(f, "packets ignored: {} {} ({reason})", reason.name(), self.ignored.of(*reason))?;
         }

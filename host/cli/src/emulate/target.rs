@@ -5,6 +5,7 @@ use crate::serve::{DEFAULT_PORT, QpTypeArg, TransportArg};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use ringcall_sim::fpga::PlayerTarget;
+use ringcall_wire::tag::{self, FrameKey};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// What the line of a decoding server begins with.
@@ -164,6 +165,24 @@ impl<'a> Target<'a> {
             address.set_port(u16::try_from(port).with_context(|| format!("{key}={port} in the endpoint"))?);
         }
         Ok(address)
+    }
+
+    /// Whether both sides tag their frames.
+    ///
+    /// # Errors
+    /// One side alone does, or in another way.
+    pub(super) fn check_tag(&self, key: Option<FrameKey>) -> Result<()> {
+        match (self.number("tag")?, key) {
+            (Some(version), _) if version != u64::from(tag::VERSION) => {
+                bail!("the endpoint tags frames in version {version}, and this program in {}", tag::VERSION)
+            }
+            (Some(_), None) => bail!("the endpoint tags its frames: give its --tag-key"),
+            // An address says nothing of tags.
+            (None, Some(_)) if !self.pairs.is_empty() => {
+                bail!("the endpoint tags no frames: leave --tag-key out, or start it with one")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The digest of the experiment that the service decodes, where the line says it.

@@ -4,9 +4,10 @@ use super::plugin::Over;
 use super::{Args, DispatcherArg, QpTypeArg, TransportArg};
 use crate::decoder::{DeadlineArgs, DecoderArgs};
 use crate::experiment::ExperimentArgs;
+use crate::tag_key::TagArgs;
 use crate::usage::{Given, Misuse};
 use anyhow::{Result, bail};
-use ringcall_roce::{MAX_PAGES, ROCE_PORT};
+use ringcall_roce::{Hosts, MAX_PAGES, ROCE_PORT};
 use ringcall_transport::udp::AllowedPeer;
 use std::net::{IpAddr, SocketAddrV4};
 
@@ -28,6 +29,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
             given.refuse(&WIRE, what)?;
             given.refuse(&QUEUE_PAIR, what)?;
             given.refuse(&["device"], what)?;
+            given.refuse(&TagArgs::FIELDS, what)?;
             if !matches!(args.dispatcher, None | Some(DispatcherArg::Host)) {
                 bail!(misuse("a plug-in is served by the host's dispatcher: leave --dispatcher out"));
             }
@@ -69,7 +71,11 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
 
 /// Refuses what a queue pair would ignore, or lacks.
 fn queue_pair(transport: TransportArg, args: &Args, given: &Given<'_>) -> Result<()> {
+    if transport == TransportArg::Nic {
+        given.refuse(&TagArgs::FIELDS, "--transport nic, whose loop works on an adapter's queues")?;
+    }
     let peer = one_peer(args)?;
+    hosts(args)?;
     if args.qp_type == QpTypeArg::Uc {
         return given.refuse(&["psn"], "--qp-type uc, which takes any number");
     }
@@ -93,6 +99,9 @@ fn adapter(args: &Args, given: &Given<'_>) -> Result<()> {
     if args.dispatcher == Some(DispatcherArg::Device) {
         bail!(misuse("--transport verbs is served by the host's dispatcher: leave --dispatcher out"));
     }
+    if args.peer.len() > 1 {
+        bail!(misuse("--transport verbs has one peer: give one --peer"));
+    }
     if args.slots > MAX_PAGES {
         bail!(misuse("--transport verbs has 4096 slots at most"));
     }
@@ -113,12 +122,27 @@ fn adapter(args: &Args, given: &Given<'_>) -> Result<()> {
 /// [`Misuse`]: more than one, or one that packets cannot be addressed to.
 pub(super) fn one_peer(args: &Args) -> Result<Option<SocketAddrV4>> {
     match args.peer[..] {
-        [] => Ok(None),
+        [] | [_, _, ..] => Ok(None),
         [AllowedPeer { ip: IpAddr::V4(ip), port }] => {
             Ok(Some(SocketAddrV4::new(ip, port.unwrap_or(ROCE_PORT))))
         }
-        _ => bail!(misuse("--peer of a RoCE service is one IPv4 address: answers go there")),
+        _ => bail!(misuse("--peer of a RoCE service is one IPv4 address, or several without ports")),
     }
+}
+
+/// The hosts that a queue pair hears.
+///
+/// # Errors
+/// [`Misuse`]: too many, or what is no host.
+pub(super) fn hosts(args: &Args) -> Result<Hosts> {
+    let host = |peer: &AllowedPeer| match (peer.ip, peer.port, &args.peer[..]) {
+        (IpAddr::V4(ip), None, _) | (IpAddr::V4(ip), _, [_]) => Ok(ip),
+        _ => bail!(misuse("several --peer of a RoCE service are IPv4 addresses without ports")),
+    };
+    let hosts = args.peer.iter().map(host).collect::<Result<Vec<_>>>()?;
+    Hosts::new(&hosts).ok_or_else(|| {
+        misuse(&format!("--peer of a RoCE service names {} hosts at most", Hosts::MOST)).into()
+    })
 }
 
 fn misuse(text: &str) -> Misuse {

@@ -8,6 +8,7 @@ mod http;
 mod metrics;
 mod plugin;
 mod rendezvous;
+mod sandbox;
 mod served;
 mod server;
 mod service;
@@ -18,18 +19,19 @@ use crate::experiment::ExperimentArgs;
 use crate::memory::{Estimate, MemoryLimit};
 use crate::output;
 use crate::signals::Signals;
+use crate::tag_key::TagArgs;
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use plugin::Over;
 use ringcall::thread::STOP_CHECK_INTERVAL;
 use ringcall_roce::introduced::introductions;
-use ringcall_roce::{IcrcCheck, PathMtu, PortOptions};
+use ringcall_roce::{IcrcCheck, PathMtu, PortOptions, random_key};
 use ringcall_transport::{roce, udp, verbs};
+use sandbox::Sandbox;
 use served::Outcome;
 use server::Server;
 use service::Service;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -110,11 +112,6 @@ enum DispatcherArg {
 /// What a RoCE service is like unless it is told otherwise.
 pub(crate) const DEFAULT_PORT: PortOptions = PortOptions::new(64, 1024);
 
-/// A random key, so that the key of an earlier start is worth nothing. The system's randomness seeds the hasher of a hash map.
-fn random_key() -> u32 {
-    RandomState::new().build_hasher().finish() as u32
-}
-
 /// Serves `rpc_increment` and `decode_syndrome` on a network, or with --config the decoders of a file by CUDA-Q QEC's calls.
 ///
 /// Prints where it is reached as one line of `key=value` pairs, then serves until SIGINT, SIGTERM or
@@ -177,10 +174,13 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = DEFAULT_PORT.remote_qp)]
     remote_qp: u32,
     /// UDP: who is served, as IP addresses with any port or one; may be repeated; others are counted and not
-    /// answered [default: every peer]. RoCE: the one peer, which gets every answer, at port 4791 unless another
-    /// is given, since adapters listen there alone [default: the peer that brings the key]
+    /// answered [default: every peer]. RoCE: one peer, which gets every answer, at port 4791 unless another is given,
+    /// since adapters listen there alone; or several, without ports, each answered where it sends from; others are
+    /// counted, and the rendezvous does not speak to them [default: peers that bring the key]
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     peer: Vec<udp::AllowedPeer>,
+    #[command(flatten)]
+    tags: TagArgs,
     /// RoCE: how the invariant CRC of packets is checked
     #[arg(long, value_enum, default_value = "recover")]
     icrc: IcrcArg,
@@ -212,6 +212,11 @@ pub(crate) struct Args {
     /// Serve the counters for Prometheus at http://ADDRESS/metrics
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
+    /// Let the process open files and call the system as it likes while it serves. By default it reads and writes nothing
+    /// but --json's folder, connects to nobody and starts no process, as far as the kernel has Landlock and seccomp; its
+    /// line names the parts that are on (sandbox=files,calls). Libraries, GPUs and adapters are served without
+    #[arg(long)]
+    no_sandbox: bool,
     #[command(flatten)]
     memory: MemoryLimit,
     /// Write the final counters as JSON to FILE, or to standard output for `-`
@@ -238,7 +243,8 @@ fn around(args: &Args, decoding: Estimate) -> Estimate {
         Over::Own(TransportArg::Udp | TransportArg::Verbs) => decoding.ring(args.slots, args.slot_bytes()),
         Over::Own(_) => {
             let peers = u32::try_from(service::peers(args)).unwrap_or(u32::MAX);
-            decoding.ring(args.slots, args.slot_bytes()).windows(peers, args.slots, args.slot_bytes())
+            let page_bytes = args.slot_bytes() + args.tags.bytes() as u32;
+            decoding.ring(args.slots, args.slot_bytes()).windows(peers, args.slots, page_bytes)
         }
     }
 }
@@ -262,12 +268,14 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
         let problem = args.experiment.problem(args.memory, |decoding| around(args, decoding))?;
         Some(args.deadline.limit(problem)?)
     };
+    let sandbox = Sandbox::begin(args)?;
     let (introducer, heard) = introductions();
     let service = Service::start(args, given, problem, args.rendezvous.is_some().then_some(heard))?;
     let metrics = args.metrics.map(|address| metrics::start(address, service.figures())).transpose()?;
     let rendezvous = args.rendezvous.zip(service.side());
-    let rendezvous =
-        rendezvous.map(|(address, side)| rendezvous::start(address, side, introducer)).transpose()?;
+    let rendezvous = rendezvous
+        .map(|(address, side)| rendezvous::start(address, side, introducer, check::hosts(args)?))
+        .transpose()?;
     let mut line = service.line();
     for (key, address) in [
         ("metrics", metrics.as_ref().map(Server::address)),
@@ -277,6 +285,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
             line += &format!(" {key}={address}");
         }
     }
+    line += &sandbox.end()?;
     // Before the line: a program that reads it may tell this process to end at once.
     signals.run();
     let mut out = std::io::stdout();

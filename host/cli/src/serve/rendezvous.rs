@@ -2,6 +2,7 @@
 
 use super::server::Server;
 use anyhow::{Context, Result};
+use ringcall_roce::Hosts;
 use ringcall_roce::introduced::Introducer;
 use ringcall_roce::rendezvous::{Service, Side};
 use std::net::SocketAddr;
@@ -30,9 +31,15 @@ impl Drop for Failed {
     }
 }
 
-/// Tells each caller `here`, and the service's thread of the caller before.
-pub(super) fn start(address: SocketAddr, here: Side, introducer: Introducer) -> Result<Server> {
-    let mut service = Service::bind(address).with_context(|| format!("no rendezvous at {address}"))?;
+/// Tells each caller of these hosts `here`, and the service's thread of the caller before.
+pub(super) fn start(
+    address: SocketAddr,
+    here: Side,
+    introducer: Introducer,
+    allowed: Hosts,
+) -> Result<Server> {
+    let service = Service::bind(address).with_context(|| format!("no rendezvous at {address}"))?;
+    let mut service = service.only(allowed);
     let address = service.local_addr()?;
     let mut failed = Failed::default();
     Server::start("ringcall-rendezvous", address, move || {

@@ -1,6 +1,6 @@
 //! Transport and dispatcher, running: every way to have both.
 
-use super::check::one_peer;
+use super::check::{hosts, one_peer};
 use super::figures::Figures;
 use super::plugin::{Over, Plugin};
 use super::served::{DeviceService, Outcome, Served, driven};
@@ -16,7 +16,7 @@ use ringcall_qec::decode::{BpConfig, DecoderFamily};
 use ringcall_roce::introduced::Introduction;
 use ringcall_roce::rendezvous::Side;
 use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions};
-use ringcall_transport::{Link, ThreadOptions, Threaded, Wire, roce, udp, verbs};
+use ringcall_transport::{Link, Tagged, ThreadOptions, Threaded, Wire, roce, udp, verbs};
 use ringcall_wire::function::names;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::mpsc::Receiver;
@@ -225,54 +225,70 @@ impl Service {
     }
 }
 
-pub(super) fn udp_wire(args: &Args) -> Result<udp::Udp> {
-    Ok(udp::Udp::bind(&udp::UdpOptions {
+pub(super) fn udp_wire(args: &Args) -> Result<Tagged<udp::Udp>> {
+    let wire = udp::Udp::bind(&udp::UdpOptions {
         address: args.bind,
         allowed: args.peer.clone(),
         ..Default::default()
-    })?)
+    })?;
+    Ok(Tagged::new(wire, args.tags.key()))
 }
 
-pub(super) fn roce_wire(args: &Args, ring: &Ring, introductions: Introductions) -> Result<roce::Roce> {
+pub(super) fn roce_wire(
+    args: &Args,
+    ring: &Ring,
+    introductions: Introductions,
+) -> Result<Tagged<roce::Roce>> {
     let wire = roce::Roce::bind(&roce::RoceOptions { port: ring_port(args, ring)?, peers: peers(args) })?;
-    Ok(match introductions {
+    let wire = match introductions {
         None => wire,
         Some(introductions) => wire.introduced_by(introductions),
-    })
+    };
+    Ok(Tagged::new(wire, args.tags.key()))
 }
 
-fn reliable_wire(args: &Args, ring: &Ring, introductions: Introductions) -> Result<roce::ReliableRoce> {
+fn reliable_wire(
+    args: &Args,
+    ring: &Ring,
+    introductions: Introductions,
+) -> Result<Tagged<roce::ReliableRoce>> {
     let options = roce::ReliableOptions { port: ring_port(args, ring)?, first_psn: args.psn };
     let wire = roce::ReliableRoce::bind(&options)?;
-    Ok(match introductions {
+    let wire = match introductions {
         None => wire,
         Some(introductions) => wire.introduced_by(introductions),
-    })
+    };
+    Ok(Tagged::new(wire, args.tags.key()))
 }
 
-fn verbs_wire(args: &Args, ring: &Ring, introductions: Introductions) -> Result<verbs::Verbs> {
-    let geometry = ring.geometry();
+fn verbs_wire(args: &Args, ring: &Ring, introductions: Introductions) -> Result<Tagged<verbs::Verbs>> {
     let pair = verbs::PairOptions {
         device: args.device.clone().context("no --device")?,
         ip: None,
         reliable: args.qp_type == QpTypeArg::Rc,
         slots: args.slots,
-        slot_bytes: geometry.rx_stride().max(geometry.tx_stride()),
+        slot_bytes: page_bytes(args, ring),
         mtu: args.mtu.into(),
         first_psn: args.psn,
     };
     let peer = one_peer(args)?.map(|peer| verbs::Remote { qp: args.remote_qp, ip: *peer.ip() });
     let wire = verbs::Verbs::open(verbs::VerbsOptions { pair, peer })?;
-    Ok(match introductions {
+    let wire = match introductions {
         None => wire,
         Some(introductions) => wire.introduced_by(introductions),
-    })
+    };
+    Ok(Tagged::new(wire, args.tags.key()))
 }
 
 /// The queue pair whose pages are a ring's slots.
 fn ring_port(args: &Args, ring: &Ring) -> Result<PortOptions> {
+    port(args, page_bytes(args, ring))
+}
+
+/// A slot, and its tag where there is one.
+fn page_bytes(args: &Args, ring: &Ring) -> u32 {
     let geometry = ring.geometry();
-    port(args, geometry.rx_stride().max(geometry.tx_stride()))
+    geometry.rx_stride().max(geometry.tx_stride()) + args.tags.bytes() as u32
 }
 
 /// The most peers of a queue pair at a time.
@@ -291,6 +307,7 @@ fn port(args: &Args, slot_bytes: u32) -> Result<PortOptions> {
         key,
         remote_qp,
         peer,
+        allowed: hosts(args)?,
         mtu,
         icrc: args.icrc.into(),
         ..window

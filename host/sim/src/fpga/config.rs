@@ -4,6 +4,7 @@ use crate::fpga::error::EmulatorError;
 use crate::fpga::faults::Faults;
 use ringcall_roce::{IcrcCheck, MAX_PAGES, PathMtu, Psn};
 use ringcall_wire::HEADER_BYTES;
+use ringcall_wire::tag::FrameKey;
 use serde::Serialize;
 use std::net::SocketAddrV4;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -91,6 +92,10 @@ pub struct PlayerConfig {
     pub ids: RequestIds,
     /// How answers' iCRCs are checked. Default: [`IcrcCheck::Recover`], which takes answers of adapters, too.
     pub icrc: IcrcCheck,
+    /// What requests are tagged with, and answers must be ([`ringcall_wire::tag`]). Default: none, and no tags.
+    /// Not part of what is written.
+    #[serde(skip)]
+    pub key: Option<FrameKey>,
 }
 
 impl PlayerConfig {
@@ -111,6 +116,7 @@ impl PlayerConfig {
             time: TimeFormat::default(),
             ids: RequestIds::default(),
             icrc: IcrcCheck::Recover,
+            key: None,
         }
     }
 

@@ -14,6 +14,7 @@ use ringcall_roce::{
     BATCH, Envelope, Event, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet,
     PathMtu, Psn, QueuePair, Reason, Responder, Reth, RoceSocket,
 };
+use ringcall_wire::tag::TAG_BYTES;
 use ringcall_wire::{HEADER_BYTES, RequestHeader};
 use std::io::ErrorKind;
 use std::net::SocketAddrV4;
@@ -227,11 +228,9 @@ impl Player {
 
     /// Plays the window at hand, if it is time and there is a page for it.
     fn turn(&mut self, began: u64) -> Result<Turn, EmulatorError> {
-        let bytes = if self.config.metadata {
-            FrameMetadata::offset(self.window.len()) + METADATA_BYTES
-        } else {
-            self.window.len()
-        };
+        let tag_bytes = if self.config.key.is_some() { TAG_BYTES } else { 0 };
+        let bytes = self.window.len() + tag_bytes;
+        let bytes = if self.config.metadata { FrameMetadata::offset(bytes) + METADATA_BYTES } else { bytes };
         let (least, most) = (HEADER_BYTES, self.config.target.page_bytes);
         let wrong = || EmulatorError::Window { index: self.played, bytes, least, most };
         if bytes > most as usize {
@@ -254,6 +253,7 @@ impl Player {
             return Ok(Turn::NoPage);
         };
         self.window[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
+        self.append_tag();
         self.next_id = self.next_id.wrapping_add(1);
         self.played += 1;
         if self.config.metadata {
@@ -261,6 +261,16 @@ impl Player {
         }
         self.send(page, header.request_id)?;
         Ok(Turn::Played)
+    }
+
+    /// Ends the request at hand with its tag, if it has one.
+    fn append_tag(&mut self) {
+        let Some(key) = &self.config.key else { return };
+        let frame_bytes = self.window.len();
+        self.window.resize(frame_bytes + TAG_BYTES, 0);
+        // A window that is shorter than it says has no place for a tag: it goes out as it is, and is refused.
+        let sealed = key.seal(&mut self.window, frame_bytes).unwrap_or(frame_bytes);
+        self.window.truncate(sealed);
     }
 
     /// Ends the window at hand with its block.
@@ -355,6 +365,16 @@ impl Player {
                     None => answers.gathered(),
                 },
                 _ => continue,
+            };
+            let answer = match &self.config.key {
+                None => answer,
+                Some(key) => {
+                    let Some(answer) = key.open(answer) else {
+                        self.log.report.wrong_tag += 1;
+                        continue;
+                    };
+                    answer
+                }
             };
             let read = RequestLog::read(answer);
             if self.injector.drops_answer() {

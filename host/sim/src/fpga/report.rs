@@ -85,6 +85,8 @@ pub struct Report {
     pub unexpected: u64,
     /// Messages that are no answer: too short, another magic, a longer result than came.
     pub malformed: u64,
+    /// Answers without their tag, or with a wrong one: nothing of them was taken.
+    pub wrong_tag: u64,
     /// Times that a due window had to wait for a free page.
     pub stalls: u64,
     /// Packets sent, before faults.

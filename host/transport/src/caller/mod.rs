@@ -159,11 +159,12 @@ impl<W: Wire> Caller<W> {
             return Err(TransportError::SlotTooLong { slot_bytes, wire: wire.endpoint().transport, max });
         }
         wire.open(frame_bytes, frame_bytes)?;
+        let outbox = Outbox::sealed(BATCH, frame_bytes, wire.key());
         Ok(Self {
             wire,
             peer,
             options: CallerOptions { frame_bytes, ..*options },
-            outbox: Outbox::new(BATCH, frame_bytes),
+            outbox,
             table: Table::new(options.window, options.first_id),
             counters: LiveCallerCounters::default(),
             next_look_ns: 0,
@@ -290,7 +291,11 @@ impl<W: Wire> Caller<W> {
         // The clock is read once a batch, and only for a batch that has something in it.
         let mut now = 0;
         let outcome = wire.receive(BATCH, &mut |arrival| {
-            let Arrival::Frame(frame) = arrival else { return counters.malformed.one() };
+            let frame = match arrival {
+                Arrival::Frame(frame) => frame,
+                Arrival::WrongTag => return counters.wrong_tag.one(),
+                _ => return counters.malformed.one(),
+            };
             let Some((header, result)) = parse(frame.bytes) else { return counters.malformed.one() };
             match table.answer(header.request_id) {
                 Answer::First { sent_ns } => {

@@ -11,6 +11,9 @@
 //! Datagrams longer than a slot or shorter than their `arg_len` are answered `ARG_TOO_LONG`, wrong magics `BAD_MAGIC`;
 //! less than a header, and responses, are ignored. Each is counted. The reference drops all of these.
 //!
+//! Where peers share a key ([`Tagged`](crate::Tagged)), eight bytes of [tag](ringcall_wire::tag) follow the payload, and datagrams without are counted
+//! and not answered.
+//!
 //! Datagrams of peers that are not served ([`UdpOptions::allowed`]) are counted and not answered: their addresses may be
 //! forged.
 //!
@@ -114,6 +117,18 @@ impl Udp {
         Ok(Self { socket, address, batches: Batches::new(address.is_ipv4()), wildcard, allowed })
     }
 
+    /// A client's socket, at a free port, for the service at `to`: it takes datagrams from there alone.
+    ///
+    /// # Errors
+    /// No socket, or no route.
+    pub fn to(to: SocketAddr) -> Result<Self, TransportError> {
+        let any =
+            if to.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { "::".parse().unwrap_or(to.ip()) };
+        let mut wire = Self::bind(&UdpOptions { address: SocketAddr::new(any, 0), ..UdpOptions::default() })?;
+        wire.connect(to)?;
+        Ok(wire)
+    }
+
     /// Takes datagrams of `peer` alone, and hears from the operating system when no socket listens there.
     ///
     /// # Errors
@@ -185,10 +200,6 @@ impl Caller {
     /// # Errors
     /// No socket, or no route.
     pub fn connect(to: SocketAddr, options: &crate::CallerOptions) -> Result<Self, TransportError> {
-        let any =
-            if to.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { "::".parse().unwrap_or(to.ip()) };
-        let mut wire = Udp::bind(&UdpOptions { address: SocketAddr::new(any, 0), ..UdpOptions::default() })?;
-        wire.connect(to)?;
-        Self::new(wire, to.into(), options)
+        Self::new(Udp::to(to)?, to.into(), options)
     }
 }

@@ -5,6 +5,7 @@ mod transport;
 
 use super::figures::{Figure, Figures};
 use super::plugin::{Over, Plugin};
+use super::sandbox::Sandbox;
 use super::served::{Outcome, Served};
 use super::server::Server;
 use super::service::{on_host, roce_wire, udp_wire};
@@ -99,6 +100,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>, path: &Path) -> Result<u8> {
         output::check_writable(path)?;
     }
     let signals = Signals::listen()?;
+    let sandbox = Sandbox::begin(&args)?;
     let bound = bind(&args, given, &config, &sessions, sized)?;
     let counts: Arc<OnceLock<Figures>> = Arc::default();
     let seen = Arc::clone(&counts);
@@ -108,6 +110,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>, path: &Path) -> Result<u8> {
     if let Some(metrics) = &metrics {
         line += &format!(" metrics={}", metrics.address());
     }
+    line += &sandbox.end()?;
     writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")?;
     let start = |Bound { id, start, .. }: Bound| start().map(|served| DecoderRing { id, served });
     let rings = bound.into_iter().map(start).collect::<Result<Vec<_>>>()?;

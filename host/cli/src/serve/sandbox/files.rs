@@ -1,0 +1,66 @@
+//! Files and TCP ports, by Landlock: what the calling thread, and threads that it makes, may still open.
+
+use anyhow::{Context, Result};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use std::path::{Path, PathBuf};
+
+/// What Landlock is asked for. A kernel that has less gives what it has.
+const ABI_ASKED: ABI = ABI::V6;
+
+/// Paths that are read while a service runs: its sockets' drops, its threads; cores and their limits when a thread starts.
+const READ: [&str; 3] = ["/proc/self", "/sys/devices/system/cpu", "/sys/fs/cgroup"];
+
+/// Forbids every file but those of [`READ`] and the report, every TCP connection, and listening at other ports than these. Whether
+/// this kernel has Landlock.
+pub(super) fn confine(report: Option<&Path>, ports: impl Iterator<Item = u16>) -> Result<bool> {
+    let mut ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(ABI_ASKED))?
+        .handle_access(AccessNet::from_all(ABI_ASKED))?
+        .scope(scopes())?
+        .create()
+        .context("Landlock")?;
+    // What a machine does not have needs no rule.
+    for path in READ.into_iter().filter(|path| Path::new(path).exists()) {
+        ruleset = ruleset.add_rule(PathBeneath::new(PathFd::new(path)?, AccessFs::from_read(ABI_ASKED)))?;
+    }
+    if let Some(report) = report {
+        for place in places(report) {
+            let place_fd = PathFd::new(&place).with_context(|| format!("{}", place.display()))?;
+            ruleset = ruleset.add_rule(PathBeneath::new(place_fd, writing(&place)))?;
+        }
+    }
+    for port in ports {
+        ruleset = ruleset.add_rule(NetPort::new(port, AccessNet::BindTcp))?;
+    }
+    let status = ruleset.restrict_self().context("Landlock")?;
+    Ok(status.ruleset != RulesetStatus::NotEnforced)
+}
+
+/// Signals to other processes; their abstract sockets, unless a service manager is told by one.
+fn scopes() -> BitFlags<Scope> {
+    let told =
+        std::env::var_os("NOTIFY_SOCKET").is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"));
+    if told { Scope::Signal.into() } else { Scope::from_all(ABI_ASKED) }
+}
+
+/// Where a report is written: in its folder, to which a link may lead, or into a device or pipe.
+fn places(report: &Path) -> Vec<PathBuf> {
+    let parent = |path: &Path| match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    match report.canonicalize() {
+        Ok(there) if there.is_file() => vec![parent(&there)],
+        Ok(there) => vec![there],
+        Err(_) => vec![parent(report)],
+    }
+}
+
+/// What a place needs: a file beside the report that takes the report's name, or writing.
+fn writing(place: &Path) -> BitFlags<AccessFs> {
+    let file = AccessFs::WriteFile | AccessFs::Truncate;
+    if place.is_dir() { file | AccessFs::MakeReg | AccessFs::RemoveFile } else { file }
+}
