@@ -2,9 +2,13 @@
 
 use ringcall_matching::{
     Decoder as Blossom, DecoderConfig, GraphBuilder, MAX_WEIGHT, MergeStrategy, Progress, Solution,
+    WeightedDecoder,
 };
 
-use super::{DecodeError, Decoder, DecoderFactory, Matched, MatchingEngine, MatchingGraph, ParallelEdges};
+use super::{
+    DecodeError, Decoder, DecoderFactory, Matched, MatchingEngine, MatchingGraph, ParallelEdges,
+    WeightedMatching,
+};
 use crate::dem::DetectorErrorModel;
 
 /// Minimum-weight perfect matching on a [`MatchingGraph`].
@@ -170,7 +174,7 @@ impl Decoder for MatchingDecoder {
 }
 
 /// What a solution comes to, with its observables as bytes.
-fn matched(solution: &Solution, uniform: Option<i64>, observables: &mut [u8]) -> Matched {
+pub(super) fn matched(solution: &Solution, uniform: Option<i64>, observables: &mut [u8]) -> Matched {
     for (bytes, word) in observables.chunks_mut(8).zip(solution.observables()) {
         bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
     }
@@ -181,7 +185,7 @@ fn matched(solution: &Solution, uniform: Option<i64>, observables: &mut [u8]) ->
     Matched { weight: solution.weight(), corrections, converged: true, late: false }
 }
 
-fn refusal(error: ringcall_matching::DecodeError, count: u32) -> DecodeError {
+pub(super) fn refusal(error: ringcall_matching::DecodeError, count: u32) -> DecodeError {
     use ringcall_matching::DecodeError as Theirs;
     match error {
         Theirs::DefectOutOfRange { defect: detector, .. } => DecodeError::Detector { detector, count },
@@ -259,6 +263,12 @@ impl MatchingFactory {
     pub fn single_pass(&self) -> Self {
         let MatchingDecoder { decoder, uniform } = &self.prototype;
         Self { prototype: MatchingDecoder { decoder: decoder.single_pass(), uniform: *uniform } }
+    }
+
+    /// A decoder that is given weights with each shot, in one pass on the same tables.
+    #[must_use]
+    pub fn weighted(&self) -> WeightedMatching {
+        WeightedMatching::new(WeightedDecoder::new(&self.prototype.decoder))
     }
 
     /// What its decoders decode by, as [`MatchingDecoder::kind`].
