@@ -21,6 +21,9 @@ pub struct EndlessConfig {
     /// lead over, or one and a half times with correlations. Fewer make windows that are smaller and decisions that are sometimes
     /// [`forced`](EndlessDecoder::forced).
     pub margin: usize,
+    /// In one pass: how many defects to gather, over several rounds, before they are matched. Regions that wait for what comes later are
+    /// then looked at less often, and the last of the defects are matched at the end of the run. 0 matches round by round.
+    pub batch: usize,
     /// How many near nodes to list per detector, as [`DecoderConfig::near_entries`](crate::DecoderConfig::near_entries).
     pub near_entries: usize,
     /// Whether to match twice, as [`DecoderConfig::correlations`](crate::DecoderConfig::correlations), window by window. On a graph
@@ -30,7 +33,7 @@ pub struct EndlessConfig {
 
 impl Default for EndlessConfig {
     fn default() -> Self {
-        Self { margin: 0, near_entries: 256, correlations: false }
+        Self { margin: 0, batch: 32, near_entries: 256, correlations: false }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Runs without end in one pass: the matching of the last rounds goes on with each further one.
+//! Runs without end in one pass: the matching of the last rounds goes on with further ones, as soon as they have enough defects.
 
 use std::sync::Arc;
 
@@ -31,7 +31,9 @@ pub(super) struct Plain {
     unsettled: usize,
     extents: Vec<[u32; 2]>,
     names: Vec<u32>,
+    /// Defects of the last rounds that are not matched yet, and how many rounds those are.
     nodes: Vec<u32>,
+    gathered: usize,
     observables: Vec<u64>,
     last_answer: Vec<u64>,
     grid_weight: i64,
@@ -55,6 +57,8 @@ struct Plan {
     full: usize,
     /// Least weight for each round that an edge leads on.
     step: i64,
+    /// Defects that are gathered before they are matched.
+    batch: usize,
     scale: f64,
     observable_words: usize,
 }
@@ -118,6 +122,7 @@ impl Plan {
             margin,
             full,
             step,
+            batch: config.batch,
             scale: graph.scale(),
             observable_words: graph.observable_words(),
             layers,
@@ -170,6 +175,7 @@ impl Plain {
             extents: vec![[0; 2]; n + n / 2 + 1],
             names: vec![0; n / 2 + 1],
             nodes: Vec::with_capacity(n),
+            gathered: 0,
             observables: vec![0; words],
             last_answer: vec![0; words],
             grid_weight: 0,
@@ -237,22 +243,15 @@ impl Plain {
         let (pane, full) = plan.window_at(self.start);
         let layer = self.given - self.start;
         let base = pane.bases[layer];
-        self.nodes.clear();
         self.nodes.extend(defects.iter().map(|&position| base + position));
         let cap = layer as i64 * plan.step - self.front;
         self.caps.extend(defects.iter().map(|_| cap));
-        // Without a new defect, what was unknown has turned out to hold nothing.
-        let before = layer.checked_sub(1).filter(|_| !defects.is_empty());
-        let known = pane.rounds.frontier(Some(layer.saturating_sub(1)));
-        while self.unsettled < self.blossom.num_defects()
-            && known(self.blossom.node(self.unsettled as u32)) >= FAR
-        {
-            self.unsettled += 1;
-        }
-        let (before, after) = (pane.rounds.frontier(before), pane.rounds.frontier(Some(layer)));
-        self.blossom.resume(pane.tables(), &self.nodes, self.unsettled, before, after);
         self.given += 1;
+        self.gathered += 1;
         let moves = layer + 1 == full;
+        if moves || self.nodes.len() >= plan.batch {
+            self.go_on(pane);
+        }
         if moves {
             let first = if self.start == 0 { plan.layers.head().max(1) } else { 1 };
             let left = self.decide(pane, full - plan.margin, first + plan.context);
@@ -274,6 +273,7 @@ impl Plain {
         plan.layers.check_tail(tail, self.given, self.least_rounds())?;
         let (pane, _) = plan.window_at(self.start);
         let filled = self.given - self.start;
+        self.go_on(pane);
         let first = if self.start == 0 { plan.layers.head() } else { 0 };
         // The rounds that are still to come are few, and change less than those of a whole run.
         let newer = filled.saturating_sub(plan.margin.min((2 * plan.context).max(8)));
@@ -307,7 +307,25 @@ impl Plain {
         self.front = -FAR;
         self.caps.clear();
         self.unsettled = 0;
+        self.nodes.clear();
+        self.gathered = 0;
         self.observables.fill(0);
+    }
+
+    /// Matches what was gathered.
+    fn go_on(&mut self, pane: &Pane) {
+        let Self { blossom, nodes, gathered, unsettled, given, start, .. } = self;
+        let known = *given - *start;
+        let before = (known - *gathered).checked_sub(1);
+        let far = pane.rounds.frontier(Some(before.unwrap_or(0)));
+        while *unsettled < blossom.num_defects() && far(blossom.node(*unsettled as u32)) >= FAR {
+            *unsettled += 1;
+        }
+        // Without a new defect, what was unknown has turned out to hold nothing.
+        let before = pane.rounds.frontier(before.filter(|_| !nodes.is_empty()));
+        blossom.resume(pane.tables(), nodes, *unsettled, before, pane.rounds.frontier(known.checked_sub(1)));
+        nodes.clear();
+        *gathered = 0;
     }
 
     /// Decides the matched regions whose defects, and those of their partners, are all older than layer `margin`. Returns the
