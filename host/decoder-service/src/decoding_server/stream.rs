@@ -11,6 +11,9 @@ use ringcall_matching::{EndlessConfig, EndlessDecoder, MatchingGraph};
 /// The most rounds at a run's end that are decoded together.
 const MAX_TAIL: usize = 8;
 
+/// Rounds between two rehearsals of a run's end, which keep its tables in the caches.
+const REHEARSAL: usize = 64;
+
 /// A round: how many measurements it has, and its detectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Round {
@@ -163,6 +166,9 @@ impl Stream {
                 decoder.push_round(defects).map_err(|_| Unexplained)?;
                 *first += round.measurements;
                 *rounds += 1;
+                if rounds.is_multiple_of(REHEARSAL) {
+                    decoder.rehearse();
+                }
             }
         }
         Ok(())

@@ -33,7 +33,7 @@ pub struct EndlessConfig {
 
 impl Default for EndlessConfig {
     fn default() -> Self {
-        Self { margin: 0, batch: 32, near_entries: 256, correlations: false }
+        Self { margin: 0, batch: 8, near_entries: 256, correlations: false }
     }
 }
 
@@ -205,6 +205,12 @@ impl EndlessDecoder {
     /// fewer than [`least_rounds`](Self::least_rounds), [`SlidingError::Defect`]. Nothing has been taken in then.
     pub fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
         on_run!(&mut self.run, run => run.finish(tail))
+    }
+
+    /// Matches what is known of the run as its end would, and decides nothing: the tables of a run's end, which are needed once a run, are
+    /// then in the caches. For callers who have time to spare between two rounds, every so many of them. It changes no answer.
+    pub fn rehearse(&mut self) {
+        on_run!(&mut self.run, run => run.rehearse());
     }
 
     /// Forgets an unfinished run.

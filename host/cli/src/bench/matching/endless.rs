@@ -54,6 +54,8 @@ const BENCHES: &[(&str, Endless, usize)] = &[
     ("matching/endless/d13/p0.003/correlated", correlated(13, 3, 10_000, false), 100),
 ];
 
+/// Rounds between two rehearsals of a run's end, which keep its tables in the caches.
+pub(super) const REHEARSAL: usize = 32;
 /// How long a round takes in hardware.
 pub(super) const ROUND: Duration = Duration::from_micros(1);
 /// Rounds of the experiment whose beginning, middle and end a longer run is made of.
@@ -183,6 +185,9 @@ fn measure(name: &'static str, endless: Endless, runs: usize) -> Result<Row> {
                 latest = latest.max(wait_until(begin + ROUND * t as u32));
             }
             decoder.push_round(run.round(t))?;
+            if t % REHEARSAL == 0 {
+                decoder.rehearse();
+            }
         }
         if paced {
             latest = latest.max(wait_until(begin + ROUND * before_tail as u32));

@@ -1,6 +1,6 @@
 //! Many patches: endless runs of several logical qubits at once, a round of each in every microsecond, on the cores there are.
 
-use super::endless::{ROUND, SHORT_ROUNDS, decoder, wait_until};
+use super::endless::{REHEARSAL, ROUND, SHORT_ROUNDS, decoder, wait_until};
 use crate::bench::measure::histogram;
 use crate::runs::{Run, RunSource};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -203,6 +203,10 @@ fn serve(mut patches: Vec<Patch>, drawn: &[Run], begin: Instant) -> Result<Found
             let before_tail = layers - decoder.tail_rounds();
             if round < before_tail {
                 decoder.push_round(now.round(round))?;
+                // In turns, so that a microsecond has one at most.
+                if (round + *start).is_multiple_of(REHEARSAL * 8) {
+                    decoder.rehearse();
+                }
             } else if round + 1 == layers {
                 tail.clear();
                 tail.extend((before_tail..layers).map(|t| now.round(t)));
