@@ -216,7 +216,7 @@ fn drive(args: &Args, config: &Config, patients: &mut [Patient], stop: &dyn Fn()
                 let mut truth = vec![0; found.len()];
                 (0..64.min(*observables as u32))
                     .for_each(|o| truth[o as usize / 8] |= u8::from(run.flips(o)) << (o % 8));
-                (endless_run(client, &run, *rounds, [*each, *boundary], own, bytes, found, calls), truth)
+                (endless_run(client, &run, [*rounds, *each, *boundary], own, bytes, found, calls), truth)
             }
         };
         report.shots += 1;
@@ -254,8 +254,7 @@ fn drive(args: &Args, config: &Config, patients: &mut [Patient], stop: &dyn Fn()
 fn endless_run(
     client: &mut DecodingClient<udp::Udp>,
     run: &Run,
-    rounds: u32,
-    [each, boundary]: [u32; 2],
+    [rounds, each, boundary]: [u32; 3],
     own: &mut Session,
     bytes: &mut Vec<u8>,
     found: &mut [u8],

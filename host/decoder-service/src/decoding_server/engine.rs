@@ -4,7 +4,7 @@ use super::arguments::{Method, Rounds};
 use super::config::DecoderConfig;
 use super::error::ConfigError;
 use super::split;
-use super::stream::Stream;
+use super::stream::{Stream, Unexplained, pack};
 use ringcall_matching::{
     CheckMatrix, Decoder as Matching, EndlessConfig, MatchingGraph, SlidingConfig, SlidingDecoder,
 };
@@ -25,10 +25,6 @@ pub(super) enum Engine {
     /// Correlated matching, or belief propagation.
     Model(Box<dyn Decoder>),
 }
-
-/// No correction explains a syndrome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Unexplained;
 
 impl Engine {
     /// # Errors
@@ -94,12 +90,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-}
-
-pub(super) fn pack(words: &[u64], bytes: &mut [u8]) {
-    for (bytes, word) in bytes.chunks_mut(8).zip(words) {
-        bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
     }
 }
 

@@ -1,9 +1,10 @@
 //! One decoder's session: measurements are collected, decoded, and their corrections are handed out.
 
 use super::config::DecoderConfig;
-use super::engine::{Engine, Unexplained};
+use super::engine::Engine;
 use super::error::ConfigError;
 use super::matrix;
+use super::stream::Unexplained;
 use ringcall::wire::bits::packed_len;
 use ringcall::wire::decoding::{DecodingStatus, EnqueueSyndromes, GetCorrections};
 

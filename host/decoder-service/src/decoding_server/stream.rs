@@ -5,7 +5,6 @@
 
 use super::arguments::Rounds;
 use super::config::DecoderConfig;
-use super::engine::{Unexplained, pack};
 use ringcall_matching::{EndlessConfig, EndlessDecoder, MatchingGraph};
 
 /// The most rounds at a run's end that are decoded together.
@@ -207,5 +206,16 @@ impl Stream {
     pub(super) fn restart(&mut self) {
         self.decoder.restart();
         (self.measured.count, self.rounds, self.first) = (0, 0, 0);
+    }
+}
+
+/// No correction explains a syndrome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unexplained;
+
+/// Observables in words as bytes.
+pub(super) fn pack(words: &[u64], bytes: &mut [u8]) {
+    for (bytes, word) in bytes.chunks_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
     }
 }

@@ -1,6 +1,6 @@
 //! Counts of a point, and when they are enough.
 
-use super::plain::{common, lateness};
+use super::plain::{common, is_zero, lateness};
 use super::{Matching, PlainCounts};
 use ringcall_qec::stats::{LogicalErrorRate, PairedErrors, SyndromeDensity};
 use serde::{Deserialize, Serialize};
@@ -42,12 +42,6 @@ pub struct ShotCounts {
     /// Both arms again, by plain matching, where it is compared with correlated matching.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plain: Option<PlainCounts>,
-}
-
-/// For what is left out of a line; serde gives a reference.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-pub(super) fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// Counts of the arm with a predecoder.

@@ -1,6 +1,5 @@
 //! Counts of plain matching where it is compared with correlated matching.
 
-use super::counts::is_zero;
 use serde::{Deserialize, Serialize};
 
 /// Counts of plain matching, on the shots that correlated matching decoded as well.
@@ -77,6 +76,12 @@ impl PlainCounts {
             _ => Err("counts of a predecoder by one kind of matching alone".to_owned()),
         }
     }
+}
+
+/// For what is left out of a line; serde gives a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+pub(super) fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Could so many shots be late, and so many late or wrong?

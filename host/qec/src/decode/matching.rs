@@ -2,13 +2,9 @@
 
 use ringcall_matching::{
     Decoder as Blossom, DecoderConfig, GraphBuilder, MAX_WEIGHT, MergeStrategy, Progress, Solution,
-    WeightedDecoder,
 };
 
-use super::{
-    DecodeError, Decoder, DecoderFactory, Matched, MatchingEngine, MatchingGraph, ParallelEdges,
-    WeightedMatching,
-};
+use super::{DecodeError, Decoder, DecoderFactory, Matched, MatchingEngine, MatchingGraph, ParallelEdges};
 use crate::dem::DetectorErrorModel;
 
 /// Minimum-weight perfect matching on a [`MatchingGraph`].
@@ -265,10 +261,9 @@ impl MatchingFactory {
         Self { prototype: MatchingDecoder { decoder: decoder.single_pass(), uniform: *uniform } }
     }
 
-    /// A decoder that is given weights with each shot, in one pass on the same tables.
-    #[must_use]
-    pub fn weighted(&self) -> WeightedMatching {
-        WeightedMatching::new(WeightedDecoder::new(&self.prototype.decoder))
+    /// The decoder that others are copies of.
+    pub(super) fn prototype(&self) -> &MatchingDecoder {
+        &self.prototype
     }
 
     /// What its decoders decode by, as [`MatchingDecoder::kind`].

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ringcall_matching::{WeightedDecoder, WeightsError, merge_independent};
 
 use super::matching::{matched, refusal};
-use super::{DecodeError, Matched, MatchingGraph};
+use super::{DecodeError, Matched, MatchingFactory, MatchingGraph};
 use crate::circuit::Circuit;
 use crate::dem::Component;
 
@@ -35,11 +35,15 @@ pub struct WeightedMatching {
     decoder: WeightedDecoder,
 }
 
-impl WeightedMatching {
-    pub(super) fn new(decoder: WeightedDecoder) -> Self {
-        Self { decoder }
+impl MatchingFactory {
+    /// A decoder that is given weights with each shot, in one pass on the same tables.
+    #[must_use]
+    pub fn weighted(&self) -> WeightedMatching {
+        WeightedMatching { decoder: WeightedDecoder::new(self.prototype().engine()) }
     }
+}
 
+impl WeightedMatching {
     /// Detectors are `0..num_detectors`.
     #[must_use]
     pub fn num_detectors(&self) -> u32 {
