@@ -418,3 +418,36 @@ fn calls_come_by_roce_too() {
     assert!(answers.into_iter().map(|(_, result)| result).eq(expected));
     server.stop();
 }
+
+/// Two patches whose runs are longer than the one that describes them, a message a round; every answer is that of our own decoder.
+#[test]
+fn runs_of_any_length_are_streamed() {
+    let folder = Folder::new();
+    let config = folder.path("decoders.yaml");
+    for (decoders, matching) in [("2", "plain"), ("1", "correlated")] {
+        let experiment =
+            ["--stream", "--distance", "3", "--p", "0.004", "--decoders", decoders, "--matching", matching];
+        let written = ringcall(&[&["serve", "--write-config", &config], &experiment[..]].concat());
+        assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+        // Of the options, and of the file.
+        for server in [Server::start(&experiment), Server::start(&["--config", &config])] {
+            let args = ["emulate", "--protocol", "decoding", "--config", &config, "--connect", &server.line];
+            let more = ["--run-rounds", "300", "--requests", "10", "--timeout-ms", "20000", "--json", "-"];
+            let output = ringcall(&[&args[..], &more].concat());
+            let (out, errors) =
+                (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success(), "{out}{errors}");
+            let report: Value = serde_json::from_str(&out).expect("JSON");
+            assert_eq!((&report["correct"], &report["calls"]), (&10.into(), &3020.into()), "{report}");
+            server.stop();
+        }
+    }
+    // A run that is too short has no corrections.
+    let server = Server::start(&["--stream", "--distance", "3"]);
+    let mut client = server.client(0, 1);
+    client.reset().expect("it is there");
+    client.enqueue(4, &[0]).expect("sent");
+    let early = client.finish(4, &[0], true, &mut [0]).expect_err("two rounds");
+    assert!(early.to_string().contains("NOT_READY"), "{early}");
+    server.stop();
+}

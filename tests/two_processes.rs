@@ -1,9 +1,12 @@
 //! `ringcall serve` and `ringcall emulate` as two processes over loopback.
 
+use ringcall_transport::{CallerOptions, udp};
+use ringcall_wire::Status;
+use ringcall_wire::weighted::{decode_weighted_schema, write_weighted_request};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -887,4 +890,52 @@ fn a_rendezvous_waits_for_nobody() {
     std::thread::sleep(Duration::from_millis(1200));
     service.stop();
     assert_eq!(trickling.join().expect("it ran"), [0_u8; 0], "its time was up");
+}
+
+/// Weights and read-outs go from an encoder over UDP to the answers that they have; bad ones are refused with their status.
+#[test]
+fn weights_and_read_outs_are_served() {
+    let experiment = ["--distance", "3", "--p", "0.01"];
+    let start = |more: &[&str]| Service::start(&[&experiment[..], more].concat());
+    let ask = |service: &Service, function: &str| {
+        let args = ["--function", function, "--requests", "400", "--timeout-ms", "20000"];
+        let report = report_of(service, &[&experiment[..], &args].concat());
+        assert_eq!((n(&report["correct"]), n(&report["wrong"])), (400, 0), "{report}");
+    };
+    let service = start(&["--weights", "20", "--readout", "soft8"]);
+    assert_eq!((service.get("weights"), service.get("readout")), ("20", "soft8"));
+    for function in ["decode-weighted", "decode-readout", "decode"] {
+        ask(&service, function);
+    }
+    // As a program of another kind would send them.
+    let options = CallerOptions { deadline: Duration::from_secs(20), ..CallerOptions::default() };
+    let port = service.get("port").parse().expect("a port");
+    let mut caller =
+        udp::Caller::connect(SocketAddr::from(([127, 0, 0, 1], port)), &options).expect("a socket");
+    let schema = decode_weighted_schema(24, 1, 20);
+    let mut status = |weights: &[(u32, f32)], detectors: &[u8]| {
+        let mut payload = vec![0; schema.args_bytes().expect("small") as usize];
+        let len = write_weighted_request(&schema, &mut payload, detectors, weights).expect("it fits");
+        caller.call("decode_weighted", &payload[..len]).expect("an answer").status
+    };
+    assert_eq!(status(&[(0, 0.5), (7, 0.0)], &[1, 0, 0]), Status::OK);
+    for bad in [(9999, 0.5), (u32::MAX, 0.5), (0, f32::NAN), (0, f32::INFINITY), (0, -0.5)] {
+        assert_eq!(status(&[(1, 0.5), bad], &[1, 0, 0]), Status::BAD_PAYLOAD, "{bad:?}");
+    }
+    assert_eq!(status(&[(3, 0.5), (3, 0.5)], &[1, 0, 0]), Status::BAD_PAYLOAD, "twice");
+    assert_eq!(status(&[], &[1, 0, 0]), Status::OK);
+    let (_, counters) = service.stop();
+    assert_eq!(counters["decodes"], serde_json::json!({ "answers": 1202, "late": 0 }));
+    for readout in ["soft4", "soft-f32", "leakage8", "leakage32"] {
+        let service = start(&["--readout", readout, "--deadline-us", "0"]);
+        let args = ["--function", "decode-readout", "--requests", "100", "--timeout-ms", "20000"];
+        let report = report_of(&service, &[&experiment[..], &args].concat());
+        assert_eq!((n(&report["correct"]), n(&report["past_deadline"])), (100, 100), "{readout}: {report}");
+        let (text, counters) = service.stop();
+        assert_eq!(counters["decodes"], serde_json::json!({ "answers": 100, "late": 100 }), "{text}");
+    }
+    // Not asked for, not served; and without a circuit nothing is known of measurements.
+    let service = start(&[]);
+    let output = emulate(&service, &["--distance", "3", "--p", "0.01", "--function", "decode-weighted"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("needs --weights"));
 }

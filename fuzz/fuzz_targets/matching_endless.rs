@@ -59,6 +59,7 @@ fuzz_target!(|data: &[u8]| {
     let of: Vec<u32> = (0..CHECKS * 9).map(|i| i / CHECKS).collect();
     let mut config = EndlessConfig::default();
     config.margin = usize::from(margin % 12);
+    config.batch = usize::from(margin / 12);
     let Ok(mut endless) = EndlessDecoder::new(&short, &of, &config) else { return };
     if endless.least_rounds() > ROUNDS as usize {
         return;
@@ -69,8 +70,11 @@ fuzz_target!(|data: &[u8]| {
     let defects: Vec<u32> = (0..ROUNDS * CHECKS).filter(|&i| fires(i)).collect();
     let expected = Decoder::new(whole).decode(&defects).expect("every check has a boundary").weight();
     let (before, tail) = rounds.split_at(rounds.len() - endless.tail_rounds());
-    for round in before {
+    for (t, round) in before.iter().enumerate() {
         endless.push_round(round).expect("checks of the code");
+        if t % 5 == 2 {
+            endless.rehearse();
+        }
     }
     let tail: Vec<&[u32]> = tail.iter().map(Vec::as_slice).collect();
     endless.finish(&tail).expect("a run that is long enough");
@@ -85,9 +89,13 @@ fuzz_target!(|data: &[u8]| {
     }
     let (before, tail) = rounds.split_at(rounds.len() - twice.tail_rounds());
     let tail: Vec<&[u32]> = tail.iter().map(Vec::as_slice).collect();
-    let [first, second] = [(); 2].map(|()| {
+    // What is rehearsed changes nothing.
+    let [first, second] = [false, true].map(|rehearses| {
         for round in before {
             twice.push_round(round).expect("checks of the code");
+            if rehearses {
+                twice.rehearse();
+            }
         }
         let answer = twice.finish(&tail).expect("a run that is long enough").to_vec();
         (answer, twice.weight().to_bits(), twice.forced())

@@ -63,8 +63,20 @@ pub mod names {
     pub const RESET_DECODER: &str = "reset_decoder";
     /// One whole decode in one call: see [`crate::qec::decode_syndrome_schema`].
     pub const DECODE_SYNDROME: &str = "decode_syndrome";
+    /// The same with weights of the shot's own: see [`crate::weighted::decode_weighted_schema`].
+    pub const DECODE_WEIGHTED: &str = "decode_weighted";
+    /// The same with confidences or levels of the measurements: see [`crate::weighted::decode_readout_schema`].
+    pub const DECODE_READOUT: &str = "decode_readout";
 
     /// Every name above.
-    pub const ALL: &[&str] =
-        &[RPC_INCREMENT, MOCK_DECODE, ENQUEUE_SYNDROMES, GET_CORRECTIONS, RESET_DECODER, DECODE_SYNDROME];
+    pub const ALL: &[&str] = &[
+        RPC_INCREMENT,
+        MOCK_DECODE,
+        ENQUEUE_SYNDROMES,
+        GET_CORRECTIONS,
+        RESET_DECODER,
+        DECODE_SYNDROME,
+        DECODE_WEIGHTED,
+        DECODE_READOUT,
+    ];
 }

@@ -44,7 +44,7 @@
 //! | [`entry`] | function tables in memory |
 //! | [`launch`] | what a host and its device dispatcher agree on |
 //! | [`handoff`] | what a host and the graphs of an AI service agree on |
-//! | [`qec`], [`decoding`] | `decode_syndrome`; the calls of a decoding server |
+//! | [`qec`], [`weighted`], [`decoding`] | `decode_syndrome`; the same with weights or read-outs; the calls of a decoding server |
 //! | [`counter`], [`error`] | what dispatchers count; what can be wrong |
 //!
 //! The crate is `no_std`, allocates nothing and panics nowhere: the same code runs in a GPU kernel, on a host and in a
@@ -77,6 +77,7 @@ pub mod schema;
 pub mod status;
 pub mod tag;
 pub mod unified;
+pub mod weighted;
 
 pub use codec::{Decoder, Encoder};
 pub use counter::Counter;

@@ -6,15 +6,15 @@ use crate::usage::Misuse;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ringcall::Status;
-use ringcall_decoder_service::{Problem, converged};
-use ringcall_qec::circuit::{Circuit, Code, DetectorBases, Experiment};
+use ringcall_decoder_service::{Problem, converged, is_late};
+use ringcall_qec::circuit::{Circuit, Code, DetectorBases, Experiment, MemoryExperiment};
 use ringcall_qec::code::{Basis, Configuration};
 use ringcall_qec::decode::Decoder;
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::dem::text::read;
 use ringcall_wire::HEADER_BYTES;
 use ringcall_wire::bits::{BitView, packed_len};
-use ringcall_wire::qec::{DecodeResponse, read_decode_result, write_decode_result};
+use ringcall_wire::qec::{DecodeResponse, write_decode_result};
 use ringcall_wire::schema::HandlerSchema;
 use std::fmt::{self, Write};
 use std::fs::File;
@@ -187,8 +187,16 @@ pub(crate) fn read_model(path: &Path, memory: MemoryLimit) -> Result<DetectorErr
 /// Reads a circuit in Stim's format, and gives its model: split for matching where it splits.
 ///
 /// # Errors
-/// The file cannot be read, is no circuit, is larger than a circuit may be, or has a detector that is random without noise.
+/// Those of [`circuit_of`], or the circuit has a detector that is random without noise.
 pub(crate) fn read_circuit(path: &Path) -> Result<DetectorErrorModel> {
+    circuit_of(path)?.split_detector_error_model().with_context(|| path.display().to_string())
+}
+
+/// Reads a circuit in Stim's format.
+///
+/// # Errors
+/// The file cannot be read, is no circuit, or is larger than a circuit may be.
+fn circuit_of(path: &Path) -> Result<Circuit> {
     let shown = || path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut text = String::new();
@@ -196,8 +204,7 @@ pub(crate) fn read_circuit(path: &Path) -> Result<DetectorErrorModel> {
     if bytes as u64 > MAX_CIRCUIT_BYTES {
         bail!("{}: a circuit has at most {MAX_CIRCUIT_BYTES} bytes", path.display());
     }
-    let circuit = text.parse::<Circuit>().with_context(shown)?;
-    circuit.split_detector_error_model().with_context(shown)
+    text.parse::<Circuit>().with_context(shown)
 }
 
 /// The largest file of a circuit.
@@ -300,6 +307,34 @@ impl ExperimentArgs {
         self.decoder.problem(model)
     }
 
+    /// The circuit of the experiment.
+    ///
+    /// # Errors
+    /// [`Misuse`]: it is known by its error model alone. The file, the experiment.
+    pub(crate) fn circuit(&self) -> Result<Circuit> {
+        if self.file.dem.is_some() {
+            let text = "--readout needs a circuit, which --dem does not have: give --circuit, or a generated experiment";
+            bail!(Misuse(text.to_owned()));
+        }
+        match &self.file.circuit {
+            Some(path) => circuit_of(path),
+            None => Ok(self.choice().experiment()?.circuit()?),
+        }
+    }
+
+    /// The surface code's experiment, with no fewer rounds than these.
+    ///
+    /// # Errors
+    /// [`Misuse`]: another code, or a model of a file. The experiment.
+    pub(crate) fn surface(&self, least_rounds: u32) -> Result<MemoryExperiment> {
+        let experiment = self.choice().experiment()?;
+        let surface = experiment.surface().filter(|_| self.file.path().is_none());
+        let misuse =
+            || Misuse("runs of any length are of a generated experiment of the surface code".to_owned());
+        let memory = surface.ok_or_else(misuse)?;
+        Ok(MemoryExperiment { rounds: memory.rounds.max(least_rounds), ..memory })
+    }
+
     fn choice(&self) -> Choice {
         let &Self { code, distance, rounds, basis, p, detectors, .. } = self;
         let choice = Choice { code, distance, default_distance: 5, rounds, basis, detectors, p };
@@ -346,8 +381,7 @@ impl Syndromes {
 
     /// Whether an answer says that time was up.
     pub(crate) fn is_late(&self, result: &[u8]) -> bool {
-        read_decode_result(&self.schema, result)
-            .is_ok_and(|(_, outcome)| outcome.converged == DecodeResponse::LATE)
+        is_late(&self.schema, result)
     }
 
     /// Takes a packed bit for each detector, writes observables, corrections and convergence.

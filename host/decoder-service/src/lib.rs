@@ -7,6 +7,8 @@
 //! A request is the bit-packed detectors of one shot, a response what [`ringcall::wire::qec`] says of
 //! `decode_syndrome`: predicted observables, corrections, convergence.
 //!
+//! [`SideDecoder`] decodes requests that say more of their shots: weights of edges, soft read-out, leakage.
+//!
 //! [`decoding_server`] serves CUDA-Q QEC's calls, with sessions, from its configuration files.
 //!
 //! [`study`] counts logical errors over a grid of distances and noises, without the pipeline and its clock.
@@ -39,6 +41,7 @@ mod predecoder;
 mod problem;
 mod residual;
 mod service;
+mod side_information;
 mod source;
 mod stages;
 pub mod study;
@@ -47,8 +50,9 @@ mod summary;
 pub use driver::{DriveError, Pace};
 pub use predecoder::{Predecoder, PredecoderError};
 pub use problem::{Problem, ProblemError};
-pub use residual::{ResidualDecoder, converged, pack_elements};
+pub use residual::{ResidualDecoder, converged, is_late, pack_elements};
 pub use service::{Service, ServiceConfig, ServiceError};
+pub use side_information::{SideDecoder, SideInformation};
 pub use source::{ShotSource, SourceError};
 pub use stages::{Inference, InferenceError};
 pub use summary::{Progress, REMOTE_STAGES, STAGES, Stages, Summary, TimelinePoint};

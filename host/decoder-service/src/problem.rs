@@ -6,7 +6,7 @@ use ringcall::wire::qec::decode_syndrome_schema;
 use ringcall::wire::schema::HandlerSchema;
 use ringcall_qec::decode::{
     DecodeError, Decoder, DecoderFactory, DecoderFamily, DecoderOptions, MatchingEngine, ModelDecoders,
-    RelayFactory,
+    RelayFactory, WeightedMatching,
 };
 use ringcall_qec::dem::DetectorErrorModel;
 use std::sync::Arc;
@@ -27,6 +27,9 @@ pub enum ProblemError {
          which makes another likelier): decode it by plain matching"
     )]
     NoCorrelations,
+    /// Weights are to come with each shot, and it is not decoded by matching.
+    #[error("weights of a shot are for matching, which does not decode this model here")]
+    NoWeights,
     /// It cannot be decoded.
     #[error("{0}")]
     Decode(#[from] DecodeError),
@@ -215,6 +218,12 @@ impl Problem {
             Some(deadline) => Box::new(Timed::new(decoder, deadline)),
             None => decoder,
         })
+    }
+
+    /// A decoder that is given weights with each shot; `None` where the problem is not decoded by matching.
+    #[must_use]
+    pub fn weighted(&self) -> Option<WeightedMatching> {
+        self.decoders.weighted()
     }
 
     /// The schema of `decode_syndrome` for this model.

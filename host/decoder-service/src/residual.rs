@@ -3,7 +3,7 @@
 use crate::Problem;
 use ringcall::Status;
 use ringcall::wire::bits::{BitView, packed_len};
-use ringcall::wire::qec::{DecodeResponse, write_decode_result};
+use ringcall::wire::qec::{DecodeResponse, read_decode_result, write_decode_result};
 use ringcall::wire::schema::HandlerSchema;
 use ringcall_infer::ElementType;
 use ringcall_qec::decode::{DecodeError, Decoder, Matched};
@@ -114,6 +114,12 @@ pub fn converged(matched: &Matched) -> i32 {
         Matched { late: true, .. } => DecodeResponse::LATE,
         _ => 1,
     }
+}
+
+/// Whether a result says that its decode took longer than it might ([`DecodeResponse::LATE`]).
+#[must_use]
+pub fn is_late(schema: &HandlerSchema, result: &[u8]) -> bool {
+    read_decode_result(schema, result).is_ok_and(|(_, outcome)| outcome.converged == DecodeResponse::LATE)
 }
 
 /// Packs a tensor of one element a bit: set where an integer is not 0, or a float is above one half. Of the first `count`

@@ -14,6 +14,7 @@ fn study(errors: Option<u64>, shard: Option<Shard>) -> Study<'static> {
         batch_shots: 20,
         matching: Matching::Both,
         relay: Relay::default(),
+        deadline: None,
         predecoder: None,
         points: vec![point(3, 0.02), point(3, 0.05)],
         stop: Stop { shots: 1000, errors },

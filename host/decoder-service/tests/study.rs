@@ -101,6 +101,7 @@ fn study(threads: usize, errors: Option<u64>) -> Study<'static> {
         batch_shots: 50,
         matching: Matching::Plain,
         relay: Relay::default(),
+        deadline: None,
         predecoder: Some(Arm { label: "made up".to_owned(), bind: &bind }),
         points: vec![point(3, 0.02), point(5, 0.02), point(3, 0.01)],
         stop: Stop { shots: 1000, errors },
@@ -370,6 +371,7 @@ fn a_point_without_correlations_to_use_is_matched_in_one_pass() {
         let study = Study {
             matching,
             relay: Relay::default(),
+            deadline: None,
             predecoder: None,
             points: vec![point(3, p)],
             stop: Stop { shots: 200, errors: None },
@@ -413,6 +415,7 @@ fn relay_takes_the_place_of_matching_where_it_must_or_shall() {
         batch_shots: 200,
         matching,
         relay: Relay::default(),
+        deadline: None,
         predecoder: None,
         points: vec![bicycle, surface],
         stop: Stop { shots: 400, errors: None },

@@ -15,23 +15,34 @@ fn config(margin: usize) -> EndlessConfig {
     config
 }
 
+/// The same, with so many defects that are gathered.
+fn gathering(batch: usize) -> EndlessConfig {
+    let mut config = config(0);
+    config.batch = batch;
+    config
+}
+
 /// Gives a run round by round; round `t` has the detectors from `t * checks` on.
 fn run(decoder: &mut EndlessDecoder, checks: u32, rounds: u32, defects: &[u32]) -> u64 {
     let run = repetition::by_round(checks, rounds, defects);
     let (before, last) = run.split_at(run.len() - decoder.tail_rounds());
-    for round in before {
+    for (t, round) in before.iter().enumerate() {
         decoder.push_round(round).unwrap();
+        // What is rehearsed changes nothing.
+        if t % 7 == 3 {
+            decoder.rehearse();
+        }
     }
     let last: Vec<&[u32]> = last.iter().map(Vec::as_slice).collect();
     decoder.finish(&last).unwrap()[0]
 }
 
 /// The window's weights against those of whole runs; how many runs were forced, and how many of those were worse.
-fn compare(checks: u32, p: f64, rounds: u32, margin: usize, shots: usize, seed: u64) -> [usize; 2] {
+fn compare(checks: u32, p: f64, rounds: u32, config: &EndlessConfig, shots: usize, seed: u64) -> [usize; 2] {
     let (graph, _) = repetition::repetition_code(checks, rounds, p);
     let (short, of) = repetition::repetition_code(checks, 8, p);
     let mut whole = Decoder::new(graph.clone());
-    let mut endless = EndlessDecoder::new(&short, &of, &config(margin)).unwrap();
+    let mut endless = EndlessDecoder::new(&short, &of, config).unwrap();
     let mut rng = Rng::seed_from_u64(seed);
     let (mut forced, mut worse) = (0, 0);
     for shot in 0..shots {
@@ -51,7 +62,7 @@ fn compare(checks: u32, p: f64, rounds: u32, margin: usize, shots: usize, seed: 
 #[test]
 fn the_weight_is_that_of_the_whole_run() {
     for (checks, p, shots) in [(6, 0.03, 400), (4, 0.1, 200), (12, 0.02, 200), (10, 0.1, 60)] {
-        let [forced, worse] = compare(checks, p, 300, 0, shots, 11);
+        let [forced, worse] = compare(checks, p, 300, &config(0), shots, 11);
         assert!(
             forced * 20 <= shots,
             "{checks} checks, p = {p}: {forced} of {shots} runs were forced, {worse} were worse"
@@ -59,10 +70,19 @@ fn the_weight_is_that_of_the_whole_run() {
     }
 }
 
+/// However many defects are gathered before they are matched.
+#[test]
+fn gathered_defects_have_the_same_weight() {
+    for (batch, shots) in [(0, 60), (1, 30), (32, 100), (1000, 100)] {
+        let [forced, worse] = compare(6, 0.03, 300, &gathering(batch), shots, 13);
+        assert!(forced * 20 <= shots && worse == 0, "{batch}: {forced} forced, {worse} worse");
+    }
+}
+
 /// A margin that is far too short costs weight, and that is said.
 #[test]
 fn a_margin_too_short_is_told() {
-    let [forced, worse] = compare(10, 0.1, 300, 1, 60, 12);
+    let [forced, worse] = compare(10, 0.1, 300, &config(1), 60, 12);
     assert!(forced > 0 && worse > 0, "{forced} forced, {worse} worse");
 }
 

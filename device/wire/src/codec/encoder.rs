@@ -154,6 +154,42 @@ impl<'a> Encoder<'a> {
         Ok(self)
     }
 
+    /// The first elements of an array; those after them are 0.
+    fn first<T, const N: usize>(
+        &mut self,
+        kind: PayloadType,
+        mut values: impl ExactSizeIterator<Item = T>,
+        to_bytes: fn(T) -> [u8; N],
+    ) -> Result<&mut Self, WireError> {
+        let desc = self.cursor.peek(kind)?;
+        let (expected, found) = (desc.num_elements as usize, values.len());
+        if found > expected {
+            return Err(WireError::CountMismatch { expected, found });
+        }
+        let (elements, _) = self.bytes_of(desc)?.as_chunks_mut::<N>();
+        for element in elements {
+            *element = values.next().map_or([0; N], to_bytes);
+        }
+        self.cursor.advance(desc);
+        Ok(self)
+    }
+
+    /// Pushes an `ARRAY_INT32` of which these are the first elements, and the others 0.
+    ///
+    /// # Errors
+    /// As [`Self::u8`]; [`WireError::CountMismatch`] only where there are too many.
+    pub fn first_i32(&mut self, values: impl ExactSizeIterator<Item = i32>) -> Result<&mut Self, WireError> {
+        self.first(PayloadType::ArrayInt32, values, i32::to_le_bytes)
+    }
+
+    /// Pushes an `ARRAY_FLOAT32` of which these are the first elements, and the others 0.
+    ///
+    /// # Errors
+    /// As [`Self::first_i32`].
+    pub fn first_f32(&mut self, values: impl ExactSizeIterator<Item = f32>) -> Result<&mut Self, WireError> {
+        self.first(PayloadType::ArrayFloat32, values, f32::to_le_bytes)
+    }
+
     /// Pushes an `ARRAY_INT32`.
     ///
     /// # Errors

@@ -180,13 +180,15 @@ struct Report {
     pipeline: Vec<whole::Row>,
     matching: Vec<matching::Row>,
     matching_endless: Vec<matching::endless::Row>,
+    matching_patches: Vec<matching::patches::Row>,
     skipped: Vec<Skipped>,
 }
 
 /// Runs the named benches, each after the floor that it is compared with.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let known = BENCHES.iter().map(|&(name, ..)| name).chain(whole::names()).chain(matching::names());
-    let known: Vec<&str> = known.chain(matching::endless::names()).collect();
+    let known = known.chain(matching::endless::names()).chain(matching::patches::names());
+    let known: Vec<&str> = known.collect();
     // A name, or the beginning of several up to a `/`.
     let means = |asked: &str, name: &str| {
         name.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -297,6 +299,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             Ok(())
         })?;
     }
+    let mut patches = Vec::new();
+    if matching::patches::names().any(asked) {
+        if !quiet {
+            writeln!(out, "{}", matching::patches::Row::HEADING)?;
+        }
+        let cpus = ringcall::pin::pin_current("bench", None).got;
+        matching::patches::run(args.shots, &cpus, &asked, |row| {
+            if !quiet {
+                writeln!(out, "{row}")?;
+            }
+            patches.push(row);
+            Ok(())
+        })?;
+    }
     let host = crate::machine::describe();
     let report = Report {
         device: device::name().map_or_else(|| host.clone(), |gpu| format!("{gpu}; {host}")),
@@ -306,6 +322,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         pipeline: pipelines,
         matching: matched,
         matching_endless: endless,
+        matching_patches: patches,
         skipped,
     };
     if !quiet {

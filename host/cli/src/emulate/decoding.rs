@@ -5,8 +5,10 @@ use super::{Args, target::Target};
 use crate::decoder::DecoderArgs;
 use crate::experiment::ExperimentArgs;
 use crate::output;
+use crate::runs::{Run, RunSource};
 use crate::serve::TransportArg;
 use crate::serve::decoding::file;
+use crate::side::SideArgs;
 use crate::signals::{self, Signals};
 use crate::usage::{Given, Misuse};
 use anyhow::{Context, Result, bail};
@@ -45,6 +47,8 @@ struct Report {
     first_failure: Option<String>,
     /// Corrections that are not what the sampled errors flip: the code's own failures.
     logical_errors: u64,
+    /// Runs of any length: decisions that later rounds might have changed, by our own decoder.
+    forced: u64,
     /// From the last measurements sent to the corrections.
     latency_ns: Latency,
     elapsed_s: f64,
@@ -54,20 +58,50 @@ struct Report {
 /// One decoder, and what is asked of it.
 struct Patient {
     client: DecodingClient<Tagged<udp::Udp>>,
-    sampler: Sampler,
-    shot: Shot,
-    measurements: Measurements,
-    count: usize,
+    volumes: Volumes,
+    bytes: Vec<u8>,
     observables: i64,
     own: Session,
     expected: Vec<u8>,
     found: Vec<u8>,
 }
 
+/// What is measured.
+enum Volumes {
+    /// Shots of the decoder's errors.
+    Whole { sampler: Box<Sampler>, shot: Shot, measurements: Measurements, count: usize },
+    /// Runs of so many rounds, with the measurements of each round, and those of the first and the last.
+    Endless { source: RunSource, rounds: u32, each: u32, boundary: u32 },
+}
+
+impl Volumes {
+    fn of(decoder: &DecoderConfig, seed: u64, run_rounds: u32) -> Result<Self> {
+        let Some((each, boundary)) = decoder.endless() else {
+            let sampler = Box::new(Sampler::new(&decoder.model(), seed)?);
+            let count = decoder.measurements();
+            let measurements = Measurements::new(decoder.detector_measurements(), count)?;
+            return Ok(Self::Whole { shot: sampler.new_shot(), sampler, measurements, count });
+        };
+        let is_copy = |(at, row): (u32, &Vec<u32>)| *row == [at];
+        if !(0..).zip(decoder.detector_measurements()).all(is_copy) {
+            bail!(
+                "runs of any length are emulated where each detector is one measurement, in the same order"
+            );
+        }
+        let detectors = decoder.detectors() as u32;
+        // The first round has `boundary` detectors, and the last one may have fewer than the others.
+        let round = move |at: u32| if at < boundary { 0 } else { 1 + (at - boundary) / each };
+        let last = 1 + (detectors - 2 * boundary) / each;
+        let source = RunSource::new(decoder.model(), (0..detectors).map(move |at| round(at).min(last)));
+        Ok(Self::Endless { source, rounds: run_rounds.max(detectors / each), each, boundary })
+    }
+}
+
 fn check(given: &Given<'_>) -> Result<()> {
     let what = "--protocol decoding";
     given.refuse(&ExperimentArgs::FIELDS, what)?;
     given.refuse(&DecoderArgs::FIELDS, what)?;
+    given.refuse(&SideArgs::FIELDS, what)?;
     given.refuse(&["function", "rate", "payload", "loss", "duplicate", "reorder"], what)?;
     given.refuse(&["metadata", "rendezvous", "qp"], what)
 }
@@ -118,8 +152,12 @@ impl Patient {
         index: u64,
     ) -> Result<Self> {
         let own = Session::new(decoder, Frame::Volume).map_err(|error| file::refusal(path, &error))?;
-        let count = decoder.measurements();
-        let part = count.div_ceil(args.parts as usize).min(MAX_SYNDROME_BITS);
+        let count = match decoder.endless() {
+            Some((each, _)) => each as usize,
+            None => decoder.measurements(),
+        };
+        let parts = if decoder.endless().is_some() { 1 } else { args.parts as usize };
+        let part = count.div_ceil(parts).min(MAX_SYNDROME_BITS);
         let frame_bytes = (HEADER_BYTES + EnqueueSyndromes::bytes(part)).max(1024);
         let deadline = Duration::from_millis(args.timeout_ms);
         let options = CallerOptions {
@@ -131,16 +169,14 @@ impl Patient {
         let address: SocketAddr = target.ring(decoder.id())?;
         let wire = Tagged::new(udp::Udp::to(address)?, args.tags.key());
         let caller = Caller::new(wire, address.into(), &options)?;
-        let sampler = Sampler::new(&decoder.model(), args.seed.wrapping_add(index))?;
+        let volumes = Volumes::of(decoder, args.seed.wrapping_add(index), args.run_rounds)?;
         let mut client = DecodingClient::new(caller, decoder.id(), decoder.observables());
         client.reset().with_context(|| format!("the server at {address}"))?;
         let bytes = client.correction_bytes();
         Ok(Self {
-            shot: sampler.new_shot(),
-            sampler,
+            volumes,
+            bytes: Vec::new(),
             client,
-            measurements: Measurements::new(decoder.detector_measurements(), count)?,
-            count,
             observables: decoder.observables() as i64,
             own,
             expected: vec![0; bytes],
@@ -154,27 +190,42 @@ fn drive(args: &Args, config: &Config, patients: &mut [Patient], stop: &dyn Fn()
     let mut latency =
         Histogram::<u64>::new_with_bounds(1, 3_600_000_000_000, 3).context("the histogram of latencies")?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(args.seed);
-    let (mut words, mut bytes, mut failures) = (Vec::new(), Vec::new(), 0);
+    let (mut words, mut failures) = (Vec::new(), 0);
     let begin = Instant::now();
     for turn in 0..args.requests {
         if stop() || failures >= MAX_FAILURES {
             break;
         }
         let index = (turn % patients.len() as u64) as usize;
-        let Patient { client, sampler, shot, measurements, count, observables, own, expected, found } =
-            &mut patients[index];
-        sampler.sample_into(shot)?;
-        if !measurements.solve(shot.detectors.words(), &mut random, &mut words) {
-            bail!("no measurements have the detectors of a shot: rows of D_sparse depend on one another");
-        }
-        bytes.clear();
-        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
-        own.push(*count, &bytes);
-        own.corrections(*observables, true, expected)
-            .map_err(|status| anyhow::anyhow!("our own decoder: {status}"))?;
+        let Patient { client, volumes, bytes, observables, own, expected, found } = &mut patients[index];
+        let calls = &mut report.calls;
+        let (sent, truth) = match volumes {
+            Volumes::Whole { sampler, shot, measurements, count } => {
+                sampler.sample_into(shot)?;
+                if !measurements.solve(shot.detectors.words(), &mut random, &mut words) {
+                    bail!(
+                        "no measurements have the detectors of a shot: rows of D_sparse depend on one another"
+                    );
+                }
+                bytes.clear();
+                bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+                own.push(*count, bytes);
+                let truth: Vec<u8> = shot.observables.iter_bytes().collect();
+                (volume(client, *count, args.parts as usize, bytes, found, calls), truth)
+            }
+            Volumes::Endless { source, rounds, each, boundary } => {
+                let run = source.draw(*rounds + 1, &mut random);
+                let mut truth = vec![0; found.len()];
+                (0..64.min(*observables as u32))
+                    .for_each(|o| truth[o as usize / 8] |= u8::from(run.flips(o)) << (o % 8));
+                (endless_run(client, &run, [*rounds, *each, *boundary], own, bytes, found, calls), truth)
+            }
+        };
         report.shots += 1;
-        match volume(client, *count, args.parts as usize, &bytes, found, &mut report.calls) {
+        match sent {
             Ok(took) => {
+                own.corrections(*observables, true, expected)
+                    .map_err(|status| anyhow::anyhow!("our own decoder: {status}"))?;
                 failures = 0;
                 latency.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1));
                 if found == expected {
@@ -182,7 +233,7 @@ fn drive(args: &Args, config: &Config, patients: &mut [Patient], stop: &dyn Fn()
                 } else {
                     report.wrong += 1;
                 }
-                report.logical_errors += u64::from(!shot.observables.iter_bytes().eq(found.iter().copied()));
+                report.logical_errors += u64::from(truth != *found);
             }
             Err(error) => {
                 failures += 1;
@@ -190,13 +241,45 @@ fn drive(args: &Args, config: &Config, patients: &mut [Patient], stop: &dyn Fn()
                 report.first_failure.get_or_insert_with(|| error.to_string());
                 // Its own failure is counted by the next volume.
                 let _ = client.reset();
+                own.reset();
             }
         }
     }
     report.elapsed_s = begin.elapsed().as_secs_f64();
     report.latency_ns = Latency::of(&latency);
+    report.forced = patients.iter().map(|patient| patient.own.forced()).sum();
     report.ok = report.correct == args.requests;
     Ok(report)
+}
+
+/// Sends a run round by round, also to our own decoder; how long it took from the last round to the corrections.
+fn endless_run(
+    client: &mut DecodingClient<Tagged<udp::Udp>>,
+    run: &Run,
+    [rounds, each, boundary]: [u32; 3],
+    own: &mut Session,
+    bytes: &mut Vec<u8>,
+    found: &mut [u8],
+    calls: &mut u64,
+) -> Result<Duration, ringcall_transport::DecodingError> {
+    let mut measured = |round: u32, bytes: &mut Vec<u8>| {
+        let count = if round == 0 || round == rounds { boundary } else { each } as usize;
+        bytes.clear();
+        bytes.resize(count.div_ceil(8), 0);
+        run.round(round as usize).iter().for_each(|&at| bytes[at as usize / 8] |= 1 << (at % 8));
+        own.push(count, bytes);
+        count
+    };
+    for round in 0..rounds {
+        let count = measured(round, bytes);
+        client.enqueue(count, bytes)?;
+    }
+    let count = measured(rounds, bytes);
+    *calls += u64::from(rounds) + 2;
+    client.wait();
+    let begin = Instant::now();
+    client.finish(count, bytes, true, found)?;
+    Ok(begin.elapsed())
 }
 
 /// Sends one volume in parts; how long it took from the last part to the corrections.
@@ -232,6 +315,9 @@ impl fmt::Display for Report {
             f,
             "corrections: correct {correct}, wrong {wrong}, none {failed}, logical errors {logical_errors}"
         )?;
+        if self.forced > 0 {
+            writeln!(f, "decisions that later rounds might have changed: {}", self.forced)?;
+        }
         if let Some(why) = &self.first_failure {
             writeln!(f, "first failure: {why}")?;
         }

@@ -5,6 +5,7 @@ mod datagrams;
 mod decoding;
 mod faulty;
 mod measurements;
+mod side;
 mod summary;
 mod target;
 mod work;
@@ -14,6 +15,7 @@ use crate::experiment::ExperimentArgs;
 use crate::memory::MemoryLimit;
 use crate::output;
 use crate::serve::{IcrcArg, QpTypeArg, TransportArg};
+use crate::side::SideArgs;
 use crate::signals::{self, Signals};
 use crate::tag_key::TagArgs;
 use crate::usage::Given;
@@ -29,7 +31,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use summary::Summary;
 use target::Target;
-use work::{Checker, FunctionArg, Source};
+use work::{Asked, Checker, FunctionArg, Source};
 
 /// Sends requests to a service, checks every answer, and accounts for each request.
 ///
@@ -52,11 +54,16 @@ pub(crate) struct Args {
     /// corrections
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     parts: u32,
+    /// --protocol decoding: rounds of a run of a decoder of runs of any length, each sent in a call of its own
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    run_rounds: u32,
     /// What is asked
     #[arg(long, value_enum, default_value = "increment")]
     function: FunctionArg,
     #[command(flatten)]
     experiment: ExperimentArgs,
+    #[command(flatten)]
+    side: SideArgs,
     /// Requests to send; --protocol decoding: volumes, dealt to the decoders in turn
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     requests: u64,
@@ -144,7 +151,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     if args.protocol == ProtocolArg::Decoding {
         return decoding::run(args, given);
     }
-    given.refuse(&["config", "parts"], "--protocol rpc")?;
+    given.refuse(&["config", "parts", "run_rounds"], "--protocol rpc")?;
     for (name, value) in [("loss", args.loss), ("duplicate", args.duplicate), ("reorder", args.reorder)] {
         if !(0.0..=1.0).contains(&value) {
             bail!("--{name} must be a probability from 0 to 1, not {value}");
@@ -174,14 +181,25 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
         FunctionArg::Increment => {
             given.refuse(&ExperimentArgs::FIELDS, "--function increment")?;
             given.refuse(&DecoderArgs::FIELDS, "--function increment")?;
+            given.refuse(&SideArgs::FIELDS, "--function increment")?;
         }
-        FunctionArg::Decode => given.refuse(&["payload"], "--function decode")?,
+        FunctionArg::Decode => {
+            given.refuse(&["payload"], "--function decode")?;
+            given.refuse(&SideArgs::FIELDS, "--function decode")?;
+        }
+        FunctionArg::DecodeWeighted => given.refuse(&["payload", "readout"], "--function decode-weighted")?,
+        FunctionArg::DecodeReadout => given.refuse(&["payload", "weights"], "--function decode-readout")?,
     }
     let mut experiment = args.experiment.clone();
     experiment.decoder = target.decoder(experiment.decoder.clone())?;
-    let served = target.experiment();
-    let (mut source, mut checker) =
-        work::work(args.function, &experiment, args.memory, served, args.payload as usize, args.seed)?;
+    let asked = Asked {
+        function: args.function,
+        experiment: &experiment,
+        side: target.side(args.side)?,
+        payload_bytes: args.payload as usize,
+        seed: args.seed,
+    };
+    let (mut source, mut checker) = work::work(&asked, args.memory, target.experiment())?;
     let signals = Signals::listen()?;
     signals.run();
     let stop = || signals.received().is_some();
@@ -208,7 +226,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
             play(args, &target, interval, &mut source, &mut checker, &stop)?
         }
     };
-    let summary = Summary::new(transport, args.function, args.requests, &report);
+    let summary = Summary::new(transport, args.function, args.requests, &report, checker.past_deadline());
     publish(args, &summary)?;
     if let Some(signal) = signals.received() {
         eprintln!("ringcall: stopped by signal {signal} after {} requests", report.sent);

@@ -29,6 +29,8 @@ pub(super) struct Summary {
     /// Not answered, and nothing was done to it.
     unanswered: u64,
     late: u64,
+    /// Answered rightly or not, and marked: the decode took longer than the service's deadline.
+    past_deadline: u64,
     duplicates: u64,
     unexpected: u64,
     malformed: u64,
@@ -53,6 +55,7 @@ impl Summary {
         function: FunctionArg,
         requests: u64,
         report: &Report,
+        past_deadline: u64,
     ) -> Self {
         let odd = report.unanswered + report.answered_though_lost + report.unexpected + report.malformed;
         let doubled = report.duplicate_answers <= report.faults.duplicated;
@@ -69,6 +72,7 @@ impl Summary {
             lost: report.lost,
             unanswered: report.unanswered,
             late: report.late,
+            past_deadline,
             duplicates: report.duplicate_answers,
             unexpected: report.unexpected + report.answered_though_lost,
             malformed: report.malformed,
@@ -125,6 +129,9 @@ impl fmt::Display for Summary {
         writeln!(f, "duplicates {duplicates}, late {late}, unexpected {unexpected}, malformed {malformed}")?;
         if self.wrong_tag > 0 {
             writeln!(f, "answers without their tag, or with a wrong one: {}", self.wrong_tag)?;
+        }
+        if self.past_deadline > 0 {
+            writeln!(f, "decodes that took longer than the service's deadline: {}", self.past_deadline)?;
         }
         for reason in Reason::ALL.iter().filter(|&&reason| self.ignored.of(reason) > 0) {
             writeln!(f, "packets ignored: {} {} ({reason})", reason.name(), self.ignored.of(*reason))?;

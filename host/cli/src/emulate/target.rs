@@ -2,6 +2,7 @@
 
 use crate::decoder::{DecoderArg, DecoderArgs, MatchingArg, RelayArgs};
 use crate::serve::{DEFAULT_PORT, QpTypeArg, TransportArg};
+use crate::side::{ReadoutArg, SideArgs};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use ringcall_sim::fpga::PlayerTarget;
@@ -142,6 +143,23 @@ impl<'a> Target<'a> {
             bail!("the endpoint's matching is {named}: leave --matching out, or give the same");
         }
         Ok(DecoderArgs { kind: Some(kind), ..options })
+    }
+
+    /// What requests say beside the detectors: what the options say, or the line.
+    pub(super) fn side(&self, options: SideArgs) -> Result<SideArgs> {
+        let weights = self.number("weights")?.map(u32::try_from).transpose();
+        let weights = weights.context("weights in the endpoint")?;
+        let readout = self.get("readout").map(|text| {
+            ReadoutArg::from_str(text, false).map_err(|_| anyhow!("the endpoint's readout is `{text}`"))
+        });
+        let readout = readout.transpose()?;
+        if options.weights.zip(weights).is_some_and(|(option, served)| option != served) {
+            bail!("the endpoint takes other numbers of weights: leave --weights out, or give the same");
+        }
+        if options.readout.zip(readout).is_some_and(|(option, served)| option != served) {
+            bail!("the endpoint takes another encoding of read-outs: leave --readout out, or give the same");
+        }
+        Ok(SideArgs { weights: options.weights.or(weights), readout: options.readout.or(readout) })
     }
 
     /// The address; this machine's where the line has none.

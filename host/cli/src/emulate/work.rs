@@ -1,10 +1,13 @@
 //! The requests that are sent, and which answers are right.
 
+use super::side::{Doubts, Weights};
 use crate::experiment::{self, ExperimentArgs, Syndromes};
 use crate::memory::MemoryLimit;
-use anyhow::{Result, bail};
+use crate::side::SideArgs;
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use ringcall::{FunctionId, Status};
+use ringcall_decoder_service::{SideDecoder, SideInformation, is_late};
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Shot;
 use ringcall_wire::function::names;
@@ -15,6 +18,10 @@ pub(super) enum FunctionArg {
     Increment,
     /// `decode_syndrome` on sampled shots: answers are compared with a decoder of our own
     Decode,
+    /// `decode_weighted`, the same with random weights of random edges
+    DecodeWeighted,
+    /// `decode_readout`, the same with random confidences or levels, and outcomes that are as wrong as those say
+    DecodeReadout,
 }
 
 impl FunctionArg {
@@ -22,6 +29,8 @@ impl FunctionArg {
         match self {
             Self::Increment => names::RPC_INCREMENT,
             Self::Decode => names::DECODE_SYNDROME,
+            Self::DecodeWeighted => names::DECODE_WEIGHTED,
+            Self::DecodeReadout => names::DECODE_READOUT,
         }
     }
 
@@ -34,6 +43,8 @@ impl FunctionArg {
 pub(super) enum Source {
     Increment { bytes: usize, number: u64 },
     Decode { sampler: Box<Sampler>, shot: Shot },
+    Weighted { sampler: Box<Sampler>, shot: Shot, weights: Box<Weights> },
+    Readout { sampler: Box<Sampler>, shot: Shot, doubts: Box<Doubts> },
 }
 
 impl Source {
@@ -50,6 +61,12 @@ impl Source {
                 out.extend(shot.detectors.iter_bytes());
                 sampled
             }
+            Self::Weighted { sampler, shot, weights } => {
+                sampler.sample_into(shot).is_ok() && weights.append(shot, out)
+            }
+            Self::Readout { sampler, shot, doubts } => {
+                sampler.sample_into(shot).is_ok() && doubts.append(shot, out)
+            }
         }
     }
 }
@@ -57,7 +74,8 @@ impl Source {
 /// Judges answers by the payload alone.
 pub(super) enum Checker {
     Increment,
-    Decode { decoder: Box<Syndromes>, expected: Vec<u8> },
+    Decode { decoder: Box<Syndromes>, expected: Vec<u8>, late: u64 },
+    Side { decoder: Box<SideDecoder>, expected: Vec<u8>, late: u64 },
 }
 
 impl Checker {
@@ -65,46 +83,90 @@ impl Checker {
         status.is_ok()
             && match self {
                 Self::Increment => payload.iter().map(|byte| byte.wrapping_add(1)).eq(result.iter().copied()),
-                Self::Decode { decoder, expected } => {
-                    // What a service had no time for cannot be foreseen, and is no fault.
-                    decoder.answer(payload, expected).is_ok_and(|len| expected[..len] == *result)
-                        || decoder.is_late(result)
+                // What a service had no time for cannot be foreseen, and is no fault.
+                Self::Decode { decoder, expected, late } => {
+                    let is_late = decoder.is_late(result);
+                    *late += u64::from(is_late);
+                    is_late || decoder.answer(payload, expected).is_ok_and(|len| expected[..len] == *result)
+                }
+                Self::Side { decoder, expected, late } => {
+                    let is_late = is_late(decoder.schema(), result);
+                    *late += u64::from(is_late);
+                    is_late || decoder.answer(payload, expected).is_ok_and(|len| expected[..len] == *result)
                 }
             }
     }
+
+    /// Answers that said that their decode took longer than the service's deadline.
+    pub(super) fn past_deadline(&self) -> u64 {
+        match self {
+            Self::Increment => 0,
+            Self::Decode { late, .. } | Self::Side { late, .. } => *late,
+        }
+    }
+}
+
+/// What is asked.
+pub(super) struct Asked<'a> {
+    pub(super) function: FunctionArg,
+    pub(super) experiment: &'a ExperimentArgs,
+    pub(super) side: SideArgs,
+    /// Of `increment`.
+    pub(super) payload_bytes: usize,
+    pub(super) seed: u64,
 }
 
 /// Both ends of the work. `served` is the digest of the experiment that the service decodes, where it is known.
 ///
 /// # Errors
-/// It is another experiment.
+/// It is another experiment, or nothing says what the requests' side information is like.
 pub(super) fn work(
-    function: FunctionArg,
-    experiment: &ExperimentArgs,
+    asked: &Asked<'_>,
     memory: MemoryLimit,
     served: Option<&str>,
-    payload_bytes: usize,
-    seed: u64,
 ) -> Result<(Source, Checker)> {
-    Ok(match function {
+    let &Asked { function, experiment, side, payload_bytes, seed } = asked;
+    let side = match function {
         FunctionArg::Increment => {
-            (Source::Increment { bytes: payload_bytes, number: seed }, Checker::Increment)
+            return Ok((Source::Increment { bytes: payload_bytes, number: seed }, Checker::Increment));
         }
-        FunctionArg::Decode => {
-            let problem = experiment.problem(memory, |decoding| decoding)?;
-            let ours = experiment::digest(&problem);
-            if let Some(served) = served.filter(|&served| served != ours) {
-                bail!(
-                    "the service decodes another experiment, of digest {served} and not {ours}: give the --code, --distance, \
-                     --rounds, --basis, --p, --detectors, --dem or --circuit that it was given"
-                );
-            }
-            let sampler = Box::new(Sampler::new(problem.model(), seed)?);
-            let shot = sampler.new_shot();
-            let decoder = Box::new(Syndromes::new(&problem)?);
-            // Slots hold an answer; so does this.
-            let expected = vec![0; problem.slot_bytes()];
-            (Source::Decode { sampler, shot }, Checker::Decode { decoder, expected })
+        FunctionArg::Decode => SideArgs::default(),
+        FunctionArg::DecodeWeighted => {
+            let weights = side.weights.context("decode_weighted needs --weights, or the endpoint's line")?;
+            SideArgs { weights: Some(weights), readout: None }
         }
-    })
+        FunctionArg::DecodeReadout => {
+            let readout = side.readout.context("decode_readout needs --readout, or the endpoint's line")?;
+            SideArgs { readout: Some(readout), weights: None }
+        }
+    };
+    let problem = experiment.problem(memory, |decoding| decoding)?;
+    let ours = experiment::digest(&problem);
+    if let Some(served) = served.filter(|&served| served != ours) {
+        bail!(
+            "the service decodes another experiment, of digest {served} and not {ours}: give the --code, --distance, \
+             --rounds, --basis, --p, --detectors, --dem or --circuit that it was given"
+        );
+    }
+    let sampler = Box::new(Sampler::new(problem.model(), seed)?);
+    let shot = sampler.new_shot();
+    // Slots hold an answer; so does this.
+    let expected = vec![0; problem.slot_bytes()];
+    let Some(side) = side.of(experiment, &problem)?.pop() else {
+        let decoder = Box::new(Syndromes::new(&problem)?);
+        return Ok((Source::Decode { sampler, shot }, Checker::Decode { decoder, expected, late: 0 }));
+    };
+    let decoder = Box::new(SideDecoder::new(&problem, side.clone())?);
+    let schema = *decoder.schema();
+    let source = match side {
+        SideInformation::Weights { most } => {
+            let weights = Box::new(Weights::new(problem.model(), schema, most, seed)?);
+            Source::Weighted { sampler, shot, weights }
+        }
+        SideInformation::Readout { readout, weights } => {
+            let doubts = Box::new(Doubts::new(weights.flips().to_vec(), readout, schema, seed));
+            Source::Readout { sampler, shot, doubts }
+        }
+    };
+    Ok((source, Checker::Side { decoder, expected, late: 0 }))
 }

@@ -4,6 +4,7 @@ use super::plugin::Over;
 use super::{Args, DispatcherArg, QpTypeArg, TransportArg};
 use crate::decoder::{DeadlineArgs, DecoderArgs};
 use crate::experiment::ExperimentArgs;
+use crate::side::SideArgs;
 use crate::tag_key::TagArgs;
 use crate::usage::{Given, Misuse};
 use anyhow::{Result, bail};
@@ -23,6 +24,10 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
         given.refuse(&["slots", "slot_bytes"], "--preset, which sets the ring")?;
     }
     args.deadline.check()?;
+    given.refuse(&["frame"], "a service without sessions: give --config or --stream")?;
+    if args.write_config.is_some() {
+        given.refuse(&SideArgs::FIELDS, "--write-config")?;
+    }
     match &args.transport {
         Over::Plugin(_) => {
             let what = "a plug-in, which takes its own arguments after `--`";
@@ -64,6 +69,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
         given.refuse(&ExperimentArgs::FIELDS, what)?;
         given.refuse(&DecoderArgs::FIELDS, what)?;
         given.refuse(&DeadlineArgs::FIELDS, what)?;
+        given.refuse(&SideArgs::FIELDS, what)?;
         given.refuse(&["threads"], what)?;
     }
     Ok(())

@@ -1,8 +1,10 @@
 //! What a running service counts, in one form for every transport and dispatcher.
 
+use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::counters::Snapshot;
 use ringcall_transport::Statistics;
 use ringcall_wire::counter::Counter;
+use std::sync::atomic::Ordering;
 
 /// One count, now.
 pub(super) struct Figure {
@@ -35,6 +37,35 @@ pub(super) fn queue_pair(named: Vec<(&'static str, &'static str, u64)>) -> impl 
         falls: false,
     };
     named.into_iter().map(figure)
+}
+
+/// Answers to decodes, counted as they are given.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    given: DeviceU64,
+    late: DeviceU64,
+}
+
+impl Answers {
+    /// One more, late or not.
+    pub(super) fn count(&self, late: bool) {
+        self.given.fetch_add(1, Ordering::Relaxed);
+        self.late.fetch_add(late.into(), Ordering::Relaxed);
+    }
+
+    /// All, and those that say that their decode took longer than it might.
+    pub(super) fn counts(&self) -> [u64; 2] {
+        [&self.given, &self.late].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn figures(&self) -> [Figure; 2] {
+        let [given, late] = self.counts();
+        [
+            ("ringcall_decode_answers", "shots decoded and answered", given),
+            ("ringcall_decode_late", "answers whose decode took longer than the deadline", late),
+        ]
+        .map(|(name, meaning, value)| Figure { name: name.to_owned(), meaning, value, falls: false })
+    }
 }
 
 /// A dispatcher's.

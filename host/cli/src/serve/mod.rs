@@ -18,6 +18,7 @@ use crate::decoder::DeadlineArgs;
 use crate::experiment::ExperimentArgs;
 use crate::memory::{Estimate, MemoryLimit};
 use crate::output;
+use crate::side::SideArgs;
 use crate::signals::Signals;
 use crate::tag_key::TagArgs;
 use crate::usage::Given;
@@ -112,7 +113,7 @@ enum DispatcherArg {
 /// What a RoCE service is like unless it is told otherwise.
 pub(crate) const DEFAULT_PORT: PortOptions = PortOptions::new(64, 1024);
 
-/// Serves `rpc_increment` and `decode_syndrome` on a network, or with --config the decoders of a file by CUDA-Q QEC's calls.
+/// Serves `rpc_increment` and `decode_syndrome` (with --weights and --readout `decode_weighted` and `decode_readout`) on a network, or with --config the decoders of a file by CUDA-Q QEC's calls.
 ///
 /// Prints where it is reached as one line of `key=value` pairs, then serves until SIGINT, SIGTERM or
 /// --seconds; then answers requests under way, prints its counters and ends with 0 if they balance.
@@ -150,20 +151,26 @@ pub(crate) struct Args {
     /// With --config: check the file, say what it takes, and end
     #[arg(long, requires = "config")]
     check: bool,
-    /// With --config: what corrections say after a second decode whose first was not cleared [default: volume]
-    #[arg(long, value_enum, requires = "config")]
+    /// With --config or --stream: what corrections say after a second decode whose first was not cleared [default: volume]
+    #[arg(long, value_enum)]
     frame: Option<decoding::FrameArg>,
     /// Write the experiment as a file for --config, whose measurements are its detectors, to FILE or to standard output for `-`,
     /// and end
     #[arg(long, value_name = "FILE")]
     write_config: Option<PathBuf>,
-    /// With --write-config: how many decoders of the experiment the file has [default: 1]
-    #[arg(long, value_name = "N", requires = "write_config", value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Runs of any length, decoded round by round as their measurements come: serve decoders of the surface code's experiment as
+    /// --config does, or with --write-config write them. --rounds is of the short run that describes them, at least 7
+    #[arg(long)]
+    stream: bool,
+    /// With --write-config or --stream: how many decoders of the experiment there are [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     decoders: Option<u16>,
     #[command(flatten)]
     experiment: ExperimentArgs,
     #[command(flatten)]
     deadline: DeadlineArgs,
+    #[command(flatten)]
+    side: SideArgs,
     /// RoCE: queue pair number
     #[arg(long, default_value_t = DEFAULT_PORT.qp)]
     qp: u32,
@@ -252,6 +259,12 @@ fn around(args: &Args, decoding: Estimate) -> Estimate {
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     if let Some(path) = &args.config {
         return decoding::run(args, given, path);
+    }
+    if args.stream && args.write_config.is_none() {
+        return decoding::stream(args, given);
+    }
+    if args.write_config.is_none() {
+        given.refuse(&["decoders"], "a service of one experiment: give --stream or --write-config")?;
     }
     check::check(args, given)?;
     if let Some(path) = &args.write_config {

@@ -1,24 +1,27 @@
 //! Transport and dispatcher, running: every way to have both.
 
 use super::check::{hosts, one_peer};
-use super::figures::Figures;
+use super::figures::{Answers, Figures};
 use super::plugin::{Over, Plugin};
 use super::served::{DeviceService, Outcome, Served, driven};
 use super::{Args, DispatcherArg, QpTypeArg, ThreadsArg, TransportArg, device};
 use crate::experiment::{self, Syndromes};
+use crate::side::SideArgs;
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
 use ringcall::dispatcher::Wired;
 use ringcall::table::TableBuilder;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
-use ringcall_decoder_service::Problem;
+use ringcall_decoder_service::{Problem, SideDecoder, is_late};
 use ringcall_qec::decode::{BpConfig, DecoderFamily};
 use ringcall_roce::introduced::Introduction;
 use ringcall_roce::rendezvous::Side;
 use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions};
 use ringcall_transport::{Link, Tagged, ThreadOptions, Threaded, Wire, roce, udp, verbs};
 use ringcall_wire::function::names;
+use serde_json::json;
 use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -42,16 +45,22 @@ struct Decodes {
     relay: Option<BpConfig>,
     /// How long a decode may take, µs.
     deadline_us: Option<f64>,
+    /// What else requests may say.
+    side: SideArgs,
+    answers: Arc<Answers>,
 }
 
 impl Decodes {
     /// For the line that a client reads.
     fn pairs(&self) -> String {
-        let Self { experiment, decoder, relay, family, deadline_us } = self;
+        let Self { experiment, decoder, relay, family, deadline_us, side, .. } = self;
         match relay {
             None if *family == DecoderFamily::Matching => {
                 let deadline = deadline_us.map_or_else(String::new, |us| format!(" deadline_us={us}"));
-                format!(" experiment={experiment} matching={decoder}{deadline}")
+                let weights = side.weights.map_or_else(String::new, |most| format!(" weights={most}"));
+                let readout =
+                    side.readout.map_or_else(String::new, |readout| format!(" readout={}", readout.name()));
+                format!(" experiment={experiment} matching={decoder}{deadline}{weights}{readout}")
             }
             None => format!(" experiment={experiment} decoder={decoder}"),
             Some(BpConfig { solutions, max_iterations, .. }) => format!(
@@ -65,18 +74,36 @@ impl Decodes {
 fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Option<Decodes>)> {
     let problem = problem.context("nothing to decode")?;
     let mut syndromes = Syndromes::new(&problem)?;
-    let decode = move |request: &[u8], result: &mut [u8]| syndromes.answer(request, result);
-    let table = FunctionTable::builder()
+    let answers = Arc::new(Answers::default());
+    let counts = Arc::clone(&answers);
+    let decode = move |request: &[u8], result: &mut [u8]| {
+        let len = syndromes.answer(request, result)?;
+        counts.count(syndromes.is_late(&result[..len]));
+        Ok(len)
+    };
+    let mut table = FunctionTable::builder()
         .host_call(names::RPC_INCREMENT, |request: &[u8], result: &mut [u8]| {
             result.iter_mut().zip(request).for_each(|(out, byte)| *out = byte.wrapping_add(1));
             Ok(request.len())
         })
         .host_call_with_schema(names::DECODE_SYNDROME, problem.schema(), decode);
+    for side in args.side.of(&args.experiment, &problem)? {
+        let mut decoder = SideDecoder::new(&problem, side)?;
+        let (function, schema) = (decoder.side().function(), *decoder.schema());
+        let counts = Arc::clone(&answers);
+        let answer = move |request: &[u8], result: &mut [u8]| {
+            let len = decoder.answer(request, result)?;
+            counts.count(is_late(&schema, &result[..len]));
+            Ok(len)
+        };
+        table = table.host_call_with_schema(function, schema, answer);
+    }
     let experiment = experiment::digest(&problem);
     let family = problem.family();
     let relay = (family == DecoderFamily::Relay).then(|| args.experiment.decoder.relay.config());
     let deadline_us = args.deadline.deadline_us;
-    let decodes = Decodes { experiment, decoder: problem.decoder_name(), family, relay, deadline_us };
+    let decoder = problem.decoder_name();
+    let decodes = Decodes { experiment, decoder, family, relay, deadline_us, side: args.side, answers };
     Ok((table, Some(decodes)))
 }
 
@@ -212,7 +239,11 @@ impl Service {
 
     /// What reads every count while the service runs.
     pub(super) fn figures(&self) -> Figures {
-        self.served.figures()
+        let figures = self.served.figures();
+        let Some(answers) = self.decodes.as_ref().map(|decodes| Arc::clone(&decodes.answers)) else {
+            return figures;
+        };
+        Box::new(move || figures().into_iter().chain(answers.figures()).collect())
     }
 
     pub(super) fn stop(self, deadline: Duration) -> Outcome {
@@ -220,6 +251,13 @@ impl Service {
         let matching = |decodes: &&Decodes| decodes.family == DecoderFamily::Matching;
         outcome.json["matching"] =
             self.decodes.as_ref().filter(matching).map(|decodes| decodes.decoder).into();
+        if let Some(decodes) = &self.decodes {
+            let [answers, late] = decodes.answers.counts();
+            outcome.json["decodes"] = json!({ "answers": answers, "late": late });
+            if decodes.deadline_us.is_some() {
+                outcome.text += &format!("\ndecodes: answers {answers}, late {late}");
+            }
+        }
         outcome.json["decoder"] = self.decodes.as_ref().map(|decodes| decodes.family.name()).into();
         outcome
     }

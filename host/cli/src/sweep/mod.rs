@@ -93,6 +93,7 @@ fn study(args: &Args, interrupt: &dyn Interrupt) -> Result<Found> {
         predecoder: network.as_ref().map(|(_, label)| Arm { label: label.clone(), bind: &bind }),
         points,
         stop: args.stop(),
+        deadline: args.deadline()?,
         threads: args.threads(),
         shard: args.shard,
     };
@@ -149,7 +150,10 @@ fn results(
     settings: Settings,
     complete: bool,
 ) -> Result<Results> {
-    let points = outcomes.iter().map(|(point, outcome)| PointResult::new(point, outcome, outputs.confidence));
+    let timed = settings.deadline_us.is_some();
+    let result =
+        |(point, outcome): &(Point, Outcome)| PointResult::new(point, outcome, outputs.confidence, timed);
+    let points = outcomes.iter().map(result);
     Ok(Results { complete, settings, points: points.collect::<Result<_, _>>()? })
 }
 

@@ -12,6 +12,7 @@ use ringcall_decoder_service::study::{Matching, Point, Relay, Shard, Stop};
 use ringcall_qec::circuit::{Code, Experiment};
 use ringcall_qec::decode::BpConfig;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How syndromes are matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -101,6 +102,10 @@ pub(crate) struct Args {
     /// The most shots of a point, rounded up to whole batches
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) shots: u64,
+    /// Count decodes that take longer than so many microseconds of processor time as late (they are not cut off), and shots that
+    /// are late or wrong; without a predecoder's inference
+    #[arg(long, value_name = "US")]
+    deadline_us: Option<f64>,
     /// End a point once each arm has made so many logical errors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) max_errors: Option<u64>,
@@ -218,6 +223,19 @@ impl Args {
     pub(super) fn relay(&self) -> Relay {
         let BpConfig { solutions, max_iterations, .. } = self.relay.config();
         Relay { solutions, iterations: max_iterations }
+    }
+
+    /// When a decode is late.
+    ///
+    /// # Errors
+    /// [`Misuse`]: no time.
+    pub(super) fn deadline(&self) -> Result<Option<Duration>> {
+        match self.deadline_us {
+            Some(us) if !(us.is_finite() && (0.0..=1e9).contains(&us)) => {
+                bail!(Misuse(format!("--deadline-us must be a number from 0 to 1e9, not {us}")))
+            }
+            us => Ok(us.map(|us| Duration::from_secs_f64(us / 1e6))),
+        }
     }
 
     pub(super) fn stop(&self) -> Stop {

@@ -28,6 +28,8 @@ pub(super) struct Settings {
     pub(super) relay_solutions: u32,
     pub(super) relay_iterations: u32,
     pub(super) predecoder: Option<String>,
+    /// Processor time after which a decode is late, µs.
+    pub(super) deadline_us: Option<f64>,
     /// `None` of a study in shards.
     pub(super) threads: Option<usize>,
     pub(super) machine: String,
@@ -102,6 +104,10 @@ pub(super) struct ComparedResult {
     /// Errors for each of the first arm.
     pub(super) ratio: f64,
     pub(super) ratio_ci: [f64; 2],
+    /// Shots that took longer than the deadline; `None` without one, and with a predecoder.
+    pub(super) late: Option<u64>,
+    /// Shots that did, or are wrong.
+    pub(super) late_or_wrong: Option<u64>,
 }
 
 impl Settings {
@@ -117,6 +123,7 @@ impl Settings {
             relay_solutions: setup.relay.solutions,
             relay_iterations: setup.relay.iterations,
             predecoder: setup.predecoder.clone(),
+            deadline_us: setup.deadline_ns.map(|ns| ns as f64 / 1e3),
             threads: None,
             machine: String::new(),
         }
@@ -152,7 +159,13 @@ impl PointResult {
         }
     }
 
-    pub(super) fn new(point: &Point, outcome: &Outcome, confidence: f64) -> Result<Self, StatsError> {
+    /// `timed`: the study has a deadline.
+    pub(super) fn new(
+        point: &Point,
+        outcome: &Outcome,
+        confidence: f64,
+        timed: bool,
+    ) -> Result<Self, StatsError> {
         let Outcome { counts, complete } = outcome;
         let arm = |rate: LogicalErrorRate, matching_ns| -> Result<ArmResult, StatsError> {
             Ok(ArmResult {
@@ -180,7 +193,8 @@ impl PointResult {
         let counted = counts.arms();
         let mut arms = Vec::new();
         for arm_counts in &counted {
-            let &ArmCounts { matching, predecoder, errors, both, matching_ns } = arm_counts;
+            let &ArmCounts { matching, predecoder, errors, both, matching_ns, late } = arm_counts;
+            let late = late.filter(|_| timed);
             let first = counted.first().map_or(0, |first| first.errors);
             let paired = PairedErrors { shots: counts.shots, first, second: errors, both };
             arms.push(ComparedResult {
@@ -190,6 +204,8 @@ impl PointResult {
                 errors_in_common: both,
                 ratio: paired.ratio(),
                 ratio_ci: ratio_ci(&paired, confidence)?,
+                late: late.map(|[late, _]| late),
+                late_or_wrong: late.map(|[_, either]| either),
             });
         }
         Ok(Self {

@@ -86,11 +86,28 @@ pub(super) fn to_text(results: &Results) -> String {
         let (open, shots) = (count(point.unconverged), count(point.shots));
         let _ = writeln!(out, "{}, p = {}: {open} of {shots} shots did not converge", point.label(), point.p);
     }
+    for point in &results.points {
+        for arm in &point.arms {
+            let (Some(late), Some(either), Some(kind)) = (arm.late, arm.late_or_wrong, arm.matching) else {
+                continue;
+            };
+            let (label, shots) = (point.label(), count(point.shots));
+            let (late, either) = (count(late), count(either));
+            let _ = writeln!(
+                out,
+                "{label}, p = {}, {kind}: late {late}, late or wrong {either} of {shots} shots",
+                point.p
+            );
+        }
+    }
     let settings = &results.settings;
     let _ = write!(out, "{}% intervals; seed {}", number(settings.confidence * 100.0), settings.seed);
     let _ = write!(out, "; matching {}", settings.matching);
     if let Some(predecoder) = &settings.predecoder {
         let _ = write!(out, "; predecoder {predecoder}");
+    }
+    if let Some(us) = settings.deadline_us {
+        let _ = write!(out, "; late after {us} us of processor time");
     }
     let _ = write!(out, "; on {}", settings.machine);
     if let Some(threads) = settings.threads {

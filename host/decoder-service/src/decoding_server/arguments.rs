@@ -12,6 +12,8 @@ pub(super) enum Method {
     Matching { merge: MergeStrategy, correlated: bool },
     /// The same in windows over the rounds.
     Sliding { merge: MergeStrategy, window: u32, step: u32, rounds: Rounds },
+    /// The same round by round, for runs of any length.
+    Endless { merge: MergeStrategy, correlated: bool, margin: u32, rounds: Rounds },
     /// Belief propagation in relayed legs.
     Relay(BpConfig),
 }
@@ -23,12 +25,36 @@ pub(super) struct Rounds {
     pub(super) boundary: u32,
 }
 
+impl Rounds {
+    /// The first of so many detectors in each round, and at the end their number.
+    pub(super) fn starts(self, detectors: u32) -> Vec<u32> {
+        let Self { each, boundary } = self;
+        let inner = (detectors - 2 * boundary) / each;
+        let mut starts = vec![0, boundary];
+        starts.extend((1..=inner).map(|round| boundary + round * each));
+        starts.push(detectors);
+        starts
+    }
+
+    /// The round of each detector.
+    pub(super) fn of_detectors(starts: &[u32]) -> Vec<u32> {
+        let rounds = (0..).zip(starts.windows(2));
+        rounds.flat_map(|(round, ends)| (ends[0]..ends[1]).map(move |_| round)).collect()
+    }
+}
+
 impl Method {
+    pub(super) const fn is_correlated(&self) -> bool {
+        matches!(self, Self::Matching { correlated: true, .. } | Self::Endless { correlated: true, .. })
+    }
+
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Matching { correlated: false, .. } => "matching",
             Self::Matching { correlated: true, .. } => "correlated matching",
             Self::Sliding { .. } => "sliding window",
+            Self::Endless { correlated: false, .. } => "endless matching",
+            Self::Endless { correlated: true, .. } => "endless correlated matching",
             Self::Relay(_) => "relay",
         }
     }
@@ -49,22 +75,20 @@ pub(super) fn read(
 ) -> Read {
     match kind.text(kind_name)? {
         "pymatching" => {
-            let (merge, correlated) = (merge(custom)?, flag(custom, "enable_correlations")?.unwrap_or(false));
-            if correlated && merge != MergeStrategy::Independent {
-                let name = custom.name("merge_strategy");
-                return Err(ConfigError::new(
-                    custom.line(),
-                    name,
-                    "correlated matching merges by `independent`",
-                ));
-            }
+            let (merge, correlated) = matching(custom)?;
             Ok((Method::Matching { merge, correlated }, priors))
+        }
+        "endless" => {
+            let (merge, correlated) = matching(custom)?;
+            let margin = count(custom, "margin", 0, 1 << 16)?.unwrap_or(0);
+            let rounds = rounds(custom, detectors)?;
+            Ok((Method::Endless { merge, correlated, margin, rounds }, priors))
         }
         "sliding_window" => Ok((sliding(custom, detectors)?, priors)),
         "nv-qldpc-decoder" => relay(kind, custom, columns, priors, unused),
         other => {
             let reason = format!(
-                "`{other}` is not served; served are pymatching, sliding_window and nv-qldpc-decoder"
+                "`{other}` is not served; served are pymatching, sliding_window, nv-qldpc-decoder and endless"
             );
             Err(ConfigError::new(kind.line, kind_name, reason))
         }
@@ -104,17 +128,27 @@ fn merge(custom: &mut Fields<'_>) -> Result<MergeStrategy, ConfigError> {
     })
 }
 
-/// A window of rounds, matched within.
-fn sliding(custom: &mut Fields<'_>, detectors: usize) -> Result<Method, ConfigError> {
+/// How parallel edges are merged, and whether correlations are minded.
+fn matching(custom: &mut Fields<'_>) -> Result<(MergeStrategy, bool), ConfigError> {
+    let (merge, correlated) = (merge(custom)?, flag(custom, "enable_correlations")?.unwrap_or(false));
+    if correlated && merge != MergeStrategy::Independent {
+        let name = custom.name("merge_strategy");
+        return Err(ConfigError::new(custom.line(), name, "correlated matching merges by `independent`"));
+    }
+    Ok((merge, correlated))
+}
+
+/// A count of at least 1.
+fn need(custom: &mut Fields<'_>, key: &'static str, most: u32) -> Result<u32, ConfigError> {
+    let missing = ConfigError::new(custom.line(), custom.name(key), "this key is missing");
+    count(custom, key, 1, most)?.ok_or(missing)
+}
+
+/// Which detectors belong to which round.
+fn rounds(custom: &mut Fields<'_>, detectors: usize) -> Result<Rounds, ConfigError> {
     let most = u32::try_from(detectors).unwrap_or(u32::MAX);
     let line = custom.line();
-    let need = |custom: &mut Fields<'_>, key: &'static str| {
-        let missing = ConfigError::new(line, custom.name(key), "this key is missing");
-        count(custom, key, 1, most)?.ok_or(missing)
-    };
-    let window = need(custom, "window_size")?;
-    let step = need(custom, "step_size")?;
-    let each = need(custom, "num_syndromes_per_round")?;
+    let each = need(custom, "num_syndromes_per_round", most)?;
     let boundary = count(custom, "num_boundary_syndromes", 0, each)?.filter(|&n| n > 0).unwrap_or(each);
     let whole = detectors as u64;
     let inner = whole.checked_sub(2 * u64::from(boundary)).filter(|inner| inner % u64::from(each) == 0);
@@ -124,6 +158,16 @@ fn sliding(custom: &mut Fields<'_>, detectors: usize) -> Result<Method, ConfigEr
         );
         return Err(ConfigError::new(line, custom.name("num_syndromes_per_round"), reason));
     }
+    Ok(Rounds { each, boundary })
+}
+
+/// A window of rounds, matched within.
+fn sliding(custom: &mut Fields<'_>, detectors: usize) -> Result<Method, ConfigError> {
+    let most = u32::try_from(detectors).unwrap_or(u32::MAX);
+    let line = custom.line();
+    let window = need(custom, "window_size", most)?;
+    let step = need(custom, "step_size", most)?;
+    let rounds = rounds(custom, detectors)?;
     // Where windows cut edges: ours are open at both ends, as these ask for by default.
     for (key, served) in [("straddle_start_round", false), ("straddle_end_round", true)] {
         if flag(custom, key)?.is_some_and(|value| value != served) {
@@ -145,7 +189,7 @@ fn sliding(custom: &mut Fields<'_>, detectors: usize) -> Result<Method, ConfigEr
             merge
         }
     };
-    Ok(Method::Sliding { merge, window, step, rounds: Rounds { each, boundary } })
+    Ok(Method::Sliding { merge, window, step, rounds })
 }
 
 /// Arguments that say how the reference uses a GPU, and not what comes out.

@@ -4,7 +4,7 @@ use super::arguments::{self, Method};
 use super::error::ConfigError;
 use super::matrix::{self, Rows};
 use super::yaml::{self, Fields, Node};
-use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
+use ringcall_qec::dem::{Component, DetectorErrorModel, Mechanism};
 
 /// The most decoders of one server: each has a thread.
 pub const MAX_DECODERS: usize = 256;
@@ -69,6 +69,8 @@ pub struct DecoderConfig {
     pub(super) detectors: Rows,
     pub(super) measurements: u32,
     pub(super) priors: Option<Vec<f64>>,
+    /// For each error, the errors that it consists of; none where it is one of its own, and no rows where nothing is said.
+    pub(super) parts: Rows,
     pub(super) method: Method,
     pub(super) unused: Vec<String>,
 }
@@ -140,6 +142,40 @@ fn priors(node: &Node<'_>, key: &str, columns: u32) -> Result<Vec<f64>, ConfigEr
         priors.push(p);
     }
     Ok(priors)
+}
+
+/// Reads which errors consist of which others.
+fn parts(
+    node: &Node<'_>,
+    key: &str,
+    columns: u32,
+    checks: &[Vec<u32>],
+    observables: &[Vec<u32>],
+) -> Result<Rows, ConfigError> {
+    let refuse = |reason: String| Err(ConfigError::new(node.line, key, reason));
+    let parts = matrix::rows(node, key, columns)?;
+    if parts.len() != columns as usize {
+        return refuse(format!("{} rows for {columns} columns (block_size)", parts.len()));
+    }
+    let flips = [checks, observables].map(|rows| matrix::columns(rows, columns as usize));
+    for (column, row) in parts.iter().enumerate() {
+        let own = |&part: &u32| parts[part as usize].is_empty() && flips[0][part as usize].len() <= 2;
+        if !row.iter().all(own) {
+            return refuse(format!(
+                "error {column} has a part of several parts, or of more than two detectors"
+            ));
+        }
+        for flips in &flips {
+            let mut sum: Vec<u32> =
+                row.iter().flat_map(|&part| flips[part as usize].iter().copied()).collect();
+            sum.sort_unstable();
+            let odd = sum.chunk_by(|a, b| a == b).filter(|same| same.len() % 2 == 1).map(|same| same[0]);
+            if !row.is_empty() && !odd.eq(flips[column].iter().copied()) {
+                return refuse(format!("the parts of error {column} do not add up to it"));
+            }
+        }
+    }
+    Ok(parts)
 }
 
 impl DecoderConfig {
@@ -217,9 +253,18 @@ impl DecoderConfig {
             (None, Some(node)) => Some(priors(node, &name("decoder_custom_args.error_rate_vec"), columns)?),
             (None, None) => None,
         };
+        let parts_name = name("decoder_custom_args.parts_sparse");
+        let parts = match custom.take("parts_sparse") {
+            Some(node) => parts(node, &parts_name, columns, &checks, &observables)?,
+            None => Rows::new(),
+        };
         let (method, priors) =
             arguments::read(kind, &name("type"), &mut custom, columns, checks.len(), priors, &mut unused)?;
         custom.finish()?;
+        if !parts.is_empty() && !method.is_correlated() {
+            let reason = "only matching that minds correlations has a use for this".to_owned();
+            return refuse(line, "decoder_custom_args.parts_sparse", reason);
+        }
         Ok(Self {
             id,
             line,
@@ -230,6 +275,7 @@ impl DecoderConfig {
             detectors,
             measurements,
             priors,
+            parts,
             method,
             unused,
         })
@@ -241,7 +287,8 @@ impl DecoderConfig {
         self.id
     }
 
-    /// What it decodes by: `matching`, `correlated matching`, `sliding window` or `relay`.
+    /// What it decodes by: `matching`, `correlated matching`, `sliding window`, `endless matching`, `endless correlated matching` or
+    /// `relay`.
     #[must_use]
     pub const fn method(&self) -> &'static str {
         self.method.name()
@@ -250,7 +297,17 @@ impl DecoderConfig {
     /// Whether it is by matching that minds correlations.
     #[must_use]
     pub const fn is_correlated(&self) -> bool {
-        matches!(self.method, Method::Matching { correlated: true, .. })
+        self.method.is_correlated()
+    }
+
+    /// The detectors of each round but the first and the last, and of those two, where its runs have any length. The matrices are then
+    /// those of a short run.
+    #[must_use]
+    pub const fn endless(&self) -> Option<(u32, u32)> {
+        match self.method {
+            Method::Endless { rounds, .. } => Some((rounds.each, rounds.boundary)),
+            _ => None,
+        }
     }
 
     /// Whether it is by belief propagation.
@@ -265,7 +322,7 @@ impl DecoderConfig {
         self.checks.len()
     }
 
-    /// Measurements of one decode.
+    /// Measurements of one decode; of the short run, where runs have any length.
     #[must_use]
     pub const fn measurements(&self) -> usize {
         self.measurements as usize
@@ -301,12 +358,18 @@ impl DecoderConfig {
         let columns = self.columns as usize;
         let detectors = matrix::columns(&self.checks, columns);
         let observables = matrix::columns(&self.observables, columns);
-        let mechanisms = detectors.into_iter().zip(observables).enumerate();
-        let mechanisms = mechanisms.map(|(column, (detectors, observables))| Mechanism {
+        let part = |&column: &u32| Component {
+            detectors: detectors[column as usize].clone(),
+            observables: observables[column as usize].clone(),
+        };
+        let mechanisms = (0..columns).map(|column| Mechanism {
             probability: self.priors.as_ref().map_or(UNIT_WEIGHT_PROBABILITY, |priors| priors[column]),
-            detectors,
-            observables,
-            components: Vec::new(),
+            detectors: detectors[column].clone(),
+            observables: observables[column].clone(),
+            components: self
+                .parts
+                .get(column)
+                .map_or_else(Vec::new, |parts| parts.iter().map(part).collect()),
         });
         DetectorErrorModel {
             num_detectors: self.checks.len() as u32,

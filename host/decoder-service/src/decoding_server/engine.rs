@@ -4,9 +4,13 @@ use super::arguments::{Method, Rounds};
 use super::config::DecoderConfig;
 use super::error::ConfigError;
 use super::split;
-use ringcall_matching::{CheckMatrix, Decoder as Matching, MatchingGraph, SlidingConfig, SlidingDecoder};
+use super::stream::{Stream, Unexplained, pack};
+use ringcall_matching::{
+    CheckMatrix, Decoder as Matching, EndlessConfig, MatchingGraph, SlidingConfig, SlidingDecoder,
+};
 use ringcall_qec::decode::{
-    Decoder, DecoderFactory, DecoderOptions, MatchingEngine, ModelDecoders, RelayFactory,
+    Decoder, DecoderFactory, DecoderOptions, MatchingDecoder, MatchingEngine, MatchingGraph as ModelGraph,
+    ModelDecoders, ParallelEdges, RelayFactory,
 };
 
 /// The most rounds at a run's end that windows are told of together.
@@ -16,13 +20,11 @@ const MAX_TAIL: usize = 8;
 pub(super) enum Engine {
     Matching(Box<Matching>),
     Sliding(Box<Windows>),
+    /// Runs of any length, which are not decoded as a whole.
+    Endless(Box<Stream>),
     /// Correlated matching, or belief propagation.
     Model(Box<dyn Decoder>),
 }
-
-/// No correction explains a syndrome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Unexplained;
 
 impl Engine {
     /// # Errors
@@ -48,6 +50,24 @@ impl Engine {
                     .map(|windows| Self::Sliding(Box::new(windows)))
                     .map_err(|why| config.refuse("decoder_custom_args", why))
             }
+            &Method::Endless { correlated, margin, rounds, .. } => {
+                let mut endless = EndlessConfig::default();
+                (endless.margin, endless.correlations) = (margin as usize, correlated);
+                let stream = if correlated {
+                    let model =
+                        split::into_edges(config.model()).map_err(|why| config.refuse("H_sparse", why))?;
+                    let graph = ModelGraph::from_dem(&model, ParallelEdges::Independent);
+                    let decoder = graph
+                        .and_then(|graph| MatchingDecoder::new(&graph, MatchingEngine::CorrelatedBlossom));
+                    let decoder = decoder.map_err(|why| config.refuse("H_sparse", why))?;
+                    Stream::new(config, decoder.engine().graph(), rounds, &endless)
+                } else {
+                    Stream::new(config, &graph(config)?, rounds, &endless)
+                };
+                stream
+                    .map(|stream| Self::Endless(Box::new(stream)))
+                    .map_err(|why| config.refuse("decoder_custom_args", why))
+            }
             Method::Relay(settings) => {
                 let factory = RelayFactory::new(&config.model(), settings);
                 let decoder = factory.and_then(|factory| factory.build());
@@ -64,6 +84,7 @@ impl Engine {
                 pack(solution.observables(), observables);
             }
             Self::Sliding(windows) => pack(windows.decode(defects)?, observables),
+            Self::Endless(_) => return Err(Unexplained),
             Self::Model(decoder) => {
                 decoder.decode(defects, observables).map_err(|_| Unexplained)?;
             }
@@ -72,15 +93,11 @@ impl Engine {
     }
 }
 
-fn pack(words: &[u64], bytes: &mut [u8]) {
-    for (bytes, word) in bytes.chunks_mut(8).zip(words) {
-        bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
-    }
-}
-
 /// The matching graph of H and O; every column is one edge.
 fn graph(config: &DecoderConfig) -> Result<MatchingGraph, ConfigError> {
-    let (Method::Matching { merge, .. } | Method::Sliding { merge, .. }) = config.method else {
+    let (Method::Matching { merge, .. } | Method::Sliding { merge, .. } | Method::Endless { merge, .. }) =
+        config.method
+    else {
         return Err(config.refuse("type", "this is no matching"));
     };
     let weights =
@@ -107,21 +124,15 @@ pub(super) struct Windows {
 impl Windows {
     fn new(
         graph: &MatchingGraph,
-        Rounds { each, boundary }: Rounds,
+        rounds: Rounds,
         sliding: SlidingConfig,
         detectors: usize,
     ) -> Result<Self, String> {
         let detectors = detectors as u32;
-        let inner = (detectors - 2 * boundary) / each;
-        let mut starts = vec![0, boundary];
-        starts.extend((1..=inner).map(|round| boundary + round * each));
-        starts.push(detectors);
+        let starts = rounds.starts(detectors);
         let count = starts.len() - 1;
-        let rounds: Vec<u32> = (0..)
-            .zip(starts.windows(2))
-            .flat_map(|(round, ends)| (ends[0]..ends[1]).map(move |_| round))
-            .collect();
-        let decoder = SlidingDecoder::new(graph, &rounds, sliding).map_err(|why| why.to_string())?;
+        let decoder = SlidingDecoder::new(graph, &Rounds::of_detectors(&starts), sliding)
+            .map_err(|why| why.to_string())?;
         if count < decoder.least_rounds() || decoder.tail_rounds() > MAX_TAIL {
             return Err(format!(
                 "{count} rounds, {} of them a tail: windows of {} rounds need {} rounds at least and a tail of {MAX_TAIL} at \

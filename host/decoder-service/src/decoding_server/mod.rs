@@ -5,7 +5,7 @@
 //! ```
 //! A [`Config`] says which decoders there are, each by sparse matrices: H (which errors flip which detectors), O (which flip which
 //! observables) and D (which measurements make a detector). A [`Session`] is one decoder with what it has collected; [`Sessions`]
-//! are all of a server, as functions of rings. `docs/decoding-server.md` has the keys and the statuses.
+//! are all of a server, as functions of rings. Runs of any length are decoded round by round as their measurements come. `docs/decoding-server.md` has the keys and the statuses.
 //!
 //! Nothing here knows a socket: `ringcall serve --config` puts the calls on rings.
 
@@ -17,6 +17,7 @@ mod matrix;
 mod session;
 mod sessions;
 mod split;
+mod stream;
 mod write;
 mod yaml;
 
@@ -24,4 +25,4 @@ pub use config::{Config, DecoderConfig, MAX_DECODERS, TransportConfig};
 pub use error::ConfigError;
 pub use session::{Frame, Session, SessionState};
 pub use sessions::Sessions;
-pub use write::{WriteError, write};
+pub use write::{WriteError, write, write_endless};

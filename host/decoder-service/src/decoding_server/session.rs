@@ -4,6 +4,7 @@ use super::config::DecoderConfig;
 use super::engine::Engine;
 use super::error::ConfigError;
 use super::matrix;
+use super::stream::Unexplained;
 use ringcall::wire::bits::packed_len;
 use ringcall::wire::decoding::{DecodingStatus, EnqueueSyndromes, GetCorrections};
 
@@ -52,7 +53,7 @@ pub struct Session {
     id: i64,
     frame: Frame,
     engine: Engine,
-    /// For each measurement, the detectors that it flips.
+    /// For each measurement of a volume, the detectors that it flips.
     flips: Vec<Vec<u32>>,
     observables: usize,
     state: SessionState,
@@ -87,7 +88,11 @@ impl Session {
             id: config.id(),
             frame,
             engine: Engine::new(config)?,
-            flips: matrix::columns(config.detector_measurements(), config.measurements()),
+            flips: if config.endless().is_some() {
+                Vec::new()
+            } else {
+                matrix::columns(config.detector_measurements(), config.measurements())
+            },
             observables: config.observables(),
             state: SessionState::Collecting,
             accepted: 0,
@@ -103,6 +108,24 @@ impl Session {
     #[must_use]
     pub const fn id(&self) -> i64 {
         self.id
+    }
+
+    /// The fewest rounds of a run, where runs have any length: corrections of shorter ones are never ready.
+    #[must_use]
+    pub fn least_rounds(&self) -> Option<usize> {
+        match &self.engine {
+            Engine::Endless(stream) => Some(stream.least_rounds()),
+            _ => None,
+        }
+    }
+
+    /// Where runs have any length: how often something was decided that later rounds might have changed.
+    #[must_use]
+    pub fn forced(&self) -> u64 {
+        match &self.engine {
+            Engine::Endless(stream) => stream.forced(),
+            _ => 0,
+        }
     }
 
     /// Where the session is.
@@ -132,13 +155,20 @@ impl Session {
         }
     }
 
-    /// Takes in `count` measurements, and decodes where they complete a volume. A session that has failed takes them and does
+    /// Takes in `count` measurements, and decodes where they complete a volume, or a round of a run of any length. A session that has failed takes them and does
     /// nothing; one that now fails says so when corrections are asked for.
     ///
     /// # Panics
     /// `bits` has fewer than `count` bits.
     pub fn push(&mut self, count: usize, bits: &[u8]) {
         if self.state == SessionState::Failed || count == 0 {
+            return;
+        }
+        if let Engine::Endless(stream) = &mut self.engine {
+            self.state = match stream.push(count, bits) {
+                Ok(()) => SessionState::Collecting,
+                Err(Unexplained) => SessionState::Failed,
+            };
             return;
         }
         if count > self.flips.len() - self.accepted {
@@ -165,7 +195,7 @@ impl Session {
     }
 
     fn decode(&mut self) {
-        let Self { detectors, defects, decoded, corrections, .. } = self;
+        let Self { detectors, defects, decoded, .. } = self;
         defects.clear();
         for (i, word) in (0..).zip(detectors.iter_mut()) {
             let mut left = std::mem::take(word);
@@ -179,6 +209,22 @@ impl Session {
             self.state = SessionState::Failed;
             return;
         }
+        self.is_decoded();
+    }
+
+    /// Ends a run of any length; false while it is not whole.
+    fn finish(&mut self) -> bool {
+        let Engine::Endless(stream) = &mut self.engine else { return false };
+        match stream.finish(&mut self.decoded) {
+            Ok(false) => return false,
+            Ok(true) => self.is_decoded(),
+            Err(Unexplained) => self.state = SessionState::Failed,
+        }
+        true
+    }
+
+    fn is_decoded(&mut self) {
+        let Self { decoded, corrections, .. } = self;
         self.decodes += 1;
         match self.frame {
             Frame::Volume => corrections.copy_from_slice(decoded),
@@ -218,8 +264,11 @@ impl Session {
         if usize::try_from(return_size) != Ok(self.observables) {
             return Err(DecodingStatus::BadRequest);
         }
-        if self.state == SessionState::Collecting {
+        if self.state == SessionState::Collecting && !self.finish() {
             return Err(DecodingStatus::NotReady);
+        }
+        if self.state == SessionState::Failed {
+            return Err(DecodingStatus::InternalError);
         }
         let len = self.corrections.len();
         result.get_mut(..len).ok_or(DecodingStatus::InternalError)?.copy_from_slice(&self.corrections);
@@ -232,6 +281,9 @@ impl Session {
 
     /// Forgets everything: measurements, corrections and a failure.
     pub fn reset(&mut self) {
+        if let Engine::Endless(stream) = &mut self.engine {
+            stream.restart();
+        }
         self.accepted = 0;
         self.detectors.fill(0);
         self.corrections.fill(0);

@@ -87,6 +87,15 @@ impl Sessions {
         index.ok().and_then(|index| self.desks.get(index)).ok_or(DecodingStatus::InvalidDecoder)
     }
 
+    /// Of a decoder: the volumes and runs that it decoded, and the decisions among them that later rounds might have changed. `None` where
+    /// there is no such decoder, or a call on it is under way.
+    #[must_use]
+    pub fn counts(&self, id: i64) -> Option<(u64, u64)> {
+        let index = self.desks.binary_search_by_key(&id, |desk| desk.id).ok()?;
+        let session = self.desks.get(index)?.lock()?;
+        Some((session.decodes(), session.forced()))
+    }
+
     /// `enqueue_syndromes`.
     pub fn enqueue_syndromes(&self, payload: &[u8]) -> DecodingStatus {
         let desk = match self.desk(payload) {

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 /// Detectors of an error up to which it is split: the search takes time for each way to pair them.
 const MOST_DETECTORS: usize = 12;
 
-/// Splits every error of more than two detectors.
+/// Splits every error of more than two detectors that is not split already.
 ///
 /// # Errors
 /// Which error does not split, and why.
@@ -15,7 +15,7 @@ pub(super) fn into_edges(mut model: DetectorErrorModel) -> Result<DetectorErrorM
     // contradicts itself.
     let mut edges: HashMap<Vec<u32>, (f64, Vec<u32>)> = HashMap::new();
     for error in &model.mechanisms {
-        if matches!(error.detectors.len(), 1 | 2) {
+        if error.components.is_empty() && matches!(error.detectors.len(), 1 | 2) {
             let entry = edges
                 .entry(error.detectors.clone())
                 .or_insert((error.probability, error.observables.clone()));
@@ -25,7 +25,7 @@ pub(super) fn into_edges(mut model: DetectorErrorModel) -> Result<DetectorErrorM
         }
     }
     for (column, error) in model.mechanisms.iter_mut().enumerate() {
-        if error.detectors.len() <= 2 {
+        if error.detectors.len() <= 2 || !error.components.is_empty() {
             continue;
         }
         if error.detectors.len() > MOST_DETECTORS {

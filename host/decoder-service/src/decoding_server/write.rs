@@ -1,7 +1,8 @@
 //! Configurations of detector error models, as text.
 
 use ringcall_qec::decode::{DecodeError, MatchingGraph, ParallelEdges};
-use ringcall_qec::dem::DetectorErrorModel;
+use ringcall_qec::dem::{Component, DetectorErrorModel, Mechanism};
+use std::collections::HashMap;
 use std::fmt::Write;
 
 /// Why no configuration describes a model.
@@ -34,25 +35,72 @@ type Column = (Vec<u32>, Vec<u32>, f64);
 /// A model that has nothing to decode, or that is no matching problem.
 pub fn write(model: &DetectorErrorModel, decoders: usize, relay: bool) -> Result<String, WriteError> {
     let columns = if relay { errors(model) } else { edges(model)? };
+    let (kind, arguments) = if relay {
+        let relay = "max_iterations: 60\n      bp_method: 3\n      composition: 1\n      gamma0: 0.125\n      \
+                     gamma_dist: [-0.24, 0.66]\n      srelay_config: { pre_iter: 80, num_sets: 300, stopping_criterion: FirstConv }";
+        ("nv-qldpc-decoder", relay.to_owned())
+    } else {
+        ("pymatching", "merge_strategy: independent".to_owned())
+    };
+    text(model, decoders, &columns, kind, &arguments)
+}
+
+/// The configuration of `decoders` decoders of runs of any length, with ids from 0, whose measurements are their detectors. The model is
+/// that of a short run, whose rounds have `each` detectors but the first and the last, which have `boundary`.
+///
+/// ```
+/// use ringcall_decoder_service::decoding_server::{Config, write_endless};
+/// use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+/// use ringcall_qec::code::Basis;
+///
+/// let noise = CircuitNoise::uniform(0.003);
+/// let experiment = MemoryExperiment { distance: 3, rounds: 7, basis: Basis::Z, noise };
+/// let text = write_endless(&experiment.detector_error_model()?, 1, true, 8, 4)?;
+/// let config: Config = text.parse()?;
+/// assert_eq!((config.decoders[0].method(), config.decoders[0].endless()), ("endless correlated matching", Some((8, 4))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`write`].
+pub fn write_endless(
+    model: &DetectorErrorModel,
+    decoders: usize,
+    correlated: bool,
+    each: u32,
+    boundary: u32,
+) -> Result<String, WriteError> {
+    // Edges alone would say nothing of correlations.
+    let columns = if correlated { errors(model) } else { edges(model)? };
+    let mut arguments = format!(
+        "merge_strategy: independent\n      enable_correlations: {correlated}\n      num_syndromes_per_round: {each}\n      \
+         num_boundary_syndromes: {boundary}"
+    );
+    if correlated {
+        let _ = write!(arguments, "\n      parts_sparse: [{}]", rows(&parts(model)));
+    }
+    text(model, decoders, &columns, "endless", &arguments)
+}
+
+fn text(
+    model: &DetectorErrorModel,
+    decoders: usize,
+    columns: &[Column],
+    kind: &str,
+    arguments: &str,
+) -> Result<String, WriteError> {
     let (detectors, observables) = (model.num_detectors as usize, model.num_observables as usize);
     if columns.is_empty() || detectors == 0 || observables == 0 {
         return Err(WriteError::Empty);
     }
     let mut h = vec![Vec::new(); detectors];
     let mut o = vec![Vec::new(); observables];
-    for (column, (flips, signs, _)) in (0_u32..).zip(&columns) {
+    for (column, (flips, signs, _)) in (0_u32..).zip(columns) {
         flips.iter().for_each(|&detector| h[detector as usize].push(column));
         signs.iter().for_each(|&observable| o[observable as usize].push(column));
     }
     let d: Vec<Vec<u32>> = (0..model.num_detectors).map(|detector| vec![detector]).collect();
     let priors: Vec<String> = columns.iter().map(|(.., p)| format!("{p:?}")).collect();
-    let (kind, arguments) = if relay {
-        let relay = "max_iterations: 60\n      bp_method: 3\n      composition: 1\n      gamma0: 0.125\n      \
-                     gamma_dist: [-0.24, 0.66]\n      srelay_config: { pre_iter: 80, num_sets: 300, stopping_criterion: FirstConv }";
-        ("nv-qldpc-decoder", relay)
-    } else {
-        ("pymatching", "merge_strategy: independent")
-    };
     let mut text = "decoders:\n".to_owned();
     for id in 0..decoders {
         // Writing to a text fails nowhere.
@@ -83,12 +131,31 @@ fn rows(rows: &[Vec<u32>]) -> String {
 }
 
 /// Every error that some syndrome shows. One that is likelier than not is left out: no matrix of CUDA-Q's has one.
+fn shown(model: &DetectorErrorModel) -> impl Iterator<Item = &Mechanism> {
+    let is_shown = |error: &&Mechanism| {
+        error.probability > 0.0 && error.probability <= 0.5 && !error.detectors.is_empty()
+    };
+    model.mechanisms.iter().filter(is_shown)
+}
+
 fn errors(model: &DetectorErrorModel) -> Vec<Column> {
-    let shown = model
-        .mechanisms
-        .iter()
-        .filter(|error| error.probability > 0.0 && error.probability <= 0.5 && !error.detectors.is_empty());
-    shown.map(|error| (error.detectors.clone(), error.observables.clone(), error.probability)).collect()
+    shown(model)
+        .map(|error| (error.detectors.clone(), error.observables.clone(), error.probability))
+        .collect()
+}
+
+/// For each of those errors, the others that it consists of: none where a part is no error by itself.
+fn parts(model: &DetectorErrorModel) -> Vec<Vec<u32>> {
+    let single = (0..).zip(shown(model)).filter(|(_, error)| error.components.is_empty());
+    let single: HashMap<(&[u32], &[u32]), u32> =
+        single.map(|(column, error)| ((&*error.detectors, &*error.observables), column)).collect();
+    shown(model)
+        .map(|error| {
+            let part = |part: &Component| single.get(&(&*part.detectors, &*part.observables)).copied();
+            let parts: Option<Vec<u32>> = error.components.iter().map(part).collect();
+            parts.unwrap_or_default()
+        })
+        .collect()
 }
 
 /// The edges of the model's matching graph.

@@ -1,6 +1,6 @@
 //! Counts of a point, and when they are enough.
 
-use super::plain::common;
+use super::plain::{common, is_zero, lateness};
 use super::{Matching, PlainCounts};
 use ringcall_qec::stats::{LogicalErrorRate, PairedErrors, SyndromeDensity};
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,12 @@ pub struct ShotCounts {
     /// Shots whose correction does not explain their syndrome: best guesses, right or wrong.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unconverged: u64,
+    /// Shots whose decoding took longer than the study's deadline, in processor time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late: u64,
+    /// Shots that were late, wrong, or both.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late_or_wrong: u64,
     /// Processor time of matching alone, all shots together, ns.
     pub matching_ns: u64,
     /// The other arm, on the same shots.
@@ -36,12 +42,6 @@ pub struct ShotCounts {
     /// Both arms again, by plain matching, where it is compared with correlated matching.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plain: Option<PlainCounts>,
-}
-
-/// For what is left out of a line; serde gives a reference.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// Counts of the arm with a predecoder.
@@ -73,6 +73,9 @@ pub struct ArmCounts {
     pub both: u64,
     /// Processor time of matching, ns.
     pub matching_ns: u64,
+    /// Shots that took longer than the study's deadline, and those that did or are wrong; `None` with a predecoder, whose inference has
+    /// a share in it.
+    pub late: Option<[u64; 2]>,
 }
 
 impl ShotCounts {
@@ -93,6 +96,8 @@ impl ShotCounts {
         add(&mut self.errors, other.errors);
         add(&mut self.observable_errors, other.observable_errors);
         add(&mut self.unconverged, other.unconverged);
+        add(&mut self.late, other.late);
+        add(&mut self.late_or_wrong, other.late_or_wrong);
         add(&mut self.matching_ns, other.matching_ns);
         if let (Some(sum), Some(more)) = (&mut self.predecoder, &other.predecoder) {
             add(&mut sum.fired, more.fired);
@@ -112,7 +117,7 @@ impl ShotCounts {
             let untimed = |p: PredecoderCounts| PredecoderCounts { inference_ns: 0, matching_ns: 0, ..p };
             let (predecoder, plain) =
                 (counts.predecoder.map(untimed), counts.plain.map(PlainCounts::untimed));
-            Self { matching_ns: 0, predecoder, plain, ..*counts }
+            Self { matching_ns: 0, late: 0, late_or_wrong: 0, predecoder, plain, ..*counts }
         };
         untimed_counts(self) == untimed_counts(other)
     }
@@ -141,6 +146,7 @@ impl ShotCounts {
             self.unconverged <= self.shots,
             format!("{} unconverged of {} shots", self.unconverged, self.shots),
         )?;
+        lateness(self.late, self.late_or_wrong, self.shots)?;
         let fired =
             |fired| expect(fired <= self.detectors, format!("{fired} of {} detectors", self.detectors));
         fired(self.fired)?;
@@ -166,18 +172,22 @@ impl ShotCounts {
             errors,
             both,
             matching_ns,
+            late: None,
         };
+        let alone =
+            |arm: ArmCounts, late, late_or_wrong| ArmCounts { late: Some([late, late_or_wrong]), ..arm };
         let after = self.predecoder;
         let Some(plain) = self.plain else {
-            return [arm(kind, false, self.errors, self.errors, self.matching_ns)]
+            let first = arm(kind, false, self.errors, self.errors, self.matching_ns);
+            return [alone(first, self.late, self.late_or_wrong)]
                 .into_iter()
                 .chain(after.map(|after| arm(kind, true, after.errors, after.both, after.matching_ns)))
                 .collect();
         };
-        let mut arms = vec![
-            arm(Matching::Plain, false, plain.errors, plain.errors, plain.matching_ns),
-            arm(kind, false, self.errors, plain.both, self.matching_ns),
-        ];
+        let first = arm(Matching::Plain, false, plain.errors, plain.errors, plain.matching_ns);
+        let second = arm(kind, false, self.errors, plain.both, self.matching_ns);
+        let mut arms =
+            vec![alone(first, plain.late, plain.late_or_wrong), alone(second, self.late, self.late_or_wrong)];
         if let (Some(plain), Some(after)) = (plain.predecoder, after) {
             arms.push(arm(Matching::Plain, true, plain.errors, plain.both, plain.matching_ns));
             arms.push(arm(kind, true, after.errors, plain.correlated_both, after.matching_ns));

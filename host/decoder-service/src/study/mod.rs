@@ -29,6 +29,7 @@
 //!     matching: Matching::Correlated,
 //!     relay: Relay::default(),
 //!     predecoder: None,
+//!     deadline: None,
 //!     points: vec![point(3, 0.01), point(5, 0.01)],
 //!     stop: Stop { shots: 2000, errors: Some(50) },
 //!     threads: 2,
@@ -173,6 +174,8 @@ pub struct Study<'a> {
     pub relay: Relay,
     /// The second arm.
     pub predecoder: Option<Arm<'a>>,
+    /// The processor time that a decode may take before it counts as late. It is not cut off: counts of errors depend on no clock.
+    pub deadline: Option<Duration>,
     /// The grid, in the order in which it is worked through.
     pub points: Vec<Point>,
     /// When a point has enough.
@@ -229,7 +232,18 @@ impl Study<'_> {
             shots: self.stop.shots,
             max_errors: self.stop.errors,
         });
-        Setup { program: self.program.clone(), seed, batch_shots, matching, relay, predecoder, part }
+        let deadline_ns =
+            self.deadline.map(|deadline| u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX));
+        Setup {
+            program: self.program.clone(),
+            seed,
+            batch_shots,
+            matching,
+            relay,
+            predecoder,
+            deadline_ns,
+            part,
+        }
     }
 
     /// Works until every point has enough, or `progress` says `false`: it is asked about ten times a second, and after each
@@ -294,7 +308,8 @@ impl Study<'_> {
         log: &mut dyn Write,
         look: &mut dyn FnMut(&mut State, &mut PointCounts) -> bool,
     ) -> Result<(), StudyError> {
-        let prepared = Prepared::new(*point, self.matching, self.relay, self.predecoder.as_ref())?;
+        let mut prepared = Prepared::new(*point, self.matching, self.relay, self.predecoder.as_ref())?;
+        prepared.deadline_ns = state.setup().deadline_ns;
         let (batches, done) = (self.stop.batches(self.batch_shots), state.finished(point));
         let (first, step) = self.shard.map_or((0, 1), |shard| (u64::from(shard.index() - 1), shard.of()));
         let left = (batches - (done.len() as u64).min(batches)).min(batches.div_ceil(step.into()));

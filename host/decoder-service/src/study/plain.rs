@@ -10,6 +10,12 @@ pub struct PlainCounts {
     pub errors: u64,
     /// Of these, the ones that correlated matching alone got wrong as well.
     pub both: u64,
+    /// Shots whose decoding by plain matching alone took longer than the study's deadline, in processor time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late: u64,
+    /// Shots that were late, wrong, or both.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late_or_wrong: u64,
     /// Processor time of plain matching alone, all shots together, ns.
     pub matching_ns: u64,
     /// The same after the predecoder.
@@ -40,6 +46,8 @@ impl PlainCounts {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         add(&mut self.errors, other.errors);
         add(&mut self.both, other.both);
+        add(&mut self.late, other.late);
+        add(&mut self.late_or_wrong, other.late_or_wrong);
         add(&mut self.matching_ns, other.matching_ns);
         if let Some(more) = &other.predecoder {
             let sum = self.predecoder.get_or_insert_default();
@@ -52,12 +60,13 @@ impl PlainCounts {
 
     pub(super) fn untimed(self) -> Self {
         let predecoder = self.predecoder.map(|arm| PlainPredecoderCounts { matching_ns: 0, ..arm });
-        Self { matching_ns: 0, predecoder, ..self }
+        Self { matching_ns: 0, late: 0, late_or_wrong: 0, predecoder, ..self }
     }
 
     /// Could these be the counts beside those of correlated matching: so many errors alone, so many after the predecoder?
     pub(super) fn check(&self, shots: u64, correlated: u64, after: Option<u64>) -> Result<(), String> {
         common(self.both, self.errors, correlated, shots)?;
+        lateness(self.late, self.late_or_wrong, shots)?;
         match (self.predecoder, after) {
             (None, None) => Ok(()),
             (Some(plain), Some(after)) => {
@@ -67,6 +76,20 @@ impl PlainCounts {
             _ => Err("counts of a predecoder by one kind of matching alone".to_owned()),
         }
     }
+}
+
+/// For what is left out of a line; serde gives a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+pub(super) fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Could so many shots be late, and so many late or wrong?
+pub(super) fn lateness(late: u64, late_or_wrong: u64, shots: u64) -> Result<(), String> {
+    if late <= late_or_wrong && late_or_wrong <= shots {
+        return Ok(());
+    }
+    Err(format!("{late} late and {late_or_wrong} late or wrong of {shots} shots"))
 }
 
 /// Could two decoders have so many errors in common?

@@ -33,6 +33,9 @@ pub struct Setup {
     pub relay: Relay,
     /// The predecoder: its file, a digest of its bytes, its threshold. `None` without one.
     pub predecoder: Option<String>,
+    /// The processor time that a decode may take before it counts as late, ns. `None` where nothing does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ns: Option<u64>,
     /// Of a shard: which one, and of what. `None` of a whole study.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
@@ -405,6 +408,9 @@ impl std::fmt::Display for Setup {
         match &self.predecoder {
             Some(label) => write!(f, "predecoder {label}")?,
             None => f.write_str("no predecoder")?,
+        }
+        if let Some(ns) = self.deadline_ns {
+            write!(f, ", late after {ns} ns")?;
         }
         let Some(Part { shard, points, shots, max_errors }) = &self.part else { return Ok(()) };
         write!(f, ", shard {shard} of {} points ({}), {shots} shots", points.len(), points.join(" "))?;

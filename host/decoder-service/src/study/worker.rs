@@ -22,6 +22,8 @@ pub(super) struct Prepared {
     /// Of the second arm.
     inference: Option<Inference>,
     sampler: Sampler,
+    /// When a decode is late.
+    pub(super) deadline_ns: Option<u64>,
 }
 
 impl Prepared {
@@ -44,7 +46,7 @@ impl Prepared {
         let compared =
             matching == Matching::Both && problem.matching() == Some(MatchingEngine::CorrelatedBlossom);
         let plain = compared.then(|| problem.single_pass());
-        Ok(Self { point, problem, plain, inference, sampler })
+        Ok(Self { point, problem, plain, inference, sampler, deadline_ns: None })
     }
 }
 
@@ -74,6 +76,8 @@ struct Decoded {
     observable_errors: u64,
     /// Shots whose correction does not explain their syndrome.
     unconverged: u64,
+    /// A bit for each shot that took too long.
+    late: u64,
     /// The thread's processor time.
     ns: u64,
 }
@@ -98,13 +102,20 @@ impl Matcher {
     }
 
     /// Decodes shots, each with the observables that it should be decoded to.
-    fn run<'a>(&mut self, shots: impl Iterator<Item = (&'a [u8], u64)>) -> Result<Decoded, Cause> {
+    fn run<'a>(
+        &mut self,
+        shots: impl Iterator<Item = (&'a [u8], u64)>,
+        deadline_ns: Option<u64>,
+    ) -> Result<Decoded, Cause> {
         let begin = processor_ns();
         let mut decoded = Decoded::default();
         for (place, (detectors, expected)) in shots.enumerate() {
             self.defects.clear();
             self.defects.extend(BitView::new(detectors, self.detectors)?.ones().map(|index| index as u32));
+            let from = deadline_ns.map(|_| processor_ns());
             let matched = self.decoder.decode(&self.defects, &mut self.observables)?;
+            let is_late = |(from, deadline)| processor_ns() - from >= deadline;
+            decoded.late |= u64::from(from.zip(deadline_ns).is_some_and(is_late)) << place;
             let wrong = word(&self.observables) ^ expected;
             decoded.wrong |= u64::from(wrong != 0) << place;
             decoded.observable_errors += u64::from(wrong.count_ones());
@@ -132,7 +143,7 @@ fn ones(packed: &[u8]) -> u64 {
 
 impl<'a> Worker<'a> {
     pub(super) fn new(prepared: &'a Prepared) -> Result<Self, StudyError> {
-        let Prepared { point, problem, plain, inference, sampler } = prepared;
+        let Prepared { point, problem, plain, inference, sampler, .. } = prepared;
         let at = |source| StudyError::Point { point: *point, source };
         let matcher = |problem| Matcher::new(problem).map_err(|e| at(e.into()));
         Ok(Self {
@@ -199,7 +210,10 @@ impl<'a> Worker<'a> {
         if quits() {
             return Ok(false);
         }
-        let Decoded { wrong, observable_errors, unconverged, ns } = matching.run(shots())?;
+        let deadline = prepared.deadline_ns;
+        let Decoded { wrong, observable_errors, unconverged, late, ns } = matching.run(shots(), deadline)?;
+        counts.late += errors(late);
+        counts.late_or_wrong += if deadline.is_some() { errors(late | wrong) } else { 0 };
         counts.observable_errors += observable_errors;
         counts.unconverged += unconverged;
         counts.shots += count as u64;
@@ -209,7 +223,9 @@ impl<'a> Worker<'a> {
         counts.matching_ns += ns;
         let mut plain_wrong = 0;
         if let (Some(matching), Some(plain)) = (&mut *plain, &mut counts.plain) {
-            let Decoded { wrong: found, ns, .. } = matching.run(shots())?;
+            let Decoded { wrong: found, late, ns, .. } = matching.run(shots(), deadline)?;
+            plain.late += errors(late);
+            plain.late_or_wrong += if deadline.is_some() { errors(late | found) } else { 0 };
             plain_wrong = found;
             plain.errors += errors(plain_wrong);
             plain.both += errors(plain_wrong & wrong);
@@ -235,12 +251,12 @@ impl<'a> Worker<'a> {
                 (residual, truth ^ word(frame))
             })
         };
-        let Decoded { wrong: after_wrong, ns, .. } = matching.run(left())?;
+        let Decoded { wrong: after_wrong, ns, .. } = matching.run(left(), None)?;
         arm.errors += errors(after_wrong);
         arm.both += errors(wrong & after_wrong);
         arm.matching_ns += ns;
         if let (Some(matching), Some(plain)) = (plain, &mut counts.plain) {
-            let Decoded { wrong: found, ns, .. } = matching.run(left())?;
+            let Decoded { wrong: found, ns, .. } = matching.run(left(), None)?;
             let after = plain.predecoder.get_or_insert_default();
             after.errors += errors(found);
             after.both += errors(plain_wrong & found);

@@ -170,22 +170,23 @@ impl Correlated {
     }
 
     pub(super) fn push_round(&mut self, defects: &[u32]) -> Result<bool, SlidingError> {
-        let plan = Arc::clone(&self.plan);
+        // Threads share the plan: nothing of it is borrowed for longer, and no reference to it is counted.
+        let plan = &*self.plan;
         check(defects, plan.layers.detectors(self.given), self.given)?;
+        let head = if self.start == 0 { plan.layers.head() } else { 0 };
+        let (full, context, decided) = (plan.full + head, plan.context, plan.full + head - plan.margin);
         self.add((self.given - self.start) as u32, defects);
         self.given += 1;
-        let head = if self.start == 0 { plan.layers.head() } else { 0 };
-        let full = plan.full + head;
         if self.given - self.start < full {
             return Ok(false);
         }
         // In the first window, so that no round of the head is left; in others, so that the window moves on.
-        let oldest = (head.max(1) + plan.context) as u32;
-        let margin = (full - plan.margin) as u32;
+        let oldest = (head.max(1) + context) as u32;
+        let margin = decided as u32;
         self.decide(|run| if run.start == 0 { &mut run.first } else { &mut run.middle }, 0, margin, oldest);
         let undecided = self.open.iter().filter(|open| open.state == State::Undecided);
         let left = undecided.map(|open| open.layer).fold(margin, u32::min);
-        self.move_on(left - plan.context as u32);
+        self.move_on(left - context as u32);
         Ok(true)
     }
 
@@ -200,6 +201,13 @@ impl Correlated {
         self.last_answer.copy_from_slice(&self.observables);
         self.restart();
         Ok(&self.last_answer)
+    }
+
+    pub(super) fn rehearse(&mut self) {
+        let filled = self.given - self.start;
+        if self.start > 0 && filled <= self.plan.full {
+            self.solve(|run| &mut run.last, self.plan.full - filled, true);
+        }
     }
 
     pub(super) fn restart(&mut self) {

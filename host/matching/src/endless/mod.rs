@@ -21,6 +21,9 @@ pub struct EndlessConfig {
     /// lead over, or one and a half times with correlations. Fewer make windows that are smaller and decisions that are sometimes
     /// [`forced`](EndlessDecoder::forced).
     pub margin: usize,
+    /// In one pass: how many defects to gather, over several rounds, before they are matched. Regions that wait for what comes later are
+    /// then looked at less often, and the last of the defects are matched at the end of the run. 0 matches round by round.
+    pub batch: usize,
     /// How many near nodes to list per detector, as [`DecoderConfig::near_entries`](crate::DecoderConfig::near_entries).
     pub near_entries: usize,
     /// Whether to match twice, as [`DecoderConfig::correlations`](crate::DecoderConfig::correlations), window by window. On a graph
@@ -30,7 +33,7 @@ pub struct EndlessConfig {
 
 impl Default for EndlessConfig {
     fn default() -> Self {
-        Self { margin: 0, near_entries: 256, correlations: false }
+        Self { margin: 0, batch: 8, near_entries: 256, correlations: false }
     }
 }
 
@@ -202,6 +205,12 @@ impl EndlessDecoder {
     /// fewer than [`least_rounds`](Self::least_rounds), [`SlidingError::Defect`]. Nothing has been taken in then.
     pub fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
         on_run!(&mut self.run, run => run.finish(tail))
+    }
+
+    /// Matches what is known of the run as its end would, and decides nothing: the tables of a run's end, which are needed once a run, are
+    /// then in the caches. For callers who have time to spare between two rounds, every so many of them. It changes no answer.
+    pub fn rehearse(&mut self) {
+        on_run!(&mut self.run, run => run.rehearse());
     }
 
     /// Forgets an unfinished run.

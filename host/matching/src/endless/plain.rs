@@ -1,4 +1,4 @@
-//! Runs without end in one pass: the matching of the last rounds goes on with each further one.
+//! Runs without end in one pass: the matching of the last rounds goes on with further ones, as soon as they have enough defects.
 
 use std::sync::Arc;
 
@@ -15,6 +15,12 @@ use crate::rounds::Rounds;
 #[derive(Debug)]
 pub(super) struct Plain {
     plan: Arc<Plan>,
+    state: State,
+}
+
+/// What changes with every round. It is apart from the plan so that no round counts references to that, which threads share.
+#[derive(Debug)]
+struct State {
     blossom: Blossom,
     /// The state that a window begins with, while it is made.
     next: Blossom,
@@ -31,7 +37,9 @@ pub(super) struct Plain {
     unsettled: usize,
     extents: Vec<[u32; 2]>,
     names: Vec<u32>,
+    /// Defects of the last rounds that are not matched yet, and how many rounds those are.
     nodes: Vec<u32>,
+    gathered: usize,
     observables: Vec<u64>,
     last_answer: Vec<u64>,
     grid_weight: i64,
@@ -55,6 +63,8 @@ struct Plan {
     full: usize,
     /// Least weight for each round that an edge leads on.
     step: i64,
+    /// Defects that are gathered before they are matched.
+    batch: usize,
     scale: f64,
     observable_words: usize,
 }
@@ -118,6 +128,7 @@ impl Plan {
             margin,
             full,
             step,
+            batch: config.batch,
             scale: graph.scale(),
             observable_words: graph.observable_words(),
             layers,
@@ -158,7 +169,7 @@ impl Plain {
         let most = |of: fn(&Pane) -> usize| plan.panes().map(of).into_iter().max().unwrap_or(0);
         let n = most(|pane| pane.graph.num_detectors());
         let words = plan.observable_words;
-        let mut decoder = Self {
+        let mut state = State {
             blossom: Blossom::with_nodes(n),
             next: Blossom::with_nodes(n),
             answer: Answer::with_room(n, most(|pane| pane.graph.num_edges()), words),
@@ -170,16 +181,16 @@ impl Plain {
             extents: vec![[0; 2]; n + n / 2 + 1],
             names: vec![0; n / 2 + 1],
             nodes: Vec::with_capacity(n),
+            gathered: 0,
             observables: vec![0; words],
             last_answer: vec![0; words],
             grid_weight: 0,
             forced: 0,
             last_forced: 0,
             last_weight: 0,
-            plan,
         };
-        decoder.restart();
-        decoder
+        state.restart(&plan);
+        Self { plan, state }
     }
 
     /// The rounds at the end of a run that [`finish`](Self::finish) takes.
@@ -201,7 +212,7 @@ impl Plain {
 
     /// The rounds given so far in this run, and those of them that have left the window.
     pub(super) fn progress(&self) -> (usize, usize) {
-        (self.given, self.start)
+        (self.state.given, self.state.start)
     }
 
     /// Rounds after which a pair of defects is decided.
@@ -211,19 +222,20 @@ impl Plain {
 
     /// The observables flipped by what was decided so far: bit `o % 64` of word `o / 64`.
     pub(super) fn observables(&self) -> &[u64] {
-        &self.observables
+        &self.state.observables
     }
 
     /// The weight of the decisions so far; after [`finish`](Self::finish), the weight of the whole run, until the next run begins.
     pub(super) fn weight(&self) -> f64 {
-        let grid = if self.given == 0 { self.last_weight } else { self.grid_weight };
+        let State { given, last_weight, grid_weight, .. } = self.state;
+        let grid = if given == 0 { last_weight } else { grid_weight };
         grid as f64 / 2.0 / self.plan.scale
     }
 
     /// How often in this run something was decided that later rounds might have changed; after [`finish`](Self::finish), in the
     /// whole run, until the next begins. If never, the correction is one of least weight for the whole run.
     pub(super) fn forced(&self) -> u64 {
-        if self.given == 0 { self.last_forced } else { self.forced }
+        if self.state.given == 0 { self.state.last_forced } else { self.state.forced }
     }
 
     /// Takes in the defects of the next round, as positions among its detectors, strictly increasing; `true` if the window moved
@@ -232,35 +244,7 @@ impl Plain {
     /// # Errors
     /// [`SlidingError::Defect`]; the round has not been taken in then.
     pub(super) fn push_round(&mut self, defects: &[u32]) -> Result<bool, SlidingError> {
-        let plan = Arc::clone(&self.plan);
-        check(defects, plan.layers.detectors(self.given), self.given)?;
-        let (pane, full) = plan.window_at(self.start);
-        let layer = self.given - self.start;
-        let base = pane.bases[layer];
-        self.nodes.clear();
-        self.nodes.extend(defects.iter().map(|&position| base + position));
-        let cap = layer as i64 * plan.step - self.front;
-        self.caps.extend(defects.iter().map(|_| cap));
-        // Without a new defect, what was unknown has turned out to hold nothing.
-        let before = layer.checked_sub(1).filter(|_| !defects.is_empty());
-        let known = pane.rounds.frontier(Some(layer.saturating_sub(1)));
-        while self.unsettled < self.blossom.num_defects()
-            && known(self.blossom.node(self.unsettled as u32)) >= FAR
-        {
-            self.unsettled += 1;
-        }
-        let (before, after) = (pane.rounds.frontier(before), pane.rounds.frontier(Some(layer)));
-        self.blossom.resume(pane.tables(), &self.nodes, self.unsettled, before, after);
-        self.given += 1;
-        let moves = layer + 1 == full;
-        if moves {
-            let first = if self.start == 0 { plan.layers.head().max(1) } else { 1 };
-            let left = self.decide(pane, full - plan.margin, first + plan.context);
-            let shift = left - plan.context;
-            self.carry(pane, &plan.middle, full - plan.margin, full - shift, -(shift as i64));
-            self.start += shift;
-        }
-        Ok(moves)
+        self.state.push_round(&self.plan, defects)
     }
 
     /// Ends the run with the defects of its last rounds; the observables flipped by the correction of the whole run. The next
@@ -270,17 +254,58 @@ impl Plain {
     /// [`SlidingError::Tail`] if these are not [`tail_rounds`](Self::tail_rounds), [`SlidingError::TooShort`] for a run of
     /// fewer than [`least_rounds`](Self::least_rounds), [`SlidingError::Defect`]. Nothing has been taken in then.
     pub(super) fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
-        let plan = Arc::clone(&self.plan);
-        plan.layers.check_tail(tail, self.given, self.least_rounds())?;
+        self.plan.layers.check_tail(tail, self.state.given, self.least_rounds())?;
+        self.state.finish(&self.plan, tail);
+        Ok(&self.state.last_answer)
+    }
+
+    /// Takes the regions of the last rounds over into the window of a run's end, and forgets them there.
+    pub(super) fn rehearse(&mut self) {
+        self.state.rehearse(&self.plan);
+    }
+
+    /// Forgets an unfinished run.
+    pub(super) fn restart(&mut self) {
+        self.state.restart(&self.plan);
+    }
+}
+
+impl State {
+    fn push_round(&mut self, plan: &Plan, defects: &[u32]) -> Result<bool, SlidingError> {
+        check(defects, plan.layers.detectors(self.given), self.given)?;
+        let (pane, full) = plan.window_at(self.start);
+        let layer = self.given - self.start;
+        let base = pane.bases[layer];
+        self.nodes.extend(defects.iter().map(|&position| base + position));
+        let cap = layer as i64 * plan.step - self.front;
+        self.caps.extend(defects.iter().map(|_| cap));
+        self.given += 1;
+        self.gathered += 1;
+        let moves = layer + 1 == full;
+        if moves || self.nodes.len() >= plan.batch {
+            self.go_on(pane);
+        }
+        if moves {
+            let first = if self.start == 0 { plan.layers.head().max(1) } else { 1 };
+            let left = self.decide(plan, pane, full - plan.margin, first + plan.context);
+            let shift = left - plan.context;
+            self.carry(plan, [pane, &plan.middle], full - plan.margin, full - shift, -(shift as i64));
+            self.start += shift;
+        }
+        Ok(moves)
+    }
+
+    fn finish(&mut self, plan: &Plan, tail: &[&[u32]]) {
         let (pane, _) = plan.window_at(self.start);
         let filled = self.given - self.start;
+        self.go_on(pane);
         let first = if self.start == 0 { plan.layers.head() } else { 0 };
         // The rounds that are still to come are few, and change less than those of a whole run.
         let newer = filled.saturating_sub(plan.margin.min((2 * plan.context).max(8)));
-        self.decide(pane, newer, first + plan.context);
+        self.decide(plan, pane, newer, first + plan.context);
         let last = &plan.last;
         let length = last.bases.len() - 1 - tail.len();
-        self.carry(pane, last, newer, length, length as i64 - filled as i64);
+        self.carry(plan, [pane, last], newer, length, length as i64 - filled as i64);
         self.nodes.clear();
         for (t, defects) in (length..).zip(tail) {
             self.nodes.extend(defects.iter().map(|&position| last.bases[t] + position));
@@ -294,26 +319,62 @@ impl Plain {
         self.read(last, |_| true);
         (self.last_forced, self.last_weight) = (self.forced, self.grid_weight);
         self.last_answer.copy_from_slice(&self.observables);
-        self.restart();
-        Ok(&self.last_answer)
+        self.restart(plan);
     }
 
-    /// Forgets an unfinished run.
-    pub(super) fn restart(&mut self) {
+    fn rehearse(&mut self, plan: &Plan) {
+        let (pane, last) = (&plan.middle, &plan.last);
+        let (filled, length) = (self.given - self.start, last.bases.len() - 1 - plan.layers.tail());
+        let Self { blossom, next, names, extents, gathered, .. } = self;
+        let known = filled - *gathered;
+        if self.start == 0 || known == 0 || filled > length {
+            return;
+        }
+        blossom.extents(|node| pane.layer(node), extents);
+        // As many rounds as the end of a run takes over.
+        let newer = filled.saturating_sub((2 * plan.context).max(8));
+        let kept = |top: u32| extents[top as usize][1] as usize >= newer;
+        let shift = length as i64 - filled as i64;
+        let node_there = |node: u32| pane.node_in(last, node, shift);
+        next.carry(last.tables(), blossom, names, kept, node_there, last.rounds.frontier(Some(length - 1)));
+        next.forget_nodes();
+    }
+
+    fn restart(&mut self, plan: &Plan) {
         self.blossom.forget_nodes();
-        self.blossom.begin(self.plan.first.tables());
+        self.blossom.begin(plan.first.tables());
         (self.given, self.start, self.grid_weight, self.forced) = (0, 0, 0, 0);
         // Nothing is decided: what covers no time at all lies far in the past.
         self.front = -FAR;
         self.caps.clear();
         self.unsettled = 0;
+        self.nodes.clear();
+        self.gathered = 0;
         self.observables.fill(0);
+    }
+
+    /// Matches what was gathered.
+    fn go_on(&mut self, pane: &Pane) {
+        if self.gathered == 0 {
+            return;
+        }
+        let Self { blossom, nodes, gathered, unsettled, given, start, .. } = self;
+        let known = *given - *start;
+        let before = (known - *gathered).checked_sub(1);
+        let far = pane.rounds.frontier(Some(before.unwrap_or(0)));
+        while *unsettled < blossom.num_defects() && far(blossom.node(*unsettled as u32)) >= FAR {
+            *unsettled += 1;
+        }
+        // Without a new defect, what was unknown has turned out to hold nothing.
+        let before = pane.rounds.frontier(before.filter(|_| !nodes.is_empty()));
+        blossom.resume(pane.tables(), nodes, *unsettled, before, pane.rounds.frontier(known.checked_sub(1)));
+        nodes.clear();
+        *gathered = 0;
     }
 
     /// Decides the matched regions whose defects, and those of their partners, are all older than layer `margin`. Returns the
     /// oldest layer of the others, `oldest` at least: regions that are older than that are decided by force.
-    fn decide(&mut self, pane: &Pane, margin: usize, oldest: usize) -> usize {
-        let plan = Arc::clone(&self.plan);
+    fn decide(&mut self, plan: &Plan, pane: &Pane, margin: usize, oldest: usize) -> usize {
         let margin = margin as u32;
         self.check_caps();
         let mut left = self.first_left(pane, margin);
@@ -360,7 +421,7 @@ impl Plain {
 
     /// Takes the regions that [`decide`](Self::decide) left (their newest layer is at least `margin`) from window `from` to window
     /// `to`, where they lie `shift` layers later and `filled` layers are known.
-    fn carry(&mut self, from: &Pane, to: &Pane, margin: usize, filled: usize, shift: i64) {
+    fn carry(&mut self, plan: &Plan, [from, to]: [&Pane; 2], margin: usize, filled: usize, shift: i64) {
         let Self { blossom, next, names, extents, nodes, .. } = self;
         let kept = |top: u32| extents[top as usize][1] as usize >= margin;
         let node_there = |node: u32| from.node_in(to, node, shift);
@@ -374,11 +435,12 @@ impl Plain {
             next.forget_nodes();
             next.begin(to.tables());
             next.resume(to.tables(), nodes, 0, |_| FAR, frontier());
+            nodes.clear();
         }
         blossom.forget_nodes();
         std::mem::swap(blossom, next);
         // The bound keeps a run without any decision from overflowing.
-        self.front = (self.front + shift * self.plan.step).max(-FAR);
+        self.front = (self.front + shift * plan.step).max(-FAR);
         self.unsettled = 0;
     }
 

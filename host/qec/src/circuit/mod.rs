@@ -25,6 +25,7 @@ mod experiment;
 mod instruction;
 mod layout;
 mod memory;
+mod records;
 mod text;
 
 pub use bicycle::{BicycleMemory, DetectorBases, OperationNoise};

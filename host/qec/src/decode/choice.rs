@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{
     DecodeError, Decoder, DecoderFactory, MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges,
-    RelayFactory,
+    RelayFactory, WeightedMatching,
 };
 use crate::dem::DetectorErrorModel;
 
@@ -118,6 +118,14 @@ impl ModelDecoders {
         match self {
             Self::Matching(_) | Self::Plugin(_) => None,
             Self::Relay(factory) => Some(factory),
+        }
+    }
+
+    /// A decoder that is given weights with each shot; `None` where it is not by matching.
+    pub fn weighted(&self) -> Option<WeightedMatching> {
+        match self {
+            Self::Matching(factory) => Some(factory.weighted()),
+            Self::Relay(_) | Self::Plugin(_) => None,
         }
     }
 

@@ -132,6 +132,17 @@ pub enum DecodeError {
         /// A detector of that part that fired.
         detector: u32,
     },
+    /// Weights of a shot that the graph cannot have.
+    #[error(transparent)]
+    Weights(#[from] ringcall_matching::WeightsError),
+    /// A measurement whose wrong outcome is no edge of the graph.
+    #[error("measurement {measurement} {reason}: nothing can be made of what its read-out says")]
+    Measurement {
+        /// Its index in the record.
+        measurement: u32,
+        /// Why.
+        reason: String,
+    },
     /// A residual value that is neither 0 nor 1.
     #[error("residual detector {index} is {value}: it must be 0 or 1")]
     Residual {

@@ -241,6 +241,15 @@ impl MatchingGraph {
         &self.edges
     }
 
+    /// The index of the edge between these detectors, or between one and the boundary.
+    pub fn edge_between(&self, node: u32, other: Option<u32>) -> Option<u32> {
+        let ends = match other {
+            Some(other) => (node.min(other), Some(node.max(other))),
+            None => (node, None),
+        };
+        self.index.get(&ends).map(|&at| at as u32)
+    }
+
     /// How often parallel edges with different observables were merged. Each is an error of weight two that no
     /// decoder can see; a good model of a code of distance three or more has none.
     pub fn observable_conflicts(&self) -> usize {

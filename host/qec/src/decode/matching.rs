@@ -170,7 +170,7 @@ impl Decoder for MatchingDecoder {
 }
 
 /// What a solution comes to, with its observables as bytes.
-fn matched(solution: &Solution, uniform: Option<i64>, observables: &mut [u8]) -> Matched {
+pub(super) fn matched(solution: &Solution, uniform: Option<i64>, observables: &mut [u8]) -> Matched {
     for (bytes, word) in observables.chunks_mut(8).zip(solution.observables()) {
         bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
     }
@@ -181,7 +181,7 @@ fn matched(solution: &Solution, uniform: Option<i64>, observables: &mut [u8]) ->
     Matched { weight: solution.weight(), corrections, converged: true, late: false }
 }
 
-fn refusal(error: ringcall_matching::DecodeError, count: u32) -> DecodeError {
+pub(super) fn refusal(error: ringcall_matching::DecodeError, count: u32) -> DecodeError {
     use ringcall_matching::DecodeError as Theirs;
     match error {
         Theirs::DefectOutOfRange { defect: detector, .. } => DecodeError::Detector { detector, count },
@@ -259,6 +259,11 @@ impl MatchingFactory {
     pub fn single_pass(&self) -> Self {
         let MatchingDecoder { decoder, uniform } = &self.prototype;
         Self { prototype: MatchingDecoder { decoder: decoder.single_pass(), uniform: *uniform } }
+    }
+
+    /// The decoder that others are copies of.
+    pub(super) fn prototype(&self) -> &MatchingDecoder {
+        &self.prototype
     }
 
     /// What its decoders decode by, as [`MatchingDecoder::kind`].

@@ -2,6 +2,7 @@
 //!
 //! * [`MatchingGraph`]: errors as weighted edges between detectors, from a detector error model or a check matrix;
 //! * [`MatchingDecoder`]: minimum-weight perfect matching on such a graph, over a whole experiment in space and time;
+//! * [`WeightedMatching`]: the same with other weights for some edges of each shot, which [`ReadoutWeights`] finds;
 //! * [`RelayDecoder`]: belief propagation in relayed legs, for errors that flip any number of detectors;
 //! * [`ModelDecoders`]: one or the other, by choice or as the model needs it;
 //! * [`SliceDecoder`]: the same on each layer of a residual syndrome alone, counting corrections;
@@ -34,6 +35,7 @@ mod matching;
 mod relay;
 mod shot;
 mod slices;
+mod weighted;
 
 pub use batch::BatchDecoder;
 pub use choice::{DecoderFamily, DecoderOptions, ModelDecoders};
@@ -44,6 +46,7 @@ pub use relay::{RelayDecoder, RelayFactory};
 pub use ringcall_bp::{BpConfig, UNIT as MEMORY_UNIT};
 pub use shot::ShotDecoder;
 pub use slices::{DecodeResponse, SliceDecoder};
+pub use weighted::{ReadoutWeights, WeightedMatching};
 
 /// What a decoder says about its correction.
 #[derive(Debug, Clone, Copy, PartialEq)]

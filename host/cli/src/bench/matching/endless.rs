@@ -2,14 +2,14 @@
 
 use super::problem::engine_graph;
 use crate::bench::measure::histogram;
+use crate::runs::RunSource;
 use anyhow::{Context, Result, ensure};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use rand_xoshiro::rand_core::SeedableRng;
 use ringcall_matching::{EndlessConfig, EndlessDecoder};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
-use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -54,11 +54,12 @@ const BENCHES: &[(&str, Endless, usize)] = &[
     ("matching/endless/d13/p0.003/correlated", correlated(13, 3, 10_000, false), 100),
 ];
 
+/// Rounds between two rehearsals of a run's end, which keep its tables in the caches.
+pub(super) const REHEARSAL: usize = 32;
 /// How long a round takes in hardware.
-const ROUND: Duration = Duration::from_micros(1);
-/// Rounds of the experiment whose beginning, middle and end a longer run is made of; the layer from which on it repeats.
-const SHORT_ROUNDS: u32 = 7;
-const REPEATING_LAYER: u32 = 3;
+pub(super) const ROUND: Duration = Duration::from_micros(1);
+/// Rounds of the experiment whose beginning, middle and end a longer run is made of.
+pub(super) const SHORT_ROUNDS: u32 = 7;
 
 /// The names of all rows.
 pub(in crate::bench) fn names() -> impl Iterator<Item = &'static str> {
@@ -112,91 +113,10 @@ impl std::fmt::Display for Row {
     }
 }
 
-/// A run's defects, round by round, and whether its observable flipped.
-struct Run {
-    /// Where the defects of each round begin, and those of the last end.
-    offsets: Vec<u32>,
-    defects: Vec<u32>,
-    flipped: bool,
-}
-
-impl Run {
-    fn round(&self, t: usize) -> &[u32] {
-        &self.defects[self.offsets[t] as usize..self.offsets[t + 1] as usize]
-    }
-}
-
-/// Errors of a short experiment, from which runs of any length are drawn.
-struct Source {
-    model: DetectorErrorModel,
-    /// Per detector, its layer and its position there.
-    places: Vec<(u32, u32)>,
-    layers: u32,
-}
-
-impl Source {
-    fn new(experiment: &MemoryExperiment) -> Result<Self> {
-        let layout = experiment.detector_layout()?;
-        let mut sizes = Vec::new();
-        let mut places = Vec::new();
-        for detector in layout.detectors() {
-            let layer = detector.layer as usize;
-            sizes.resize(sizes.len().max(layer + 1), 0);
-            places.push((detector.layer, sizes[layer]));
-            sizes[layer] += 1;
-        }
-        Ok(Self { model: experiment.detector_error_model()?, places, layers: sizes.len() as u32 })
-    }
-
-    fn layer_of(&self, mechanism: &Mechanism) -> Option<u32> {
-        mechanism.detectors.iter().map(|&detector| self.places[detector as usize].0).min()
-    }
-
-    /// Draws a run of so many layers: each mechanism of the repeating layer in every layer that repeats it.
-    fn draw(&self, layers: u32, rng: &mut Xoshiro256PlusPlus) -> Run {
-        let longer = layers - self.layers;
-        let mut fired = Vec::new();
-        let mut flipped = false;
-        for mechanism in &self.model.mechanisms {
-            let Some(layer) = self.layer_of(mechanism) else { continue };
-            let times = match layer {
-                REPEATING_LAYER => 0..=longer,
-                layer if layer > REPEATING_LAYER => longer..=longer,
-                _ => 0..=0,
-            };
-            let mut at = u64::from(*times.start());
-            loop {
-                // As many times without it as come before the next one with it.
-                let uniform = ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-                let without = uniform.ln() / (1.0 - mechanism.probability).ln();
-                at = at.saturating_add(without as u64);
-                if at > u64::from(*times.end()) {
-                    break;
-                }
-                fired.extend(mechanism.detectors.iter().map(|&detector| {
-                    let (layer, position) = self.places[detector as usize];
-                    (layer + at as u32, position)
-                }));
-                flipped ^= !mechanism.observables.is_empty();
-                at += 1;
-            }
-        }
-        fired.sort_unstable();
-        let mut run = Run { offsets: vec![0], defects: Vec::new(), flipped };
-        for same in fired.chunk_by(|a, b| a == b).filter(|same| same.len() % 2 == 1) {
-            let (layer, position) = same[0];
-            run.offsets.resize(layer as usize + 1, run.defects.len() as u32);
-            run.defects.push(position);
-        }
-        run.offsets.resize(layers as usize + 1, run.defects.len() as u32);
-        run
-    }
-}
-
 /// A decoder of this experiment for runs of any length.
-fn decoder(source: &Source, correlated: bool) -> Result<EndlessDecoder> {
-    let edges = MatchingGraph::from_dem(&source.model, ParallelEdges::Independent)?;
-    let rounds: Vec<u32> = source.places.iter().map(|&(layer, _)| layer).collect();
+pub(super) fn decoder(source: &RunSource, correlated: bool) -> Result<EndlessDecoder> {
+    let edges = MatchingGraph::from_dem(source.model(), ParallelEdges::Independent)?;
+    let rounds: Vec<u32> = source.places().iter().map(|&(layer, _)| layer).collect();
     if !correlated {
         return Ok(EndlessDecoder::new(&engine_graph(&edges)?, &rounds, &EndlessConfig::default())?);
     }
@@ -233,7 +153,7 @@ fn measure(name: &'static str, endless: Endless, runs: usize) -> Result<Row> {
     let Endless { distance, per_mille, rounds, paced, correlated } = endless;
     let noise = CircuitNoise::uniform(f64::from(per_mille) / 1000.0);
     let experiment = MemoryExperiment { distance, rounds: SHORT_ROUNDS, basis: Basis::Z, noise };
-    let source = Source::new(&experiment)?;
+    let source = RunSource::of(&experiment)?;
     let mut decoder = decoder(&source, correlated)?;
     let layers = rounds + 1;
     ensure!(layers as usize >= decoder.least_rounds(), "a run of {rounds} rounds is too short");
@@ -265,6 +185,9 @@ fn measure(name: &'static str, endless: Endless, runs: usize) -> Result<Row> {
                 latest = latest.max(wait_until(begin + ROUND * t as u32));
             }
             decoder.push_round(run.round(t))?;
+            if t % REHEARSAL == 0 {
+                decoder.rehearse();
+            }
         }
         if paced {
             latest = latest.max(wait_until(begin + ROUND * before_tail as u32));
@@ -283,10 +206,10 @@ fn measure(name: &'static str, endless: Endless, runs: usize) -> Result<Row> {
         };
         times.record(((took + behind).as_nanos() as u64).max(1))?;
         taken += last - begin;
-        defects += run.defects.len();
+        defects += run.num_defects();
         row.latest_ns = row.latest_ns.max(latest.as_nanos() as u64);
         row.forced += decoder.forced();
-        row.errors += u64::from(flipped != run.flipped);
+        row.errors += u64::from(flipped != run.flips(0));
     }
     let all_rounds = runs as f64 * f64::from(rounds);
     row.defects = defects as f64 / all_rounds;
@@ -296,7 +219,7 @@ fn measure(name: &'static str, endless: Endless, runs: usize) -> Result<Row> {
 }
 
 /// Polls until this is the time; by how much it was over already.
-fn wait_until(due: Instant) -> Duration {
+pub(super) fn wait_until(due: Instant) -> Duration {
     let now = Instant::now();
     if now >= due {
         return now - due;
@@ -320,16 +243,17 @@ mod tests {
     #[test]
     fn drawn_runs_are_those_of_the_long_experiment() -> Result<()> {
         const ROUNDS: u32 = 20;
+        const LAYERS: u32 = ROUNDS + 1;
         const SHOTS: u32 = 4000;
-        let source = Source::new(&experiment(SHORT_ROUNDS))?;
-        let long = Source::new(&experiment(ROUNDS))?;
+        let source = RunSource::of(&experiment(SHORT_ROUNDS))?;
+        let long = RunSource::of(&experiment(ROUNDS))?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
-        let mut sampler = Sampler::new(&long.model, 2)?;
+        let mut sampler = Sampler::new(long.model(), 2)?;
         let mut shot = sampler.new_shot();
-        let mut counts = vec![[0.0f64; 2]; long.layers as usize];
+        let mut counts = vec![[0.0f64; 2]; LAYERS as usize];
         let mut fired = Vec::new();
         for _ in 0..SHOTS {
-            let run = source.draw(long.layers, &mut rng);
+            let run = source.draw(LAYERS, &mut rng);
             for (t, count) in counts.iter_mut().enumerate() {
                 count[0] += run.round(t).len() as f64;
             }
@@ -337,7 +261,7 @@ mod tests {
             fired.clear();
             shot.detectors.ones_into(&mut fired);
             for &detector in &fired {
-                counts[long.places[detector as usize].0 as usize][1] += 1.0;
+                counts[long.places()[detector as usize].0 as usize][1] += 1.0;
             }
         }
         for (layer, [drawn, sampled]) in counts.into_iter().enumerate() {
@@ -352,30 +276,31 @@ mod tests {
     #[test]
     fn the_answer_is_the_whole_runs() -> Result<()> {
         const ROUNDS: u32 = 60;
-        let source = Source::new(&experiment(SHORT_ROUNDS))?;
-        let long = Source::new(&experiment(ROUNDS))?;
-        let edges = MatchingGraph::from_dem(&long.model, ParallelEdges::Independent)?;
+        const LAYERS: u32 = ROUNDS + 1;
+        let source = RunSource::of(&experiment(SHORT_ROUNDS))?;
+        let long = RunSource::of(&experiment(ROUNDS))?;
+        let edges = MatchingGraph::from_dem(long.model(), ParallelEdges::Independent)?;
         let mut whole = ringcall_matching::Decoder::new(engine_graph(&edges)?);
         let mut endless = decoder(&source, false)?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
         // Where each layer's detectors are in the long model.
-        let mut ids = vec![Vec::new(); long.layers as usize];
-        for (id, &(layer, _)) in (0u32..).zip(&long.places) {
+        let mut ids = vec![Vec::new(); LAYERS as usize];
+        for (id, &(layer, _)) in (0u32..).zip(long.places()) {
             ids[layer as usize].push(id);
         }
         for _ in 0..300 {
-            let run = source.draw(long.layers, &mut rng);
-            let layers = 0..long.layers as usize;
+            let run = source.draw(LAYERS, &mut rng);
+            let layers = 0..LAYERS as usize;
             let mut defects: Vec<u32> = layers
                 .flat_map(|t| run.round(t).iter().map(|&p| ids[t][p as usize]).collect::<Vec<_>>())
                 .collect();
             defects.sort_unstable();
             let solution = whole.decode(&defects)?;
-            let before_tail = long.layers as usize - endless.tail_rounds();
+            let before_tail = LAYERS as usize - endless.tail_rounds();
             for t in 0..before_tail {
                 endless.push_round(run.round(t))?;
             }
-            let tail: Vec<&[u32]> = (before_tail..long.layers as usize).map(|t| run.round(t)).collect();
+            let tail: Vec<&[u32]> = (before_tail..LAYERS as usize).map(|t| run.round(t)).collect();
             endless.finish(&tail)?;
             // The same rounds have sums of probabilities that differ in their last digits.
             let close = (endless.weight() - solution.weight()).abs() < 1e-3;

@@ -6,6 +6,7 @@
 
 pub(super) mod endless;
 mod ours;
+pub(super) mod patches;
 mod problem;
 mod reference;
 
@@ -38,6 +39,9 @@ enum Kind {
 }
 
 const TWO: NonZeroUsize = NonZeroUsize::new(2).expect("2 is not 0");
+const FOUR: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");
+const EIGHT: NonZeroUsize = NonZeroUsize::new(8).expect("8 is not 0");
+const SIXTEEN: NonZeroUsize = NonZeroUsize::new(16).expect("16 is not 0");
 
 /// Name, what it is, and how many requests take a few seconds.
 const BENCHES: &[(&str, Kind, usize)] = &[
@@ -49,6 +53,7 @@ const BENCHES: &[(&str, Kind, usize)] = &[
     ("matching/d21/p0.003", Kind::Memory { distance: 21, per_mille: 3 }, 5_000),
     ("matching/d31/p0.001", Kind::Memory { distance: 31, per_mille: 1 }, 3_000),
     ("matching/d31/p0.003", Kind::Memory { distance: 31, per_mille: 3 }, 3_000),
+    ("matching/d31/p0.006", Kind::Memory { distance: 31, per_mille: 6 }, 1_000),
     ("matching/slices/d13", Kind::Slices { distance: 13, percent: 1 }, 20_000),
     ("matching/stream/d7/p0.003", Kind::Stream { distance: 7, per_mille: 3 }, 50_000),
     ("matching/stream/d13/p0.003", Kind::Stream { distance: 13, per_mille: 3 }, 20_000),
@@ -56,6 +61,12 @@ const BENCHES: &[(&str, Kind, usize)] = &[
     ("matching/2-cores/d21/p0.003", Kind::Cores { distance: 21, per_mille: 3, cores: TWO }, 5_000),
     ("matching/2-cores/d31/p0.001", Kind::Cores { distance: 31, per_mille: 1, cores: TWO }, 3_000),
     ("matching/2-cores/d31/p0.003", Kind::Cores { distance: 31, per_mille: 3, cores: TWO }, 1_000),
+    ("matching/2-cores/d31/p0.006", Kind::Cores { distance: 31, per_mille: 6, cores: TWO }, 1_000),
+    ("matching/4-cores/d31/p0.003", Kind::Cores { distance: 31, per_mille: 3, cores: FOUR }, 1_000),
+    ("matching/4-cores/d31/p0.006", Kind::Cores { distance: 31, per_mille: 6, cores: FOUR }, 1_000),
+    ("matching/8-cores/d31/p0.003", Kind::Cores { distance: 31, per_mille: 3, cores: EIGHT }, 1_000),
+    ("matching/8-cores/d31/p0.006", Kind::Cores { distance: 31, per_mille: 6, cores: EIGHT }, 1_000),
+    ("matching/16-cores/d31/p0.006", Kind::Cores { distance: 31, per_mille: 6, cores: SIXTEEN }, 1_000),
 ];
 
 /// The names of all rows.

@@ -20,6 +20,7 @@ use ringcall::wire::decoding::EnqueueSyndromes;
 use ringcall::wire::header::HEADER_BYTES;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
 use ringcall_decoder_service::decoding_server::{self, Config, DecoderConfig, Sessions};
+use ringcall_qec::decode::{DecoderFamily, MatchingEngine};
 use ringcall_transport::Endpoint;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -73,17 +74,29 @@ fn slot_bytes(args: &Args, sized: bool, decoder: &DecoderConfig) -> u32 {
     u32::try_from(bytes.next_multiple_of(64)).unwrap_or(u32::MAX).clamp(args.slot_bytes, 1 << 20)
 }
 
+/// Serves the decoders of a file.
 pub(super) fn run(args: &Args, given: &Given<'_>, path: &Path) -> Result<u8> {
     transport::check(args, given)?;
-    let config = file::read(path, args.memory)?;
+    serve(args, given, path, &file::read(path, args.memory)?)
+}
+
+/// Serves decoders of runs of any length of the experiment that the options say.
+pub(super) fn stream(args: &Args, given: &Given<'_>) -> Result<u8> {
+    transport::check_stream(args, given)?;
+    let path = Path::new("--stream");
+    let config = stream_config(args)?.parse().map_err(|error| file::refusal(path, &error))?;
+    serve(args, given, path, &config)
+}
+
+fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config) -> Result<u8> {
     let (args, sized) = transport::of_file(args, given, path, &config.transport)?;
     check::check(&args, given)?;
     let room = |estimate: Estimate, decoder: &DecoderConfig| {
         super::around(&Args { slot_bytes: slot_bytes(&args, sized, decoder), ..args.clone() }, estimate)
     };
-    let estimate = config.decoders.iter().fold(file::estimate(&config), room);
+    let estimate = config.decoders.iter().fold(file::estimate(config), room);
     args.memory.admit(&estimate)?;
-    let sessions = Sessions::new(&config, args.frame.unwrap_or(FrameArg::Volume).into());
+    let sessions = Sessions::new(config, args.frame.unwrap_or(FrameArg::Volume).into());
     let sessions = Arc::new(sessions.map_err(|error| file::refusal(path, &error))?);
     let mut out = std::io::stdout();
     for key in config.decoders.iter().flat_map(DecoderConfig::unused) {
@@ -101,7 +114,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>, path: &Path) -> Result<u8> {
     }
     let signals = Signals::listen()?;
     let sandbox = Sandbox::begin(&args)?;
-    let bound = bind(&args, given, &config, &sessions, sized)?;
+    let bound = bind(&args, given, config, &sessions, sized)?;
     let counts: Arc<OnceLock<Figures>> = Arc::default();
     let seen = Arc::clone(&counts);
     let figures_so_far: Figures = Box::new(move || seen.get().map_or_else(Vec::new, |figures| figures()));
@@ -120,7 +133,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>, path: &Path) -> Result<u8> {
     if let Some(metrics) = metrics {
         Server::stop(metrics);
     }
-    publish(&args, &outcomes)
+    publish(&args, &outcomes, &sessions)
 }
 
 fn bind(
@@ -219,7 +232,7 @@ fn stop(rings: Vec<DecoderRing>, deadline: Duration) -> Vec<(i64, Outcome)> {
     rings.into_iter().map(|ring| (ring.id, ring.served.stop(deadline))).collect()
 }
 
-fn publish(args: &Args, outcomes: &[(i64, Outcome)]) -> Result<u8> {
+fn publish(args: &Args, outcomes: &[(i64, Outcome)], sessions: &Sessions) -> Result<u8> {
     let dispatched = |outcome: &Outcome| outcome.json["dispatcher"]["dispatched"].as_u64().unwrap_or(0);
     let (mut frames, mut requests) = (0, 0);
     for (_, outcome) in outcomes {
@@ -244,6 +257,8 @@ fn publish(args: &Args, outcomes: &[(i64, Outcome)]) -> Result<u8> {
         let decoder = |(id, outcome): &(i64, Outcome)| {
             let mut value = outcome.json.clone();
             value["id"] = (*id).into();
+            value["decodes"] = sessions.counts(*id).map(|(decodes, _)| decodes).into();
+            value["forced"] = sessions.counts(*id).map(|(_, forced)| forced).into();
             value
         };
         let decoders: Vec<Value> = outcomes.iter().map(decoder).collect();
@@ -264,9 +279,33 @@ fn publish(args: &Args, outcomes: &[(i64, Outcome)]) -> Result<u8> {
 /// # Errors
 /// The experiment cannot be decoded, or the file not be written.
 pub(super) fn write(args: &Args, path: &Path) -> Result<u8> {
+    if args.stream {
+        output::write_text(path, &stream_config(args)?)?;
+        return Ok(0);
+    }
     let problem = args.experiment.problem(args.memory, |decoding| decoding)?;
     let decoders = args.decoders.unwrap_or(1);
     let text = decoding_server::write(problem.model(), decoders as usize, problem.matching().is_none())?;
     output::write_text(path, &text)?;
     Ok(0)
+}
+
+/// Rounds of a short run: its beginning and its end, and some between them that are alike.
+const SHORT_ROUNDS: u32 = 7;
+
+/// The configuration of decoders of runs of any length.
+///
+/// # Errors
+/// [`Misuse`]: no surface code, or another decoder than matching. The experiment.
+fn stream_config(args: &Args) -> Result<String> {
+    let memory = args.experiment.surface(SHORT_ROUNDS)?;
+    let kind = args.experiment.decoder.options()?;
+    if kind.family.is_some_and(|family| family != DecoderFamily::Matching) {
+        bail!(Misuse("--stream is decoded by matching: leave --decoder out".to_owned()));
+    }
+    let correlated = kind.matching != Some(MatchingEngine::SparseBlossom);
+    let each = memory.distance * memory.distance - 1;
+    let decoders = args.decoders.unwrap_or(1) as usize;
+    let model = memory.detector_error_model()?;
+    Ok(decoding_server::write_endless(&model, decoders, correlated, each, each / 2)?)
 }

@@ -4,6 +4,7 @@ use super::super::plugin::Over;
 use super::super::{Args, DispatcherArg, TransportArg};
 use crate::decoder::DecoderArgs;
 use crate::experiment::ExperimentArgs;
+use crate::side::SideArgs;
 use crate::usage::{Given, Misuse};
 use anyhow::Result;
 use ringcall_decoder_service::decoding_server::TransportConfig;
@@ -15,9 +16,21 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     let what = "--config, whose file says what is decoded";
     given.refuse(&ExperimentArgs::FIELDS, what)?;
     given.refuse(&DecoderArgs::FIELDS, what)?;
-    given.refuse(&["rendezvous", "write_config", "qp_type", "psn", "device"], "--config")?;
+    given.refuse(&["write_config", "stream"], "--config")?;
+    of_sessions(args, given, "--config")
+}
+
+/// Refuses options that would be ignored beside --stream.
+pub(super) fn check_stream(args: &Args, given: &Given<'_>) -> Result<()> {
+    of_sessions(args, given, "--stream")
+}
+
+/// Refuses options that sessions have no use for.
+fn of_sessions(args: &Args, given: &Given<'_>, what: &str) -> Result<()> {
+    given.refuse(&SideArgs::FIELDS, what)?;
+    given.refuse(&["rendezvous", "qp_type", "psn", "device", "deadline_us", "preset"], what)?;
     if !matches!(args.dispatcher, None | Some(DispatcherArg::Host)) {
-        return misuse("--config is served by the host's dispatcher: leave --dispatcher out".to_owned());
+        return misuse(format!("{what} is served by the host's dispatcher: leave --dispatcher out"));
     }
     if args.check {
         given.refuse(&["seconds", "stop_ms", "metrics", "json"], "--check, which serves nothing")?;

@@ -1,0 +1,221 @@
+//! Runs of any length: measurements become rounds as they come, and the last of them are decoded when corrections are asked for.
+//!
+//! The configuration describes a short run: its first rounds, one that repeats, and its last ones. Which measurements are the run's
+//! last is not known before somebody asks, so as many are held back.
+
+use super::arguments::Rounds;
+use super::config::DecoderConfig;
+use ringcall_matching::{EndlessConfig, EndlessDecoder, MatchingGraph};
+
+/// The most rounds at a run's end that are decoded together.
+const MAX_TAIL: usize = 8;
+
+/// Rounds between two rehearsals of a run's end, which keep its tables in the caches.
+const REHEARSAL: usize = 64;
+
+/// A round: how many measurements it has, and its detectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Round {
+    measurements: u64,
+    /// Of each detector its measurements, counted from the first of the round.
+    detectors: Vec<Vec<i64>>,
+}
+
+/// How measurements make rounds.
+#[derive(Debug)]
+struct Plan {
+    head: Vec<Round>,
+    /// The round that repeats.
+    bulk: Round,
+    tail: Vec<Round>,
+    /// Measurements of the tail.
+    tail_measurements: u64,
+}
+
+impl Plan {
+    /// Cuts the measurements of the short run into rounds, of which the last `tail` end it.
+    fn new(config: &DecoderConfig, starts: &[u32], tail: usize) -> Result<Self, String> {
+        let count = starts.len() - 1;
+        let mut rounds = Vec::with_capacity(count);
+        let mut first = 0;
+        for (t, bounds) in starts.windows(2).enumerate() {
+            let detectors = &config.detector_measurements()[bounds[0] as usize..bounds[1] as usize];
+            let newest = detectors.iter().flatten().max().map_or(0, |&newest| newest + 1);
+            let end = if t + 1 == count { config.measurements() as u32 } else { newest.max(first) };
+            let offset = |&measurement: &u32| i64::from(measurement) - i64::from(first);
+            let detectors = detectors.iter().map(|row| row.iter().map(offset).collect()).collect();
+            rounds.push(Round { measurements: u64::from(end - first), detectors });
+            first = end;
+        }
+        let tail = rounds.split_off(count - tail);
+        let bulk = rounds.pop().ok_or("no round repeats")?;
+        let repeats = rounds.iter().rev().take_while(|&round| *round == bulk).count();
+        if repeats == 0 || bulk.measurements == 0 {
+            return Err("no two neighbouring rounds in the middle have the same measurements in D_sparse: give a run of a few \
+                        more rounds"
+                .to_owned());
+        }
+        rounds.truncate(rounds.len() - repeats);
+        let tail_measurements = tail.iter().map(|round| round.measurements).sum();
+        Ok(Self { head: rounds, bulk, tail, tail_measurements })
+    }
+
+    fn round(&self, t: usize) -> &Round {
+        self.head.get(t).unwrap_or(&self.bulk)
+    }
+
+    /// The most measurements that are looked at together: those of a round, what is held back, and those that detectors look back to.
+    fn window(&self) -> u64 {
+        let all = || self.head.iter().chain([&self.bulk]).chain(&self.tail);
+        let back = all().flat_map(|round| round.detectors.iter().flatten()).min().map_or(0, |&least| -least);
+        let most = all().map(|round| round.measurements).max().unwrap_or(0);
+        back.max(0) as u64 + most + 2 * self.tail_measurements
+    }
+}
+
+/// The latest measurements of a run.
+#[derive(Debug)]
+struct Measured {
+    /// A byte each, at their number modulo the length, which is a power of two.
+    bits: Vec<u8>,
+    count: u64,
+}
+
+impl Measured {
+    fn push(&mut self, bit: u8) {
+        let mask = self.bits.len() as u64 - 1;
+        self.bits[(self.count & mask) as usize] = bit;
+        self.count += 1;
+    }
+
+    /// Appends the positions of the detectors that fired in a round that begins with measurement `first`.
+    fn fired(&self, round: &Round, first: u64, defects: &mut Vec<u32>) {
+        let mask = self.bits.len() as u64 - 1;
+        for (position, offsets) in (0..).zip(&round.detectors) {
+            let bit = |&offset: &i64| self.bits[(first.wrapping_add_signed(offset) & mask) as usize];
+            if offsets.iter().fold(0, |parity, offset| parity ^ bit(offset)) != 0 {
+                defects.push(position);
+            }
+        }
+    }
+}
+
+/// A run that goes on for as long as measurements come. Nothing is allocated per round.
+#[derive(Debug)]
+pub(super) struct Stream {
+    decoder: EndlessDecoder,
+    plan: Plan,
+    measured: Measured,
+    /// Rounds decoded, and the first measurement of the next.
+    rounds: usize,
+    first: u64,
+    defects: Vec<u32>,
+    forced: u64,
+}
+
+impl Stream {
+    pub(super) fn new(
+        config: &DecoderConfig,
+        graph: &MatchingGraph,
+        rounds: Rounds,
+        endless: &EndlessConfig,
+    ) -> Result<Self, String> {
+        let starts = rounds.starts(config.detectors() as u32);
+        let decoder = EndlessDecoder::new(graph, &Rounds::of_detectors(&starts), endless)
+            .map_err(|why| why.to_string())?;
+        let tail = decoder.tail_rounds();
+        if tail > MAX_TAIL || tail >= starts.len() - 1 {
+            return Err(format!(
+                "the last {tail} rounds are unlike those before: {MAX_TAIL} at most are served"
+            ));
+        }
+        let plan = Plan::new(config, &starts, tail)?;
+        let bits = usize::try_from(plan.window().next_power_of_two()).map_err(|error| error.to_string())?;
+        Ok(Self {
+            decoder,
+            plan,
+            measured: Measured { bits: vec![0; bits], count: 0 },
+            rounds: 0,
+            first: 0,
+            defects: Vec::with_capacity(config.detectors()),
+            forced: 0,
+        })
+    }
+
+    /// The fewest rounds of a run.
+    pub(super) fn least_rounds(&self) -> usize {
+        self.decoder.least_rounds()
+    }
+
+    /// Decisions so far, of all runs, that later rounds might have changed.
+    pub(super) fn forced(&self) -> u64 {
+        self.forced + self.decoder.forced()
+    }
+
+    /// Takes in `count` measurements, and decodes the rounds that they complete.
+    pub(super) fn push(&mut self, count: usize, bits: &[u8]) -> Result<(), Unexplained> {
+        for at in 0..count {
+            self.measured.push(bits[at / 8] >> (at % 8) & 1);
+            let Self { decoder, plan, measured, rounds, first, defects, .. } = self;
+            let round = plan.round(*rounds);
+            // More than a run's end: the round is none of its last ones.
+            if measured.count - *first > round.measurements + plan.tail_measurements - 1 {
+                defects.clear();
+                measured.fired(round, *first, defects);
+                decoder.push_round(defects).map_err(|_| Unexplained)?;
+                *first += round.measurements;
+                *rounds += 1;
+                if rounds.is_multiple_of(REHEARSAL) {
+                    decoder.rehearse();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the run if its measurements are those of a whole one, and writes the observables that its correction flips; `false` if
+    /// they are not.
+    pub(super) fn finish(&mut self, observables: &mut [u8]) -> Result<bool, Unexplained> {
+        let Self { decoder, plan, measured, rounds, first, defects, forced } = self;
+        if measured.count - *first != plan.tail_measurements
+            || *rounds + plan.tail.len() < decoder.least_rounds()
+        {
+            return Ok(false);
+        }
+        defects.clear();
+        let mut ends = [0; MAX_TAIL];
+        for (round, end) in plan.tail.iter().zip(&mut ends) {
+            measured.fired(round, *first, defects);
+            *first += round.measurements;
+            *end = defects.len();
+        }
+        let mut parts: [&[u32]; MAX_TAIL] = [&[]; MAX_TAIL];
+        let mut begin = 0;
+        for (part, &end) in parts.iter_mut().zip(&ends[..plan.tail.len()]) {
+            *part = &defects[begin..end];
+            begin = end;
+        }
+        let flipped = decoder.finish(&parts[..plan.tail.len()]).map_err(|_| Unexplained)?;
+        pack(flipped, observables);
+        *forced += decoder.forced();
+        self.restart();
+        Ok(true)
+    }
+
+    /// Forgets an unfinished run.
+    pub(super) fn restart(&mut self) {
+        self.decoder.restart();
+        (self.measured.count, self.rounds, self.first) = (0, 0, 0);
+    }
+}
+
+/// No correction explains a syndrome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unexplained;
+
+/// Observables in words as bytes.
+pub(super) fn pack(words: &[u64], bytes: &mut [u8]) {
+    for (bytes, word) in bytes.chunks_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+    }
+}
