@@ -86,7 +86,7 @@ pub use pipeline::{Idle, Pipeline, PipelineBuilder, Running, Stopped};
 pub use report::{Dump, StopReport, StuckRequest};
 pub use ringcall::worker::Deferral;
 pub use stage::{
-    Completion, CpuStage, Execution, InferenceStage, RequestView, StageContext, StageError, StageOutcome,
-    StageTimes, WorkerResources,
+    Completion, CpuStage, Execution, InferenceStage, OutputCheck, Raised, RequestView, StageContext,
+    StageError, StageOutcome, StageTimes, WorkerResources,
 };
 pub use stats::Stats;
