@@ -50,5 +50,5 @@ pub use problem::{Problem, ProblemError};
 pub use residual::{ResidualDecoder, converged, pack_elements};
 pub use service::{Service, ServiceConfig, ServiceError};
 pub use source::{ShotSource, SourceError};
-pub use stages::{Inference, InferenceError};
+pub use stages::{Inference, InferenceError, LaunchedInference};
 pub use summary::{Progress, REMOTE_STAGES, STAGES, Stages, Summary, TimelinePoint};

@@ -5,14 +5,15 @@
 use crate::buffers::Buffers;
 use crate::halves;
 use crate::loaded::Loaded;
-use crate::{INPUTS, OUTPUTS};
+use crate::{GpuError, GpuModel, GpuRun, INPUTS, OUTPUTS};
 use half::f16;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{
-    Context, DeviceAddress, DeviceBuffer, Graph, Kernel, KernelArgs, Launch, MappedRegion, Module, NodeId,
-    RepeatedGraph, SharedStream,
+    Carrier, Context, DeviceAddress, DeviceBuffer, Graph, Kernel, KernelArgs, Lane, LaneEnds, LaneKernels,
+    Launch, MappedRegion, Module, NodeId, RepeatedGraph, SharedStream, Stream,
 };
 use ringcall_gpu::shared::Words;
+use ringcall_infer::TensorSpec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -161,6 +162,43 @@ impl Replay {
         self.buffers.reset()?;
         self.failed.store(0, 0, Ordering::Relaxed);
         Ok(Some(failed))
+    }
+}
+
+impl GpuModel {
+    /// One worker's graph on a stream, for a dispatcher to launch: the network between the two ends of a [`Lane`], which raises the
+    /// worker's ready flag. The run is there to be [reset](GpuRun::reset) after an answer that a block [gave up](GpuModel::gave_up).
+    ///
+    /// Lanes on one stream take turns. Of lanes on several streams each stream needs a [share](crate::Share) of the device to itself.
+    /// `by` says how input and output cross the bus; without it the faster way by size is taken.
+    ///
+    /// # Errors
+    /// No memory, or the driver refuses.
+    pub fn lane(
+        &self,
+        kernels: &LaneKernels,
+        stream: &Arc<Stream>,
+        by: Option<[Carrier; 2]>,
+    ) -> Result<(Lane, Arc<GpuRun>), GpuError> {
+        let run = Arc::new(self.run_between_tensors()?);
+        let bytes = |specs: &[TensorSpec]| specs.iter().map(TensorSpec::size_bytes).sum();
+        let (input_bytes, output_bytes) = (bytes(run.inputs()), bytes(run.outputs()));
+        let [input_by, output_by] =
+            by.unwrap_or([Carrier::of_input(input_bytes), Carrier::of_output(output_bytes)]);
+        let ends = LaneEnds {
+            input: run.input().address(),
+            input_bytes,
+            input_by,
+            output: run.output().address(),
+            output_bytes,
+            output_by,
+        };
+        let keeps = (Arc::clone(&run), self.clone());
+        let body = |graph: &mut Graph, after: &[NodeId]| Ok::<_, CudaError>(vec![run.add_to(graph, after)?]);
+        // SAFETY: the run's parameters were laid out for its tensors and its model, which `keeps` owns; both tensors have room for whole
+        // pieces, and this lane alone has the run. Whatever the input is, the kernel stays inside of them.
+        let lane = unsafe { Lane::new(kernels, stream, ends, keeps, body) }?;
+        Ok((lane, run))
     }
 }
 

@@ -39,7 +39,7 @@ fn fits(offer: Offer, [d, layers]: [u32; 2]) -> Option<Plan> {
 /// engine.run(&[&volume], &mut [&mut logits])?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct GpuModel {
     shared: Arc<Shared>,
     metadata: Vec<(String, String)>,
@@ -155,6 +155,13 @@ impl GpuModel {
     pub fn carried_by_kernels(mut self, bytes: usize) -> Self {
         self.by_kernels = bytes;
         self
+    }
+
+    /// Whether a block of the kernel gave up a wait, so that an answer of a [wired](Self::wired) model is none.
+    #[must_use]
+    pub fn gave_up(answer: &[u8]) -> bool {
+        // The frame's byte has bits beside the frame: `GAVE_UP` in `kernels-cu/predecoder/bits.h`.
+        answer.last().is_none_or(|&frame| frame > 1)
     }
 
     /// The device that it is on.

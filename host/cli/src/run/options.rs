@@ -9,6 +9,7 @@ use crate::usage::Misuse;
 use anyhow::{Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use ringcall::Wait;
+use ringcall_decoder_service::gpu::Copies;
 use ringcall_decoder_service::{Pace, ServiceConfig};
 use ringcall_pipeline::CorePinning;
 use ringcall_qec::shots::ShotFormat;
@@ -104,6 +105,39 @@ pub(crate) enum DispatcherArg {
     Host,
     /// A kernel on the GPU, which stays; workers take what it leaves
     Device,
+}
+
+/// How a request comes to a GPU and its output to a worker, with the host's dispatcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HandoffArg {
+    /// The dispatcher hands it to a worker, which launches its graph and waits for it
+    Thread,
+    /// The dispatcher launches the worker's graph on the worker's stream; the graph's last node raises the worker's ready flag
+    Flag,
+}
+
+/// How requests reach the GPU, and answers leave it, with --handoff flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CopiesArg {
+    /// By the graph's own nodes, whichever is faster for so many bytes
+    Auto,
+    /// By kernels of the graph
+    Kernels,
+    /// By copy engines, as nodes of the graph
+    Engines,
+    /// Requests by a copy engine that a hook before each launch puts on the stream, from the ring's slot
+    Hook,
+}
+
+impl From<CopiesArg> for Copies {
+    fn from(copies: CopiesArg) -> Self {
+        match copies {
+            CopiesArg::Auto => Self::Fastest,
+            CopiesArg::Kernels => Self::Kernels,
+            CopiesArg::Engines => Self::CopyEngines,
+            CopiesArg::Hook => Self::Hook,
+        }
+    }
 }
 
 /// Where threads are pinned.
@@ -203,8 +237,15 @@ pub(crate) struct Args {
     /// Who takes requests from the ring: `device` is for --engine gpu and --engine relay
     #[arg(long, value_enum, default_value = "host")]
     pub(super) dispatcher: DispatcherArg,
-    /// With --dispatcher device: kernels on the GPU, each on an equal part of it and for an equal part of the slots. More
-    /// requests a second, each of which takes longer
+    /// With --engine gpu and --dispatcher host: who launches a request's graph, and who says that it has ended
+    #[arg(long, value_enum, default_value = "thread")]
+    pub(super) handoff: HandoffArg,
+    /// With --handoff flag: how requests reach the GPU and answers leave it [default: auto]
+    #[arg(long, value_enum)]
+    pub(super) copies: Option<CopiesArg>,
+    /// With --dispatcher device: kernels on the GPU, each on an equal part of it and for an equal part of the slots; with
+    /// --handoff flag: graphs on it at once, each on a stream and an equal part of it. More requests a second, each of which takes
+    /// longer
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(super) kernels: u32,
     /// ONNX model of an --engine that runs one: detectors in, residual detectors (and logical frame) out, or a predecoder
@@ -255,8 +296,15 @@ impl Args {
         if self.relay_deadline_us.is_some() && self.engine != EngineArg::Relay {
             bail!(Misuse("--relay-deadline-us is for --engine relay".to_owned()));
         }
-        if self.kernels > 1 && self.dispatcher != DispatcherArg::Device {
-            bail!("--kernels is for --dispatcher device");
+        let flag = self.handoff == HandoffArg::Flag;
+        if flag && (self.engine != EngineArg::Gpu || self.dispatcher != DispatcherArg::Host) {
+            bail!(Misuse("--handoff flag is for --engine gpu with --dispatcher host".to_owned()));
+        }
+        if self.copies.is_some() && !flag {
+            bail!(Misuse("--copies is for --handoff flag".to_owned()));
+        }
+        if self.kernels > 1 && self.dispatcher != DispatcherArg::Device && !flag {
+            bail!("--kernels is for --dispatcher device and --handoff flag");
         }
         if self.engine.network().is_none() {
             for (option, given) in [("model", self.model.is_some()), ("threshold", self.threshold.is_some())]
