@@ -2,9 +2,9 @@
 
 use crate::buffers::Buffers;
 use crate::launch::LIMIT_CYCLES;
+use crate::layers::LayersRun;
 use crate::loaded::GpuError;
-use crate::model::GpuModel;
-use crate::{INPUTS, OUTPUTS};
+use crate::model::{GpuModel, Kernels};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{DeviceBuffer, Graph, KernelArgs, Launch, Module, NodeId};
 use ringcall_infer::{ElementType, Model, TensorSpec};
@@ -28,11 +28,22 @@ pub struct GpuRun {
     input: DeviceBuffer,
     output: DeviceBuffer,
     failed: DeviceBuffer,
-    buffers: Buffers,
-    launch: Launch,
-    args: KernelArgs,
-    module: Module,
-    _tables: [Arc<DeviceBuffer>; 3],
+    body: Body,
+}
+
+/// What lies between the tensors.
+#[derive(Debug)]
+enum Body {
+    /// One kernel that has all layers.
+    Fused {
+        buffers: Buffers,
+        launch: Launch,
+        args: KernelArgs,
+        module: Module,
+        _tables: [Arc<DeviceBuffer>; 3],
+    },
+    /// A kernel for each layer.
+    Layers(LayersRun),
 }
 
 impl GpuModel {
@@ -41,43 +52,44 @@ impl GpuModel {
     /// # Errors
     /// No memory, or the driver refuses.
     pub fn run_between_tensors(&self) -> Result<GpuRun, GpuError> {
-        let (context, module, loaded) = self.parts();
-        let (plan, mut params) = (&loaded.plan, loaded.params);
-        let shape = |channels| vec![1, channels, plan.layers as usize, plan.d as usize, plan.d as usize];
-        let [input, output] = match (&loaded.wired, self.inputs(), self.outputs()) {
-            (Some(_), [bits], [left]) => [bits.clone(), left.clone()],
-            _ => [
-                TensorSpec::new("volume", ElementType::F16, shape(INPUTS))?,
-                TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?,
-            ],
+        let context = self.context();
+        let wired = self.inputs().first().filter(|spec| spec.element == ElementType::U8).is_some();
+        let (inputs, outputs) = (self.inputs().to_vec(), self.outputs().to_vec());
+        let (Ok([given]), Ok([output])) = (<[_; 1]>::try_from(inputs), <[_; 1]>::try_from(outputs)) else {
+            return Err(CudaError::Graph("a network with several inputs or outputs".to_owned()).into());
         };
+        // As the kernel reads it, and not as an engine's callers give it.
+        let input =
+            if wired { given } else { TensorSpec::new("volume", ElementType::F16, given.shape.clone())? };
         let zeroed = |bytes: usize| DeviceBuffer::zeroed(context, bytes.next_multiple_of(16));
         let (from, to) = (zeroed(input.size_bytes())?, zeroed(output.size_bytes())?);
         let failed = zeroed(8)?;
-        let buffers = loaded.buffers(context)?;
-        buffers.fill(&mut params);
-        let ends = [from.address().0, to.address().0];
-        match &loaded.wired {
-            Some(_) => [params.bits, params.left] = ends,
-            None => [params.input, params.logits] = ends,
-        }
-        params.failed = failed.address().0;
-        params.limit = LIMIT_CYCLES;
-        module.kernel(crate::launch::NETWORK)?.set_dynamic_shared(plan.shared)?;
-        Ok(GpuRun {
-            inputs: [input],
-            outputs: [output],
-            input: from,
-            output: to,
-            failed,
-            buffers,
-            launch: Launch::linear(plan.blocks(), plan.shape.threads())
-                .dynamic_shared(plan.shared)
-                .cooperative(),
-            args: KernelArgs::new().bytes(params.as_bytes()),
-            module: module.clone(),
-            _tables: loaded.tables(),
-        })
+        let ends = [from.address(), to.address()];
+        let body = match self.kernels() {
+            Kernels::Layers(layers) => Body::Layers(layers.run(context, ends)?),
+            Kernels::Fused(module, loaded) => {
+                let (plan, mut params) = (&loaded.plan, loaded.params);
+                let buffers = loaded.buffers(context)?;
+                buffers.fill(&mut params);
+                match &loaded.wired {
+                    Some(_) => [params.bits, params.left] = ends.map(|end| end.0),
+                    None => [params.input, params.logits] = ends.map(|end| end.0),
+                }
+                params.failed = failed.address().0;
+                params.limit = LIMIT_CYCLES;
+                module.kernel(crate::launch::NETWORK)?.set_dynamic_shared(plan.shared)?;
+                Body::Fused {
+                    buffers,
+                    launch: Launch::linear(plan.blocks(), plan.shape.threads())
+                        .dynamic_shared(plan.shared)
+                        .cooperative(),
+                    args: KernelArgs::new().bytes(params.as_bytes()),
+                    module: module.clone(),
+                    _tables: loaded.tables(),
+                }
+            }
+        };
+        Ok(GpuRun { inputs: [input], outputs: [output], input: from, output: to, failed, body })
     }
 }
 
@@ -118,16 +130,23 @@ impl GpuRun {
     /// # Errors
     /// The context is dead.
     pub fn reset(&self) -> Result<(), CudaError> {
-        self.buffers.reset()?;
+        if let Body::Fused { buffers, .. } = &self.body {
+            buffers.reset()?;
+        }
         self.failed.fill(0)
     }
 
-    /// Adds the run to a graph, after the nodes `after`; it must outlive the graph and every executable made
-    /// of it.
+    /// Adds the run to a graph, after the nodes `after`; the last node that was added. It must outlive
+    /// the graph and every executable made of it.
     ///
     /// # Errors
     /// A node of another graph, or the driver refuses.
     pub fn add_to(&self, graph: &mut Graph, after: &[NodeId]) -> Result<NodeId, CudaError> {
-        graph.add_kernel(&self.module.kernel(crate::launch::NETWORK)?, &self.launch, &self.args, after)
+        match &self.body {
+            Body::Fused { launch, args, module, .. } => {
+                graph.add_kernel(&module.kernel(crate::launch::NETWORK)?, launch, args, after)
+            }
+            Body::Layers(run) => run.add_to(graph, after),
+        }
     }
 }

@@ -5,6 +5,7 @@
 use crate::buffers::Buffers;
 use crate::halves;
 use crate::loaded::Loaded;
+use crate::model::Kernels;
 use crate::{GpuError, GpuModel, GpuRun, INPUTS, OUTPUTS};
 use half::f16;
 use ringcall_cuda::CudaError;
@@ -13,7 +14,7 @@ use ringcall_cuda::driver::{
     Launch, MappedRegion, Module, NodeId, RepeatedGraph, SharedStream, Stream,
 };
 use ringcall_gpu::shared::Words;
-use ringcall_infer::TensorSpec;
+use ringcall_infer::{ElementType, TensorSpec};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -36,13 +37,19 @@ pub(crate) struct Replay {
     launched: RepeatedGraph,
     mapped: MappedRegion,
     failed: Words,
-    buffers: Buffers,
-    /// Input and output in device memory.
-    _tensors: [DeviceBuffer; 2],
-    _tables: [Arc<DeviceBuffer>; 3],
+    reached: Reached,
     /// The input is 32-bit floats, which the network reads as 16-bit ones.
     volume: bool,
     regions: Regions,
+}
+
+/// The device memory that a run reaches.
+#[derive(Debug)]
+enum Reached {
+    /// Of the one kernel that has all layers: what it works on, input and output, and what its parameters point to.
+    Fused { buffers: Buffers, _tensors: [DeviceBuffer; 2], _tables: [Arc<DeviceBuffer>; 3] },
+    /// Of a kernel for each layer.
+    Layers { _run: GpuRun },
 }
 
 /// The layout of the pinned memory.
@@ -78,6 +85,45 @@ impl Replay {
     ///
     /// With a wiring that is bits to bits, without volume to logits.
     pub(crate) fn new(
+        model: &GpuModel,
+        stream: &Arc<SharedStream>,
+        by_kernels: usize,
+    ) -> Result<Self, GpuError> {
+        match model.kernels() {
+            Kernels::Fused(module, loaded) => {
+                Ok(Self::fused(model.context(), module, loaded, stream, by_kernels)?)
+            }
+            Kernels::Layers(_) => Self::layers(model, stream, by_kernels),
+        }
+    }
+
+    fn layers(model: &GpuModel, stream: &Arc<SharedStream>, by_kernels: usize) -> Result<Self, GpuError> {
+        let context = model.context();
+        let run = model.run_between_tensors()?;
+        let bytes = |specs: &[TensorSpec]| specs.iter().map(TensorSpec::size_bytes).sum();
+        let regions = Regions::new(bytes(run.inputs()), bytes(run.outputs()));
+        let mapped = MappedRegion::zeroed(context, regions.bytes())?;
+        let (from, to) = (mapped.device_address(INPUT_AT)?, mapped.device_address(regions.output_at)?);
+        let kernels = LaneKernels::load(context)?;
+        let mut graph = Graph::new(context)?;
+        let carry = |to, from, bytes, after: &[NodeId], graph: &mut Graph| match bytes > by_kernels {
+            true => graph.add_copy(to, from, bytes, after),
+            false => kernels.add_copy(graph, to, from, bytes, after),
+        };
+        let there = carry(run.input().address(), from, regions.input_bytes, &[], &mut graph)?;
+        let last = run.add_to(&mut graph, &[there])?;
+        carry(to, run.output().address(), regions.output_bytes, &[last], &mut graph)?;
+        Ok(Self {
+            launched: RepeatedGraph::new(graph.instantiate_for_host()?, stream, TIMEOUT)?,
+            failed: mapped.words(FAILED_AT, 1)?,
+            mapped,
+            volume: run.inputs().iter().all(|spec| spec.element == ElementType::F16),
+            reached: Reached::Layers { _run: run },
+            regions,
+        })
+    }
+
+    fn fused(
         context: &Arc<Context>,
         module: &Module,
         loaded: &Loaded,
@@ -121,9 +167,7 @@ impl Replay {
             launched: RepeatedGraph::new(graph.instantiate_for_host()?, stream, TIMEOUT)?,
             failed: mapped.words(FAILED_AT, 1)?,
             mapped,
-            buffers,
-            _tensors: [input, output],
-            _tables: loaded.tables(),
+            reached: Reached::Fused { buffers, _tensors: [input, output], _tables: loaded.tables() },
             volume: loaded.wired.is_none(),
             regions,
         })
@@ -159,7 +203,9 @@ impl Replay {
         if failed == 0 {
             return Ok(None);
         }
-        self.buffers.reset()?;
+        if let Reached::Fused { buffers, .. } = &self.reached {
+            buffers.reset()?;
+        }
         self.failed.store(0, 0, Ordering::Relaxed);
         Ok(Some(failed))
     }
@@ -183,8 +229,7 @@ impl GpuModel {
         let run = Arc::new(self.run_between_tensors()?);
         let bytes = |specs: &[TensorSpec]| specs.iter().map(TensorSpec::size_bytes).sum();
         let (input_bytes, output_bytes) = (bytes(run.inputs()), bytes(run.outputs()));
-        let [input_by, output_by] =
-            by.unwrap_or([Carrier::of_input(input_bytes), Carrier::of_output(output_bytes)]);
+        let [input_by, output_by] = by.unwrap_or([input_bytes, output_bytes].map(Carrier::fastest));
         let ends = LaneEnds {
             input: run.input().address(),
             input_bytes,

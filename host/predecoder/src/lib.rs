@@ -24,6 +24,7 @@ mod grid;
 mod halves;
 mod launch;
 mod layer;
+mod layers;
 mod loaded;
 mod model;
 mod network;
@@ -35,7 +36,7 @@ mod wiring;
 
 pub use captured::GpuRun;
 pub use grid::GridHandler;
-pub use layer::{Layer, NetworkError};
+pub use layer::{HalfLayer, Layer, NetworkError};
 pub use loaded::GpuError;
 pub use model::GpuModel;
 pub use network::{INPUTS, Network, OUTPUTS, WIDTH};

@@ -1,6 +1,7 @@
 //! A network on a device, and its engines.
 
 use crate::launch::{BY_KERNELS, Replay};
+use crate::layers::Layered;
 use crate::loaded::{GpuError, Loaded};
 use crate::plan::{Offer, Plan, SHAPES};
 use crate::{INPUTS, Network, OUTPUTS, Shape, Share, Wiring};
@@ -53,9 +54,37 @@ struct Shared {
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,
     context: Arc<Context>,
-    module: Module,
-    loaded: Loaded,
+    kernels: Kernels,
     stream: Arc<SharedStream>,
+}
+
+/// What runs it.
+#[derive(Debug)]
+pub(crate) enum Kernels {
+    /// One kernel that has all layers.
+    Fused(Module, Loaded),
+    /// A kernel for each layer.
+    Layers(Layered),
+}
+
+impl Kernels {
+    /// The faster ones of those that take the network.
+    fn load(
+        share: Share,
+        network: &Network,
+        context: &Arc<Context>,
+        volume: [u32; 2],
+        wiring: Option<&Wiring>,
+    ) -> Result<Self, GpuError> {
+        if network.fused().is_err() {
+            return Ok(Self::Layers(Layered::new(network, context, volume, wiring)?));
+        }
+        let loaded = Loaded::planned(network, context, volume, wiring, share, fits)?;
+        let image = Linker::new(context.device().capability())
+            .ptx("the predecoder's kernel", loaded.plan.shape.ptx)?
+            .link(context)?;
+        Ok(Self::Fused(Module::load(context, &image)?, loaded))
+    }
 }
 
 impl GpuModel {
@@ -85,11 +114,11 @@ impl GpuModel {
         d: u32,
         layers: u32,
     ) -> Result<Self, GpuError> {
-        let loaded = Loaded::planned(network, context, [d, layers], None, share, fits)?;
+        let kernels = Kernels::load(share, network, context, [d, layers], None)?;
         let shape = |channels| vec![1, channels, layers as usize, d as usize, d as usize];
         let inputs = vec![TensorSpec::new("volume", ElementType::F32, shape(INPUTS))?];
         let outputs = vec![TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?];
-        Self::around(name, network, context, loaded, inputs, outputs)
+        Self::around(name, network, context, kernels, inputs, outputs)
     }
 
     /// The same between bits: as few bytes as possible cross the bus, and decisions are applied on the device.
@@ -117,32 +146,27 @@ impl GpuModel {
         wiring: &Wiring,
     ) -> Result<Self, GpuError> {
         let volume = [wiring.d, wiring.layers];
-        let loaded = Loaded::planned(network, context, volume, Some(wiring), share, fits)?;
+        let kernels = Kernels::load(share, network, context, volume, Some(wiring))?;
         let bytes = |name, n| TensorSpec::new(name, ElementType::U8, [1, n]);
         let inputs = vec![bytes("bits", wiring.request_bytes())?];
         let outputs = vec![bytes("left", wiring.answer_bytes())?];
-        Self::around(name, network, context, loaded, inputs, outputs)
+        Self::around(name, network, context, kernels, inputs, outputs)
     }
 
     fn around(
         name: &str,
         network: &Network,
         context: &Arc<Context>,
-        loaded: Loaded,
+        kernels: Kernels,
         inputs: Vec<TensorSpec>,
         outputs: Vec<TensorSpec>,
     ) -> Result<Self, GpuError> {
-        let image = Linker::new(context.device().capability())
-            .ptx("the predecoder's kernel", loaded.plan.shape.ptx)?
-            .link(context)?;
-        let module = Module::load(context, &image)?;
         let shared = Shared {
             name: name.to_owned(),
             inputs,
             outputs,
             context: Arc::clone(context),
-            module,
-            loaded,
+            kernels,
             stream: Arc::new(SharedStream::new(context)?),
         };
         Ok(Self { shared: Arc::new(shared), metadata: network.metadata().to_vec(), by_kernels: BY_KERNELS })
@@ -170,14 +194,17 @@ impl GpuModel {
         &self.shared.context
     }
 
-    pub(crate) fn parts(&self) -> (&Arc<Context>, &Module, &Loaded) {
-        (&self.shared.context, &self.shared.module, &self.shared.loaded)
+    pub(crate) fn kernels(&self) -> &Kernels {
+        &self.shared.kernels
     }
 
-    /// How the work is spread over the device.
+    /// How the work of one kernel that has all layers is spread over the device; `None` where each layer has a launch.
     #[must_use]
-    pub fn shape(&self) -> Shape {
-        self.shared.loaded.plan.shape
+    pub fn shape(&self) -> Option<Shape> {
+        match &self.shared.kernels {
+            Kernels::Fused(_, loaded) => Some(loaded.plan.shape),
+            Kernels::Layers(_) => None,
+        }
     }
 }
 
@@ -200,9 +227,8 @@ impl Model for GpuModel {
 
     fn instantiate(&self) -> Result<Box<dyn Engine>, InferError> {
         let shared = Arc::clone(&self.shared);
-        let replay =
-            Replay::new(&shared.context, &shared.module, &shared.loaded, &shared.stream, self.by_kernels)
-                .map_err(|why| shared.failed("making an engine", why.to_string()))?;
+        let replay = Replay::new(self, &shared.stream, self.by_kernels)
+            .map_err(|why| shared.failed("making an engine", why.to_string()))?;
         Ok(Box::new(GpuEngine { shared, replay }))
     }
 }

@@ -6,7 +6,7 @@
 use super::super::measure::{Bench, Row, histogram};
 use super::context;
 use anyhow::{Result, bail};
-use ringcall_cuda::driver::{Carrier, DeviceBuffer, Lane, LaneEnds, LaneKernels, MappedRegion, Stream};
+use ringcall_cuda::driver::{Carrier, DeviceBuffer, Lane, LaneKernels, MappedRegion, Stream};
 use ringcall_gpu::clock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
