@@ -78,7 +78,7 @@ mod worker;
 
 pub use config::{CorePinning, ExternalIds, StageConfig};
 pub use consumer::CompletionHandler;
-pub use engine_stage::EngineStage;
+pub use engine_stage::{EngineStage, ShapedStage, ShapesError};
 pub use error::{BoxError, PipelineError};
 pub use injector::{Injector, SubmitError};
 pub use monitor::Monitor;

@@ -14,7 +14,7 @@ use ringcall_cuda::driver::{
     Launch, MappedRegion, Module, NodeId, RepeatedGraph, SharedStream, Stream,
 };
 use ringcall_gpu::shared::Words;
-use ringcall_infer::{ElementType, TensorSpec};
+use ringcall_infer::{ElementType, Model, TensorSpec};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,8 +27,9 @@ const STAGE: &str = "ringcall_predecoder_stage";
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// What a wait in the kernel may take, in clock cycles: a good half of a second.
 pub(crate) const LIMIT_CYCLES: u64 = 1_000_000_000;
-/// Tensors of up to so many bytes cross the bus by a kernel's threads, all at once, larger ones by the copy engines.
-pub(crate) const BY_KERNELS: usize = 4096;
+/// Tensors of up to so many bytes cross the bus by a kernel's threads, all at once, larger ones by the copy engines: on an H100 kernels were
+/// faster at d = 3, 7, 13 and 31, where 477 kB come out.
+pub(crate) const BY_KERNELS: usize = 512 << 10;
 
 /// A captured run: from pinned host memory to pinned host memory, by way of the device's.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ enum Reached {
     /// Of the one kernel that has all layers: what it works on, input and output, and what its parameters point to.
     Fused { buffers: Buffers, _tensors: [DeviceBuffer; 2], _tables: [Arc<DeviceBuffer>; 3] },
     /// Of a kernel for each layer.
-    Layers { _run: GpuRun },
+    Layers { _run: Box<GpuRun> },
 }
 
 /// The layout of the pinned memory.
@@ -100,7 +101,6 @@ impl Replay {
     fn layers(model: &GpuModel, stream: &Arc<SharedStream>, by_kernels: usize) -> Result<Self, GpuError> {
         let context = model.context();
         let run = model.run_between_tensors()?;
-        let bytes = |specs: &[TensorSpec]| specs.iter().map(TensorSpec::size_bytes).sum();
         let regions = Regions::new(bytes(run.inputs()), bytes(run.outputs()));
         let mapped = MappedRegion::zeroed(context, regions.bytes())?;
         let (from, to) = (mapped.device_address(INPUT_AT)?, mapped.device_address(regions.output_at)?);
@@ -118,7 +118,7 @@ impl Replay {
             failed: mapped.words(FAILED_AT, 1)?,
             mapped,
             volume: run.inputs().iter().all(|spec| spec.element == ElementType::F16),
-            reached: Reached::Layers { _run: run },
+            reached: Reached::Layers { _run: Box::new(run) },
             regions,
         })
     }
@@ -226,8 +226,19 @@ impl GpuModel {
         stream: &Arc<Stream>,
         by: Option<[Carrier; 2]>,
     ) -> Result<(Lane, Arc<GpuRun>), GpuError> {
+        let bytes = [self.inputs(), self.outputs()].map(bytes);
+        let mut lane = Lane::with_room(kernels, stream, bytes)?;
+        let run = self.add_to_lane(&mut lane, by)?;
+        Ok((lane, run))
+    }
+
+    /// The network as one more shape of a lane, whose number is the lane's next: of several volumes of one network, or of several
+    /// networks, a request's length may choose.
+    ///
+    /// # Errors
+    /// More bytes than the lane has room for, no memory, or the driver refuses.
+    pub fn add_to_lane(&self, lane: &mut Lane, by: Option<[Carrier; 2]>) -> Result<Arc<GpuRun>, GpuError> {
         let run = Arc::new(self.run_between_tensors()?);
-        let bytes = |specs: &[TensorSpec]| specs.iter().map(TensorSpec::size_bytes).sum();
         let (input_bytes, output_bytes) = (bytes(run.inputs()), bytes(run.outputs()));
         let [input_by, output_by] = by.unwrap_or([input_bytes, output_bytes].map(Carrier::fastest));
         let ends = LaneEnds {
@@ -242,9 +253,14 @@ impl GpuModel {
         let body = |graph: &mut Graph, after: &[NodeId]| Ok::<_, CudaError>(vec![run.add_to(graph, after)?]);
         // SAFETY: the run's parameters were laid out for its tensors and its model, which `keeps` owns; both tensors have room for whole
         // pieces, and this lane alone has the run. Whatever the input is, the kernel stays inside of them.
-        let lane = unsafe { Lane::new(kernels, stream, ends, keeps, body) }?;
-        Ok((lane, run))
+        unsafe { lane.add(ends, keeps, body) }?;
+        Ok(run)
     }
+}
+
+/// Bytes of all tensors.
+fn bytes(specs: &[TensorSpec]) -> usize {
+    specs.iter().map(TensorSpec::size_bytes).sum()
 }
 
 /// How tensors cross the bus.

@@ -174,7 +174,7 @@ impl GpuModel {
 
     /// The same, for engines whose tensors cross the bus by a kernel of the graph where they have up to `bytes` bytes, and by
     /// the device's copy engines where they have more: `0` and `usize::MAX` are always one of them. Which is faster is the
-    /// machine's; what comes out is the same. Without this the bound is 4096.
+    /// machine's; what comes out is the same. Without this the bound is 512 KiB.
     #[must_use]
     pub fn carried_by_kernels(mut self, bytes: usize) -> Self {
         self.by_kernels = bytes;

@@ -6,9 +6,9 @@ use common::{
     Lines, bytes, engines_of_many_threads_agree, network, network_of, on_device, reference,
     reference_of_halves, run, times, volume,
 };
-use ringcall_cuda::driver::{Carrier, LaneKernels, MappedRegion, Stream};
-use ringcall_infer::Model;
+use ringcall_cuda::driver::{Carrier, Lane, LaneKernels, MappedRegion, Stream};
 use ringcall_infer::conformance::{self, Tolerance};
+use ringcall_infer::{Model, TensorSpec};
 use ringcall_predecoder::{GpuError, GpuModel, Network, Share};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -129,12 +129,12 @@ fn lanes_raise_their_flags_after_their_answers() {
                         if way.is_some_and(|way| way[0] == Carrier::Hook) {
                             // In turn: both lanes copy from here.
                             assert!(slots.bytes(0, 4096).expect("inside").write(0, request));
-                            lane.fetch(&slots, 0, request.len()).expect("fetched");
+                            lane.fetch(0, &slots, 0, request.len()).expect("fetched");
                             lane.stream().wait(Duration::from_secs(5)).expect("copied");
                         } else {
                             assert!(lane.input().write(0, request));
                         }
-                        lane.launch().expect("launched");
+                        lane.launch(0).expect("launched");
                     }
                     for (lane, owed) in lanes.iter_mut().zip(owed) {
                         let ready = lane.ready().clone();
@@ -148,8 +148,51 @@ fn lanes_raise_their_flags_after_their_answers() {
                 }
                 // More than the input has, and more than there is.
                 let most = requests[0].len() + 8;
-                assert!(lanes[0].fetch(&slots, 0, most).is_err() && lanes[0].fetch(&slots, 4090, 7).is_err());
+                assert!(
+                    lanes[0].fetch(0, &slots, 0, most).is_err()
+                        && lanes[0].fetch(0, &slots, 4090, 7).is_err()
+                );
             }
+        }
+    });
+}
+
+/// Several volumes of one network in a lane: each launch takes the graph of its request's length.
+#[test]
+fn a_lane_has_a_graph_for_each_length() {
+    on_device("a_lane_has_a_graph_for_each_length", |context| {
+        let kernels = LaneKernels::load(context).expect("loaded");
+        for widths in [&[128; 3][..], &[64; 5]] {
+            let network = network_of(6, widths);
+            let all = [(5, 3), (7, 8), (9, 4), (7, 5)].map(|(d, layers)| Lines::new(d, layers));
+            let models = all.each_ref().map(|lines| {
+                GpuModel::wired("made up", &network, context, &lines.wiring(0.5)).expect("on the device")
+            });
+            let largest = |specs: fn(&GpuModel) -> &[TensorSpec]| {
+                models.iter().map(|model| specs(model)[0].size_bytes()).max().unwrap_or(0)
+            };
+            let room = [largest(|model| model.inputs()), largest(|model| model.outputs())];
+            let stream = Arc::new(Stream::new(context).expect("a stream"));
+            let mut lane = Lane::with_room(&kernels, &stream, room).expect("a lane");
+            for model in &models {
+                model.add_to_lane(&mut lane, None).expect("a shape");
+            }
+            for round in 0..100_u64 {
+                let which = (round * 7 % 4) as usize;
+                let request = all[which].request(round);
+                let owed = run(&mut *models[which].instantiate().expect("an engine"), &request);
+                assert!(lane.input().write(0, &request));
+                let shape = lane.shape_of(request.len()).expect("captured");
+                assert_eq!(shape, which);
+                lane.launch(shape).expect("launched");
+                let ready = lane.ready().clone();
+                stream.wait_for_word(&ready, 0, Duration::from_secs(5)).expect("raised");
+                let mut answer = vec![0; owed.len()];
+                assert!(lane.output().read(0, &mut answer) && answer == owed, "{widths:?}, round {round}");
+                ready.store(0, 0, Ordering::Release);
+            }
+            assert_eq!(lane.shape_of(1), None);
+            assert!(lane.launch(4).is_err());
         }
     });
 }

@@ -116,21 +116,33 @@ impl LaneKernels {
 ///
 /// A dispatcher's thread fills the input and [launches](Self::launch); a worker polls the word and reads the output, and sets the word
 /// back. Nothing waits for the stream. Several lanes may share a stream, on which their runs follow one another.
+///
+/// A lane may have a graph for each of several shapes, of which each launch takes one: that of its request's length, say
+/// ([`shape_of`](Self::shape_of)). They share input, output and word.
 #[derive(Debug)]
 pub struct Lane {
-    // In this order: the launched graph, then the memory that it reaches.
-    exec: GraphExec,
+    // In this order: the launched graphs, then the memory that they reach.
+    shapes: Vec<LaneShape>,
+    kernels: LaneKernels,
     stream: Arc<Stream>,
     ready: Words,
     ended: Words,
     input: Bytes,
     output: Bytes,
-    to: DeviceAddress,
     started: u64,
     /// What a hook's copies read.
     source: Option<MappedRegion>,
-    _runs: DeviceBuffer,
-    _mapped: MappedRegion,
+    runs: DeviceBuffer,
+    mapped: MappedRegion,
+}
+
+/// One graph of a lane.
+#[derive(Debug)]
+struct LaneShape {
+    // In this order: the launched graph, then the memory that it reaches.
+    exec: GraphExec,
+    input: DeviceAddress,
+    input_bytes: usize,
     _keeps: Box<dyn Keep>,
 }
 
@@ -144,14 +156,10 @@ impl std::fmt::Debug for dyn Keep {
 }
 
 impl Lane {
-    /// Captures the graph: `body` adds the nodes between the two ends, after the nodes that it is given, and returns the last
-    /// of them: none that the end need not wait for.
-    /// `keeps` owns what they reach.
+    /// A lane of one shape: see [`add`](Self::add).
     ///
     /// # Safety
-    /// The contract of each kernel that `body` adds holds at every launch, whatever bytes the input has, and while other lanes of the
-    /// stream's device run. `ends` lie in memory that `keeps` owns, with room for whole pieces of 16 bytes, and which no other agent
-    /// reaches while the lane runs.
+    /// As for [`add`](Self::add).
     ///
     /// # Errors
     /// No memory, or the driver refuses.
@@ -162,20 +170,71 @@ impl Lane {
         keeps: impl Any + Send + Sync,
         body: impl FnOnce(&mut Graph, &[NodeId]) -> Result<Vec<NodeId>, E>,
     ) -> Result<Self, E> {
-        let context = stream.context();
-        let input_at = PAGE;
-        let output_at = input_at + ends.input_bytes.next_multiple_of(PAGE);
-        let bytes = output_at + ends.output_bytes.next_multiple_of(PAGE);
-        let mapped = MappedRegion::zeroed(context, bytes)?;
-        let runs = DeviceBuffer::zeroed(context, 8)?;
-        let (from, to) = (mapped.device_address(input_at)?, mapped.device_address(output_at)?);
+        let mut lane = Self::with_room(kernels, stream, [ends.input_bytes, ends.output_bytes])?;
+        // SAFETY: the caller's promise.
+        unsafe { lane.add(ends, keeps, body) }?;
+        Ok(lane)
+    }
 
+    /// A lane of no shape yet, with room for an input and an output of so many bytes.
+    ///
+    /// # Errors
+    /// No memory, or the driver refuses.
+    pub fn with_room(
+        kernels: &LaneKernels,
+        stream: &Arc<Stream>,
+        [input_bytes, output_bytes]: [usize; 2],
+    ) -> Result<Self, CudaError> {
+        let context = stream.context();
+        let output_at = PAGE + input_bytes.next_multiple_of(PAGE);
+        let mapped = MappedRegion::zeroed(context, output_at + output_bytes.next_multiple_of(PAGE))?;
+        Ok(Self {
+            shapes: Vec::new(),
+            kernels: kernels.clone(),
+            stream: Arc::clone(stream),
+            ready: mapped.words(READY_AT, 1)?,
+            ended: mapped.words(ENDED_AT, 1)?,
+            input: mapped.bytes(PAGE, input_bytes.next_multiple_of(8))?,
+            output: mapped.bytes(output_at, output_bytes.next_multiple_of(8))?,
+            started: 0,
+            source: None,
+            runs: DeviceBuffer::zeroed(context, 8)?,
+            mapped,
+        })
+    }
+
+    /// Captures the graph of another shape: `body` adds the nodes between the two ends, after the nodes that it is given, and returns the
+    /// last of them: none that the end need not wait for. `keeps` owns what they reach. The shape's number, from 0.
+    ///
+    /// # Safety
+    /// The contract of each kernel that `body` adds holds at every launch, whatever bytes the input has, and while other lanes of the
+    /// stream's device run. `ends` lie in memory that `keeps` owns, with room for whole pieces of 16 bytes, and which no other agent
+    /// reaches while the lane runs.
+    ///
+    /// # Errors
+    /// More bytes than the lane has room for, no memory, or the driver refuses.
+    pub unsafe fn add<E: From<CudaError>>(
+        &mut self,
+        ends: LaneEnds,
+        keeps: impl Any + Send + Sync,
+        body: impl FnOnce(&mut Graph, &[NodeId]) -> Result<Vec<NodeId>, E>,
+    ) -> Result<usize, E> {
+        for (end, len) in [(ends.input_bytes, self.input.len()), (ends.output_bytes, self.output.len())] {
+            if end > len {
+                return Err(CudaError::from(SharedError::OutOfBounds { end, len }).into());
+            }
+        }
+        let context = self.stream.context();
+        let from = self.mapped.device_address(PAGE)?;
+        let to = self.mapped.device_address(self.mapped.len() - self.output.len().next_multiple_of(PAGE))?;
         let mut graph = Graph::new(context)?;
         let first = match ends.input_by {
             Carrier::Hook => None,
             _ if ends.input_bytes == 0 => None,
             Carrier::CopyEngine => Some(graph.add_copy(ends.input, from, ends.input_bytes, &[])?),
-            Carrier::Kernel => Some(kernels.add_copy(&mut graph, ends.input, from, ends.input_bytes, &[])?),
+            Carrier::Kernel => {
+                Some(self.kernels.add_copy(&mut graph, ends.input, from, ends.input_bytes, &[])?)
+            }
         };
         let mut last = body(&mut graph, first.as_slice())?;
         let mut carried = 0;
@@ -190,30 +249,25 @@ impl Lane {
             .address(ends.output)
             .address(to)
             .u32(carried)
-            .address(runs.address())
-            .address(mapped.device_address(ENDED_AT)?)
-            .address(mapped.device_address(READY_AT)?);
-        graph.add_kernel(&kernels.end, &Launch::linear(1, THREADS), &args, &last)?;
+            .address(self.runs.address())
+            .address(self.mapped.device_address(ENDED_AT)?)
+            .address(self.mapped.device_address(READY_AT)?);
+        graph.add_kernel(&self.kernels.end, &Launch::linear(1, THREADS), &args, &last)?;
 
         let exec = graph.instantiate_for_host()?;
         // Not on the lane's stream, which may be busy with others' runs.
         let own = Stream::new(context)?;
         exec.upload(&own)?;
         own.wait(TIMEOUT)?;
-        Ok(Self {
-            exec,
-            stream: Arc::clone(stream),
-            ready: mapped.words(READY_AT, 1)?,
-            ended: mapped.words(ENDED_AT, 1)?,
-            input: mapped.bytes(input_at, ends.input_bytes.next_multiple_of(8))?,
-            output: mapped.bytes(output_at, ends.output_bytes.next_multiple_of(8))?,
-            to: ends.input,
-            started: 0,
-            source: None,
-            _runs: runs,
-            _mapped: mapped,
-            _keeps: Box::new(keeps),
-        })
+        let (input, input_bytes) = (ends.input, ends.input_bytes);
+        self.shapes.push(LaneShape { exec, input, input_bytes, _keeps: Box::new(keeps) });
+        Ok(self.shapes.len() - 1)
+    }
+
+    /// The shape whose input has so many bytes.
+    #[must_use]
+    pub fn shape_of(&self, input_bytes: usize) -> Option<usize> {
+        self.shapes.iter().position(|shape| shape.input_bytes == input_bytes)
     }
 
     /// A lane without nodes of a caller's: what comes in goes out. To measure what surrounds a graph's work.
@@ -267,38 +321,50 @@ impl Lane {
         self.ended.load(0, Ordering::Acquire) != self.started
     }
 
-    /// Puts a copy of `bytes` bytes on the stream, from `offset` in mapped memory to the input tensor, for the run that is launched
-    /// next: `cudaMemcpyAsync` in a hook, for [`Carrier::Hook`].
+    /// Puts a copy of `bytes` bytes on the stream, from `offset` in mapped memory to the input tensor of a shape, for the run of that shape
+    /// that is launched next: `cudaMemcpyAsync` in a hook, for [`Carrier::Hook`].
     ///
     /// # Errors
-    /// A run is under way, more bytes than the input has or than there are in `from`, or the driver refuses.
-    pub fn fetch(&mut self, from: &MappedRegion, offset: usize, bytes: usize) -> Result<(), CudaError> {
+    /// A run is under way, no such shape, more bytes than its input has or than there are in `from`, or the driver refuses.
+    pub fn fetch(
+        &mut self,
+        shape: usize,
+        from: &MappedRegion,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<(), CudaError> {
         if self.is_running() {
             return Err(busy());
         }
-        let most = self.input.len().min(from.len().saturating_sub(offset));
+        let to = self.shapes.get(shape).ok_or_else(|| no_shape(shape))?;
+        let most = to.input_bytes.min(from.len().saturating_sub(offset));
         if bytes > most {
             return Err(SharedError::OutOfBounds { end: bytes, len: most }.into());
         }
         let address = from.device_address(offset)?;
         self.source = Some(from.clone());
         // SAFETY: `bytes` bytes lie in the region, which is kept, and fit the input, which no run uses: a later one comes after the copy.
-        unsafe { self.stream.copy(self.to, address, bytes) }
+        unsafe { self.stream.copy(to.input, address, bytes) }
     }
 
-    /// Puts a run on the stream, and returns without waiting for it.
+    /// Puts a run of a shape on the stream, and returns without waiting for it.
     ///
     /// # Errors
-    /// The last run is still under way, the driver refuses, or the context is dead. Nothing was started then.
-    pub fn launch(&mut self) -> Result<(), CudaError> {
+    /// The last run is still under way, no such shape, the driver refuses, or the context is dead. Nothing was started then.
+    pub fn launch(&mut self, shape: usize) -> Result<(), CudaError> {
         if self.is_running() {
             return Err(busy());
         }
-        // SAFETY: the promise of `new`: the kernels' contracts, on memory that this keeps; no run of it is under way.
-        unsafe { self.exec.launch(&self.stream) }?;
+        let shape = self.shapes.get(shape).ok_or_else(|| no_shape(shape))?;
+        // SAFETY: the promise of `add`: the kernels' contracts, on memory that this keeps; no run of this lane is under way.
+        unsafe { shape.exec.launch(&self.stream) }?;
         self.started += 1;
         Ok(())
     }
+}
+
+fn no_shape(shape: usize) -> CudaError {
+    CudaError::Graph(format!("it has no shape {shape}"))
 }
 
 fn busy() -> CudaError {

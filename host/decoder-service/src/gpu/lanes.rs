@@ -92,7 +92,7 @@ impl LaunchedInference for GpuLanes {
         let launcher: Launcher = Box::new(move |_| {
             let mut staged = lock(&launched);
             std::mem::replace(&mut staged.input, Err(UNSTAGED))?;
-            staged.lane.launch().map_err(|why| code(&why))
+            staged.lane.launch(0).map_err(|why| code(&why))
         });
         let hook = match &self.ring {
             Some(ring) => from_slot(staged, ring.clone(), request_bytes),
@@ -133,7 +133,7 @@ fn from_slot(staged: Arc<Mutex<Staged>>, ring: MappedRing, bytes: usize) -> Hook
     Box::new(move |context: &LaunchContext<'_>| {
         let (region, offset) = ring.payload(context.job.ticket.slot);
         let mut staged = lock(&staged);
-        staged.input = staged.lane.fetch(region, offset, bytes).map_err(|why| code(&why));
+        staged.input = staged.lane.fetch(0, region, offset, bytes).map_err(|why| code(&why));
     })
 }
 

@@ -60,9 +60,9 @@ pub(in super::super) fn run(bench: &Bench, bytes: usize, way: Way) -> Result<Row
             }
             let begin = clock::now_ns();
             if matches!(way, Way::Hook) {
-                lane.fetch(&slots, 0, bytes)?;
+                lane.fetch(0, &slots, 0, bytes)?;
             }
-            lane.launch()?;
+            lane.launch(0)?;
             while lane.ready().load(0, Ordering::Acquire) == 0 {
                 if clock::now_ns() - begin > PATIENCE_NS {
                     bail!("a run's flag was not raised");
