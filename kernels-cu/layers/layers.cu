@@ -8,6 +8,11 @@
 #include "../predecoder/bits.h"
 #include <cuda_fp16.h>
 
+// Of a size that the launch says. Not in the namespace below: names there have a hash in them.
+extern "C" {
+extern __shared__ __align__(16) float ringcall_layers_sums[];
+}
+
 namespace {
 
 using predecoder::Flips;
@@ -59,7 +64,7 @@ template <int MT, int NT, int KW, bool LAST>
 __device__ __forceinline__ void layer(const Params& p)
 {
     constexpr int GROUPS = WARPS / KW, M = 16 * MT, N = 8 * NT * GROUPS, STRIDE = M + 4, AHEAD = 3;
-    extern __shared__ float sums[]; // [KW][N][STRIDE]
+    float* const sums = ringcall_layers_sums; // [KW][N][STRIDE]
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, share = warp % KW, group = warp / KW;
     const int row = lane / 4, four = lane % 4 * 4;
     const int first = blockIdx.x * N + group * 8 * NT, tile = blockIdx.y * MT;

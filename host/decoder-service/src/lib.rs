@@ -43,6 +43,7 @@ mod source;
 mod stages;
 pub mod study;
 mod summary;
+mod trace;
 
 pub use driver::{DriveError, Pace};
 pub use predecoder::{Predecoder, PredecoderError};

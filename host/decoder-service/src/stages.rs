@@ -2,6 +2,7 @@
 
 use crate::Problem;
 use crate::residual::{ResidualDecoder, pack_elements};
+use crate::trace::range;
 use ringcall::wire::bits::{BitView, packed_len};
 use ringcall::wire::qec::read_decode_result;
 use ringcall::wire::schema::HandlerSchema;
@@ -176,7 +177,7 @@ impl Inference {
                 let (hook, execution) = lanes.worker(worker)?;
                 Ok((Some(hook), execution))
             }
-            inline => Ok((None, Execution::Inline(inline.stage(problem)?))),
+            inline => Ok((None, Execution::Inline(Box::new(Named(inline.stage(problem)?))))),
         }
     }
 
@@ -215,6 +216,16 @@ impl Inference {
                 }))
             }
         }
+    }
+}
+
+/// A stage that profilers see by its name.
+struct Named(Box<dyn InferenceStage>);
+
+impl InferenceStage for Named {
+    fn infer(&mut self, request: RequestView<'_>, output: &mut [u8]) -> Result<usize, StageError> {
+        let _range = range(c"inference");
+        self.0.infer(request, output)
     }
 }
 
@@ -289,6 +300,7 @@ impl DecodeStage {
 
     /// From a request's payload and what inference made of it to an answer.
     fn decode(&mut self, payload: &[u8], inferred: &[u8], out: &mut [u8]) -> Result<usize, Status> {
+        let _range = range(c"matching");
         // Padding is checked on the way in: what a user sends must be what the schema says.
         let input = BitView::new(payload, self.detectors).map_err(|_| Status::BAD_PAYLOAD)?;
         let len = self.decoder.decode(inferred, out)?;
@@ -316,6 +328,7 @@ impl AnsweredStage {
     }
 
     fn answer(&self, payload: &[u8], answered: &[u8], out: &mut [u8]) -> Result<usize, Status> {
+        let _range = range(c"answer");
         let detectors = self.problem.detectors() as usize;
         let input = BitView::new(payload, detectors).map_err(|_| Status::BAD_PAYLOAD)?;
         // Not trusted: it was made elsewhere.

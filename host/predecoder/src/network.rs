@@ -163,6 +163,14 @@ impl Network {
         }
     }
 
+    /// Whether one kernel has all layers: what the device's dispatcher needs.
+    ///
+    /// # Errors
+    /// [`NetworkError::InFloatingPoint`], or [`NetworkError::NotFused`] of more or fewer layers, or wider ones.
+    pub fn check_one_kernel(&self) -> Result<(), NetworkError> {
+        self.fused().map(|_| ())
+    }
+
     /// As the one kernel takes it: with channels that stay 0 where there are fewer than it has.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! Committed PTX that NVIDIA's compiler makes of CUDA C++: the shapes of the predecoder network's kernel and of the Relay-BP kernel, the
-//! ends of a worker's graph, and the handler and the transport that tests link.
+//! ends of a worker's graph, networks of other shapes, and the handler and the transport that tests link.
 
 use super::cuda::{Cuda, quiet};
 use super::record::{Mode, Record};
@@ -16,7 +16,7 @@ const STATIC: (&str, usize) = ("_ZN44_INTERNAL_", 5 + 44);
 /// What stands there instead.
 const NAMESPACE: &str = "_ZN9predecoder";
 
-/// What handler, transport and lanes are compiled for: that architecture, and every device that takes its
+/// What handler, transport, lanes and layers are compiled for: that architecture, and every device that takes its
 /// PTX.
 const LINKED_ARCH: &str = "compute_80";
 /// What those need, and no more.
@@ -24,10 +24,11 @@ const LINKED_VERSION: &str = ".version 8.0";
 /// A hint that the compiler leaves and older assemblers do not know.
 const HINT: &str = "used_bytes_mask";
 /// Source and text of each, below `kernels-cu`.
-const LINKED: [(&str, &str); 3] = [
+const LINKED: [(&str, &str); 4] = [
     ("increment.cu", "ptx/increment.ptx"),
     ("hooks/ring.cu", "ptx/ring_hooks.ptx"),
     ("lane/lane.cu", "ptx/lane.ptx"),
+    ("layers/layers.cu", "ptx/layers.ptx"),
 ];
 
 /// One shape of a kernel.

@@ -99,7 +99,7 @@ pub(super) fn start(
         }
         DispatcherArg::Device => {
             let experiment = experiment.context("--dispatcher device is for the generated experiment")?;
-            let predecoder = OnGpu::open(&file)?.bind(experiment, args.threshold)?;
+            let predecoder = OnGpu::open_for_dispatcher(&file)?.bind(experiment, args.threshold)?;
             let dispatcher = predecoder.dispatchers(config.slots, args.kernels)?;
             (Service::start_remote(problem, dispatcher, config)?, Some(predecoder.threshold()))
         }

@@ -63,7 +63,7 @@ pub(crate) enum EngineArg {
     OnnxruntimeCuda,
     /// The same in TensorRT, on the first GPU
     Tensorrt,
-    /// The same in our own kernel, on the first GPU (compute capability 9.0)
+    /// The same in our own kernels, on the first GPU (compute capability 9.0)
     Gpu,
     /// Relay-BP, the whole decode, in our own kernel on the first GPU (compute capability 9.0 and later): nothing decodes after it
     Relay,
@@ -249,7 +249,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(super) kernels: u32,
     /// ONNX model of an --engine that runs one: detectors in, residual detectors (and logical frame) out, or a predecoder
-    /// of any size, as in training/models; of --engine gpu: such a predecoder of 3 layers of 128 channels, in integers
+    /// of any size, as in training/models; of --engine gpu: such a predecoder of up to 16 convolutions and 512 channels; with
+    /// --dispatcher device in integers, of 4 convolutions and at most 128 channels
     /// [default: the committed predecoder_3x128_int8, which is built in]
     #[arg(long, value_name = "FILE")]
     pub(super) model: Option<PathBuf>,
@@ -269,6 +270,9 @@ pub(crate) struct Args {
     /// Write the report as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    /// Tell the profiler that this runs under what threads do (NVTX ranges, from a library loaded at run time)
+    #[arg(long)]
+    pub(super) nvtx: bool,
     #[command(flatten)]
     pub(super) memory: MemoryLimit,
     /// Write the report as one self-contained HTML file; the latency histogram alone where FILE ends in .svg

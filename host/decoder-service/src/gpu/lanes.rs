@@ -2,6 +2,7 @@
 
 use crate::LaunchedInference;
 use crate::gpu::GpuPredecoderError;
+use crate::trace::range;
 use ringcall::worker::{Hook, LaunchContext, LaunchError, Launcher};
 use ringcall::{Ring, Status};
 use ringcall_cuda::CudaError;
@@ -90,6 +91,7 @@ impl LaunchedInference for GpuLanes {
         let staged = Arc::new(Mutex::new(Staged { lane, input: Err(UNSTAGED) }));
         let launched = Arc::clone(&staged);
         let launcher: Launcher = Box::new(move |_| {
+            let _range = range(c"launch");
             let mut staged = lock(&launched);
             std::mem::replace(&mut staged.input, Err(UNSTAGED))?;
             staged.lane.launch(0).map_err(|why| code(&why))
@@ -121,6 +123,7 @@ struct Staged {
 fn by_the_host(staged: Arc<Mutex<Staged>>, bytes: usize) -> Hook {
     let mut payload = vec![0; bytes];
     Box::new(move |context: &LaunchContext<'_>| {
+        let _range = range(c"staging");
         let whole = context.read_payload(&mut payload) == payload.len();
         let mut staged = lock(&staged);
         let written = whole && staged.lane.input().write(0, &payload);
@@ -131,6 +134,7 @@ fn by_the_host(staged: Arc<Mutex<Staged>>, bytes: usize) -> Hook {
 /// Puts a copy of the payload on the worker's stream, from its slot.
 fn from_slot(staged: Arc<Mutex<Staged>>, ring: MappedRing, bytes: usize) -> Hook {
     Box::new(move |context: &LaunchContext<'_>| {
+        let _range = range(c"copy from the slot");
         let (region, offset) = ring.payload(context.job.ticket.slot);
         let mut staged = lock(&staged);
         staged.input = staged.lane.fetch(0, region, offset, bytes).map_err(|why| code(&why));
