@@ -45,7 +45,7 @@ where
 pub enum Raised {
     /// Code of this process, which is given the flag once, before the first launch.
     Host(Box<dyn FnOnce(ReadySignal) + Send>),
-    /// A device: the last node of a worker's graph stores 1 in this word, which is 0 and of which nobody else knows, with release
+    /// A device: the last node of a worker's graph stores 1 in this word, which is 0 and which no other agent reaches, with release
     /// order at system scope.
     Device(Words),
 }

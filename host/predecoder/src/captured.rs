@@ -1,13 +1,12 @@
 //! A run of the network as nodes of a caller's graph, from device memory to device memory.
 
 use crate::buffers::Buffers;
-use crate::launch::LIMIT_CYCLES;
+use crate::kernels::{Kernels, LIMIT_CYCLES, NETWORK};
 use crate::layers::LayersRun;
 use crate::loaded::GpuError;
-use crate::model::{GpuModel, Kernels};
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{DeviceBuffer, Graph, KernelArgs, Launch, Module, NodeId};
-use ringcall_infer::{ElementType, Model, TensorSpec};
+use ringcall_cuda::driver::{Context, DeviceBuffer, Graph, KernelArgs, Launch, Module, NodeId};
+use ringcall_infer::{ElementType, TensorSpec};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -15,8 +14,8 @@ use zerocopy::IntoBytes;
 ///
 /// | the model | input | output |
 /// |---|---|---|
-/// | [new](GpuModel::new) | `volume`, `f16[1, 4, layers, d, d]`, as the kernel reads it | `logits`, `f32[1, 4, layers, d, d]` |
-/// | [wired](GpuModel::wired) | `bits`, a request's bytes | `left`, an answer's bytes |
+/// | [new](crate::GpuModel::new) | `volume`, `f16[1, 4, layers, d, d]`, as the kernel reads it | `logits`, `f32[1, 4, layers, d, d]` |
+/// | [wired](crate::GpuModel::wired) | `bits`, a request's bytes | `left`, an answer's bytes |
 ///
 /// Weights and tables are the model's, all else is this run's own. Runs that overlap, whichever graph they are in, are of a
 /// model on a [share](crate::Share) of the device, and no more than it has parts: blocks wait for all others of their run, and
@@ -46,18 +45,19 @@ enum Body {
     Layers(LayersRun),
 }
 
-impl GpuModel {
-    /// A run with its own tensors.
-    ///
-    /// # Errors
-    /// No memory, or the driver refuses.
-    pub fn run_between_tensors(&self) -> Result<GpuRun, GpuError> {
-        let context = self.context();
-        let wired = self.inputs().first().filter(|spec| spec.element == ElementType::U8).is_some();
-        let (inputs, outputs) = (self.inputs().to_vec(), self.outputs().to_vec());
-        let (Ok([given]), Ok([output])) = (<[_; 1]>::try_from(inputs), <[_; 1]>::try_from(outputs)) else {
+impl GpuRun {
+    /// With its own tensors, of a network whose model has these.
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        kernels: &Kernels,
+        inputs: &[TensorSpec],
+        outputs: &[TensorSpec],
+    ) -> Result<Self, GpuError> {
+        let ([given], [output]) = (inputs, outputs) else {
             return Err(CudaError::Graph("a network with several inputs or outputs".to_owned()).into());
         };
+        let (given, output) = (given.clone(), output.clone());
+        let wired = given.element == ElementType::U8;
         // As the kernel reads it, and not as an engine's callers give it.
         let input =
             if wired { given } else { TensorSpec::new("volume", ElementType::F16, given.shape.clone())? };
@@ -65,7 +65,7 @@ impl GpuModel {
         let (from, to) = (zeroed(input.size_bytes())?, zeroed(output.size_bytes())?);
         let failed = zeroed(8)?;
         let ends = [from.address(), to.address()];
-        let body = match self.kernels() {
+        let body = match kernels {
             Kernels::Layers(layers) => Body::Layers(layers.run(context, ends)?),
             Kernels::Fused(module, loaded) => {
                 let (plan, mut params) = (&loaded.plan, loaded.params);
@@ -77,7 +77,7 @@ impl GpuModel {
                 }
                 params.failed = failed.address().0;
                 params.limit = LIMIT_CYCLES;
-                module.kernel(crate::launch::NETWORK)?.set_dynamic_shared(plan.shared)?;
+                module.kernel(NETWORK)?.set_dynamic_shared(plan.shared)?;
                 Body::Fused {
                     buffers,
                     launch: Launch::linear(plan.blocks(), plan.shape.threads())
@@ -89,11 +89,9 @@ impl GpuModel {
                 }
             }
         };
-        Ok(GpuRun { inputs: [input], outputs: [output], input: from, output: to, failed, body })
+        Ok(Self { inputs: [input], outputs: [output], input: from, output: to, failed, body })
     }
-}
 
-impl GpuRun {
     /// The input.
     #[must_use]
     pub fn inputs(&self) -> &[TensorSpec] {
@@ -144,7 +142,7 @@ impl GpuRun {
     pub fn add_to(&self, graph: &mut Graph, after: &[NodeId]) -> Result<NodeId, CudaError> {
         match &self.body {
             Body::Fused { launch, args, module, .. } => {
-                graph.add_kernel(&module.kernel(crate::launch::NETWORK)?, launch, args, after)
+                graph.add_kernel(&module.kernel(NETWORK)?, launch, args, after)
             }
             Body::Layers(run) => run.add_to(graph, after),
         }

@@ -3,30 +3,30 @@
 #![allow(unsafe_code)] // named for it: launches sign the contract of the network's kernels
 
 use crate::buffers::Buffers;
+use crate::captured::GpuRun;
 use crate::halves;
+use crate::kernels::{Kernels, LIMIT_CYCLES, NETWORK};
+use crate::loaded::GpuError;
 use crate::loaded::Loaded;
-use crate::model::Kernels;
-use crate::{GpuError, GpuModel, GpuRun, INPUTS, OUTPUTS};
+use crate::{INPUTS, OUTPUTS};
 use half::f16;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{
     Carrier, Context, DeviceAddress, DeviceBuffer, Graph, Kernel, KernelArgs, Lane, LaneEnds, LaneKernels,
-    Launch, MappedRegion, Module, NodeId, RepeatedGraph, SharedStream, Stream,
+    Launch, MappedRegion, Module, NodeId, RepeatedGraph, SharedStream,
 };
 use ringcall_gpu::shared::Words;
-use ringcall_infer::{ElementType, Model, TensorSpec};
+use ringcall_infer::{ElementType, TensorSpec};
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Entries of the module.
-pub(crate) const NETWORK: &str = "ringcall_predecoder";
+/// Another entry of the module that has all layers.
 const STAGE: &str = "ringcall_predecoder_stage";
 /// A run takes microseconds; the kernel itself gives up earlier.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// What a wait in the kernel may take, in clock cycles: a good half of a second.
-pub(crate) const LIMIT_CYCLES: u64 = 1_000_000_000;
 /// Tensors of up to so many bytes cross the bus by a kernel's threads, all at once, larger ones by the copy engines: on an H100 kernels were
 /// faster at d = 3, 7, 13 and 31, where 477 kB come out.
 pub(crate) const BY_KERNELS: usize = 512 << 10;
@@ -86,21 +86,27 @@ impl Replay {
     ///
     /// With a wiring that is bits to bits, without volume to logits.
     pub(crate) fn new(
-        model: &GpuModel,
+        context: &Arc<Context>,
+        kernels: &Kernels,
+        specs: [&[TensorSpec]; 2],
         stream: &Arc<SharedStream>,
         by_kernels: usize,
     ) -> Result<Self, GpuError> {
-        match model.kernels() {
-            Kernels::Fused(module, loaded) => {
-                Ok(Self::fused(model.context(), module, loaded, stream, by_kernels)?)
+        match kernels {
+            Kernels::Fused(module, loaded) => Ok(Self::fused(context, module, loaded, stream, by_kernels)?),
+            Kernels::Layers(_) => {
+                let run = GpuRun::new(context, kernels, specs[0], specs[1])?;
+                Self::layers(context, run, stream, by_kernels)
             }
-            Kernels::Layers(_) => Self::layers(model, stream, by_kernels),
         }
     }
 
-    fn layers(model: &GpuModel, stream: &Arc<SharedStream>, by_kernels: usize) -> Result<Self, GpuError> {
-        let context = model.context();
-        let run = model.run_between_tensors()?;
+    fn layers(
+        context: &Arc<Context>,
+        run: GpuRun,
+        stream: &Arc<SharedStream>,
+        by_kernels: usize,
+    ) -> Result<Self, GpuError> {
         let regions = Regions::new(bytes(run.inputs()), bytes(run.outputs()));
         let mapped = MappedRegion::zeroed(context, regions.bytes())?;
         let (from, to) = (mapped.device_address(INPUT_AT)?, mapped.device_address(regions.output_at)?);
@@ -211,55 +217,33 @@ impl Replay {
     }
 }
 
-impl GpuModel {
-    /// One worker's graph on a stream, for a dispatcher to launch: the network between the two ends of a [`Lane`], which raises the
-    /// worker's ready flag. The run is there to be [reset](GpuRun::reset) after an answer that a block [gave up](GpuModel::gave_up).
-    ///
-    /// Lanes on one stream take turns. Of lanes on several streams each stream needs a [share](crate::Share) of the device to itself.
-    /// `by` says how input and output cross the bus; without it the faster way by size is taken.
-    ///
-    /// # Errors
-    /// No memory, or the driver refuses.
-    pub fn lane(
-        &self,
-        kernels: &LaneKernels,
-        stream: &Arc<Stream>,
-        by: Option<[Carrier; 2]>,
-    ) -> Result<(Lane, Arc<GpuRun>), GpuError> {
-        let bytes = [self.inputs(), self.outputs()].map(bytes);
-        let mut lane = Lane::with_room(kernels, stream, bytes)?;
-        let run = self.add_to_lane(&mut lane, by)?;
-        Ok((lane, run))
-    }
-
-    /// The network as one more shape of a lane, whose number is the lane's next: of several volumes of one network, or of several
-    /// networks, a request's length may choose.
-    ///
-    /// # Errors
-    /// More bytes than the lane has room for, no memory, or the driver refuses.
-    pub fn add_to_lane(&self, lane: &mut Lane, by: Option<[Carrier; 2]>) -> Result<Arc<GpuRun>, GpuError> {
-        let run = Arc::new(self.run_between_tensors()?);
-        let (input_bytes, output_bytes) = (bytes(run.inputs()), bytes(run.outputs()));
-        let [input_by, output_by] = by.unwrap_or([input_bytes, output_bytes].map(Carrier::fastest));
-        let ends = LaneEnds {
-            input: run.input().address(),
-            input_bytes,
-            input_by,
-            output: run.output().address(),
-            output_bytes,
-            output_by,
-        };
-        let keeps = (Arc::clone(&run), self.clone());
-        let body = |graph: &mut Graph, after: &[NodeId]| Ok::<_, CudaError>(vec![run.add_to(graph, after)?]);
-        // SAFETY: the run's parameters were laid out for its tensors and its model, which `keeps` owns; both tensors have room for whole
-        // pieces, and this lane alone has the run. Whatever the input is, the kernel stays inside of them.
-        unsafe { lane.add(ends, keeps, body) }?;
-        Ok(run)
-    }
+/// A run's nodes as one more shape of a lane. `model` owns what the run's kernels point to.
+pub(crate) fn add_to_lane(
+    run: &Arc<GpuRun>,
+    model: impl Any + Send + Sync,
+    lane: &mut Lane,
+    by: Option<[Carrier; 2]>,
+) -> Result<(), GpuError> {
+    let (input_bytes, output_bytes) = (bytes(run.inputs()), bytes(run.outputs()));
+    let [input_by, output_by] = by.unwrap_or([input_bytes, output_bytes].map(Carrier::fastest));
+    let ends = LaneEnds {
+        input: run.input().address(),
+        input_bytes,
+        input_by,
+        output: run.output().address(),
+        output_bytes,
+        output_by,
+    };
+    let keeps = (Arc::clone(run), model);
+    let body = |graph: &mut Graph, after: &[NodeId]| Ok::<_, CudaError>(vec![run.add_to(graph, after)?]);
+    // SAFETY: the run's parameters were laid out for its tensors and its model, which `keeps` owns; both tensors have room for whole
+    // pieces, and this lane alone has the run. The kernel stays inside of them for every input.
+    unsafe { lane.add(ends, keeps, body) }?;
+    Ok(())
 }
 
 /// Bytes of all tensors.
-fn bytes(specs: &[TensorSpec]) -> usize {
+pub(crate) fn bytes(specs: &[TensorSpec]) -> usize {
     specs.iter().map(TensorSpec::size_bytes).sum()
 }
 

@@ -11,6 +11,8 @@ pub(crate) const TOP: i16 = 255;
 /// Integers below are exact in single precision, in every order of addition.
 pub(crate) const EXACT: i64 = 1 << 24;
 
+/// The most channels between the layers of a network that one kernel has all of.
+pub const WIDTH: usize = 128;
 /// The most convolutions of a network.
 pub(crate) const MAX_LAYERS: usize = 16;
 /// The most channels between two of them.
@@ -33,7 +35,7 @@ pub enum NetworkError {
     #[error(
         "the network has {found}, and this runs networks of 4 convolutions with at most {} channels between, in integers; the host's \
          dispatcher runs 2 to {MAX_LAYERS} of at most {MAX_WIDTH}",
-        crate::WIDTH
+        WIDTH
     )]
     NotFused {
         /// What it is.
@@ -88,7 +90,7 @@ pub enum NetworkError {
     },
 }
 
-/// One layer of a network in floating point: each output's sum of products and its bias; between layers what is below 0 becomes 0.
+/// One layer of a network in floating point: each output's sum of products and its bias; between layers values below 0 become 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HalfLayer {
     /// `[out][in][3][3][3]`, layers of time outermost; finite.

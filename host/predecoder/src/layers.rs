@@ -20,7 +20,7 @@ const LAST: &str = "ringcall_layers_last";
 
 /// Threads of a block.
 const THREADS: u32 = 256;
-/// Channels of a product's rows, and what is summed over at once.
+/// Channels of a product: its rows, and as many to sum over at once.
 const TILE: usize = 16;
 /// Hidden channels are padded with zeros to whole blocks of the narrow kernel.
 const BLOCK: usize = 32;
@@ -180,7 +180,7 @@ impl Layered {
         })
     }
 
-    /// A run between two tensors: volume and logits, or bits and what is left of them.
+    /// A run between two tensors: volume and logits, or bits and the bits left.
     pub(crate) fn run(
         &self,
         context: &Arc<Context>,

@@ -24,6 +24,7 @@ mod buffers;
 mod captured;
 mod grid;
 mod halves;
+mod kernels;
 mod launch;
 mod layer;
 mod layers;

@@ -1,18 +1,13 @@
 //! A network on a device, and its engines.
 
-use crate::launch::{BY_KERNELS, Replay};
-use crate::layers::Layered;
-use crate::loaded::{GpuError, Loaded};
-use crate::plan::{Offer, Plan, SHAPES};
+use crate::captured::GpuRun;
+use crate::kernels::Kernels;
+use crate::launch::{self, BY_KERNELS, Replay};
+use crate::loaded::GpuError;
 use crate::{INPUTS, Network, OUTPUTS, Shape, Share, Wiring};
-use ringcall_cuda::driver::{Context, Linker, Module, SharedStream};
+use ringcall_cuda::driver::{Carrier, Context, Lane, LaneKernels, SharedStream, Stream};
 use ringcall_infer::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers};
 use std::sync::Arc;
-
-/// The first shape that fits.
-fn fits(offer: Offer, [d, layers]: [u32; 2]) -> Option<Plan> {
-    Plan::choose(SHAPES, d, layers, offer)
-}
 
 /// The network on a device, for one volume.
 ///
@@ -56,35 +51,6 @@ struct Shared {
     context: Arc<Context>,
     kernels: Kernels,
     stream: Arc<SharedStream>,
-}
-
-/// What runs it.
-#[derive(Debug)]
-pub(crate) enum Kernels {
-    /// One kernel that has all layers.
-    Fused(Module, Loaded),
-    /// A kernel for each layer.
-    Layers(Layered),
-}
-
-impl Kernels {
-    /// The faster ones of those that take the network.
-    fn load(
-        share: Share,
-        network: &Network,
-        context: &Arc<Context>,
-        volume: [u32; 2],
-        wiring: Option<&Wiring>,
-    ) -> Result<Self, GpuError> {
-        if network.fused().is_err() {
-            return Ok(Self::Layers(Layered::new(network, context, volume, wiring)?));
-        }
-        let loaded = Loaded::planned(network, context, volume, wiring, share, fits)?;
-        let image = Linker::new(context.device().capability())
-            .ptx("the predecoder's kernel", loaded.plan.shape.ptx)?
-            .link(context)?;
-        Ok(Self::Fused(Module::load(context, &image)?, loaded))
-    }
 }
 
 impl GpuModel {
@@ -194,8 +160,44 @@ impl GpuModel {
         &self.shared.context
     }
 
-    pub(crate) fn kernels(&self) -> &Kernels {
-        &self.shared.kernels
+    /// A run with its own tensors.
+    ///
+    /// # Errors
+    /// No memory, or the driver refuses.
+    pub fn run_between_tensors(&self) -> Result<GpuRun, GpuError> {
+        let Shared { context, kernels, inputs, outputs, .. } = &*self.shared;
+        GpuRun::new(context, kernels, inputs, outputs)
+    }
+
+    /// One worker's graph on a stream, for a dispatcher to launch: the network between the two ends of a [`Lane`], which raises the
+    /// worker's ready flag. The run is there to be [reset](GpuRun::reset) after an answer that a block [gave up](Self::gave_up).
+    ///
+    /// Lanes on one stream take turns. Of lanes on several streams each stream needs a [share](crate::Share) of the device to itself.
+    /// `by` says how input and output cross the bus; without it the faster way by size is taken.
+    ///
+    /// # Errors
+    /// No memory, or the driver refuses.
+    pub fn lane(
+        &self,
+        kernels: &LaneKernels,
+        stream: &Arc<Stream>,
+        by: Option<[Carrier; 2]>,
+    ) -> Result<(Lane, Arc<GpuRun>), GpuError> {
+        let bytes = [self.inputs(), self.outputs()].map(launch::bytes);
+        let mut lane = Lane::with_room(kernels, stream, bytes)?;
+        let run = self.add_to_lane(&mut lane, by)?;
+        Ok((lane, run))
+    }
+
+    /// The network as one more shape of a lane, whose number is the lane's next: of several volumes of one network, or of several
+    /// networks, a request's length may choose.
+    ///
+    /// # Errors
+    /// More bytes than the lane has room for, no memory, or the driver refuses.
+    pub fn add_to_lane(&self, lane: &mut Lane, by: Option<[Carrier; 2]>) -> Result<Arc<GpuRun>, GpuError> {
+        let run = Arc::new(self.run_between_tensors()?);
+        launch::add_to_lane(&run, self.clone(), lane, by)?;
+        Ok(run)
     }
 
     /// How the work of one kernel that has all layers is spread over the device; `None` where each layer has a launch.
@@ -227,8 +229,14 @@ impl Model for GpuModel {
 
     fn instantiate(&self) -> Result<Box<dyn Engine>, InferError> {
         let shared = Arc::clone(&self.shared);
-        let replay = Replay::new(self, &shared.stream, self.by_kernels)
-            .map_err(|why| shared.failed("making an engine", why.to_string()))?;
+        let replay = Replay::new(
+            &shared.context,
+            &shared.kernels,
+            [&shared.inputs, &shared.outputs],
+            &shared.stream,
+            self.by_kernels,
+        )
+        .map_err(|why| shared.failed("making an engine", why.to_string()))?;
         Ok(Box::new(GpuEngine { shared, replay }))
     }
 }

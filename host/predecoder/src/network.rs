@@ -4,8 +4,7 @@ use crate::layer::{DOUBLED, EXACT, HalfLayer, Layer, MAX_LAYERS, MAX_WIDTH, Netw
 use crate::onnx;
 use half::f16;
 
-/// The most channels between the layers of a network that one kernel has all of.
-pub const WIDTH: usize = 128;
+pub use crate::layer::WIDTH;
 /// Channels in: two kinds of detectors, and two maps of where they are.
 pub const INPUTS: usize = 4;
 /// Channels out: two kinds of data errors, two kinds of flips.

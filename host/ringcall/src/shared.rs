@@ -67,7 +67,7 @@ impl Cell {
 }
 
 impl Shared {
-    /// With a worker for each ready flag, which is a word of its own or one that a device writes.
+    /// With a worker for each ready flag, which lies here or in a word that a device writes.
     pub(crate) fn new(
         ring: SharedRing,
         flags: impl ExactSizeIterator<Item = Option<Words>>,

@@ -75,7 +75,7 @@ pub struct WorkerSpec {
     pub pre_launch: Option<Hook>,
     /// After each launch that succeeded.
     pub post_launch: Option<Hook>,
-    /// The worker's ready flag, where a device raises it: one word that the device writes, of which nobody else knows, and which is 0.
+    /// The worker's ready flag, where a device raises it: one word that the device writes, which no other agent reaches, and which is 0.
     /// A run's last store is [`READY`](ringcall_protocol::ready::READY), with release order at system scope. `None`: a word of the
     /// dispatcher's.
     pub ready: Option<Words>,

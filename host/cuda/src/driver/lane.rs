@@ -1,4 +1,4 @@
-//! A graph that one worker of a dispatcher runs again and again, and whose last node raises a word of its own.
+//! A graph that one worker of a dispatcher runs again and again, and whose last node raises the worker's ready flag.
 
 use super::{
     Context, DeviceAddress, DeviceBuffer, Graph, GraphExec, Image, Kernel, KernelArgs, Launch, Linker,
@@ -22,8 +22,8 @@ const THREADS: u32 = 256;
 /// A run takes microseconds.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where words and tensors lie in the mapped memory: each word on a line of its own, and what the device writes on other pages than
-/// what it reads.
+/// Where words and tensors lie in the mapped memory: each word on a separate line, and the output on other pages than the
+/// input.
 const READY_AT: usize = 0;
 const ENDED_AT: usize = 128;
 const PAGE: usize = 4096;
@@ -117,7 +117,7 @@ impl LaneKernels {
 /// A dispatcher's thread fills the input and [launches](Self::launch); a worker polls the word and reads the output, and sets the word
 /// back. Nothing waits for the stream. Several lanes may share a stream, on which their runs follow one another.
 ///
-/// A lane may have a graph for each of several shapes, of which each launch takes one: that of its request's length, say
+/// A lane may have a graph for each of several shapes, of which each launch takes one, such as the shape of its request's length
 /// ([`shape_of`](Self::shape_of)). They share input, output and word.
 #[derive(Debug)]
 pub struct Lane {
@@ -207,7 +207,7 @@ impl Lane {
     /// last of them: none that the end need not wait for. `keeps` owns what they reach. The shape's number, from 0.
     ///
     /// # Safety
-    /// The contract of each kernel that `body` adds holds at every launch, whatever bytes the input has, and while other lanes of the
+    /// The contract of each kernel that `body` adds holds at every launch, for every input, and while other lanes of the
     /// stream's device run. `ends` lie in memory that `keeps` owns, with room for whole pieces of 16 bytes, and which no other agent
     /// reaches while the lane runs.
     ///
