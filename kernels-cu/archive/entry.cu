@@ -32,7 +32,7 @@ cudaError_t ringcall_linked_occupancy(int kernel, int device, cudaFunction_t fun
 
 namespace {
 
-enum { REGULAR = 0, COOPERATIVE = 1 };
+enum { REGULAR = 0, COOPERATIVE = 1, GRAPH = 2 };
 
 /// The current device, and a kernel of this module on it (null without one: the library says what is wrong).
 struct Here {
@@ -83,6 +83,11 @@ cudaError_t cudaq_dispatch_kernel_query_occupancy(int *out_blocks, uint32_t thre
 cudaError_t cudaq_dispatch_kernel_cooperative_query_occupancy(int *out_blocks, uint32_t threads_per_block) {
   const Here here(kernel_of(COOPERATIVE));
   return ringcall_linked_occupancy(COOPERATIVE, here.device, here.function, out_blocks, threads_per_block);
+}
+
+cudaError_t ringcall_dispatch_graph_query_occupancy(int *out_blocks, uint32_t threads_per_block) {
+  const Here here(reinterpret_cast<const void *>(&ringcall_dispatch_graph));
+  return ringcall_linked_occupancy(GRAPH, here.device, here.function, out_blocks, threads_per_block);
 }
 
 cudaError_t cudaq_create_dispatch_graph_regular(RINGCALL_ARGUMENTS, void *graph_io_ctx, volatile int *shutdown_flag,

@@ -324,6 +324,8 @@ int main(void) {
   EXPECT(cudaq_dispatch_kernel_query_occupancy(NULL, 32) != 0);
   EXPECT(cudaq_dispatch_kernel_query_occupancy(&blocks, 0) != 0 && blocks == 0);
   EXPECT(cudaq_dispatch_kernel_cooperative_query_occupancy(&blocks, 4096) != 0);
+  blocks = 7;
+  EXPECT(ringcall_dispatch_graph_query_occupancy(&blocks, 64) != 0 && blocks == 0);
   EXPECT(cudaq_launch_dispatch_graph(NULL, NULL) != 0);
   EXPECT(cudaq_destroy_dispatch_graph((cudaq_dispatch_graph_context *)NONSENSE) != 0);
   /* Seventeen arguments, as objects compiled against the reference's headers pass them: the last one is looked at. */

@@ -181,8 +181,9 @@ fn an_engine_without_a_model_runs_the_committed_network() {
 /// With a GPU of ours the network runs there, by either dispatcher; without one that is one clear line.
 #[test]
 fn an_engine_on_a_gpu_runs_or_says_what_is_missing() {
-    for dispatcher in ["host", "device"] {
-        let args = ["run", "--distance", "13", "--engine", "gpu", "--dispatcher", dispatcher];
+    for (dispatcher, handoff) in [("host", "thread"), ("host", "flag"), ("device", "thread")] {
+        let args =
+            ["run", "--distance", "13", "--engine", "gpu", "--dispatcher", dispatcher, "--handoff", handoff];
         let output = ringcall().args(args).args(["--requests", "200", "--json", "-"]).output().expect("ran");
         let stderr = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
@@ -196,7 +197,10 @@ fn an_engine_on_a_gpu_runs_or_says_what_is_missing() {
                 &ringcall_decoder_service::STAGES
             };
             assert_eq!(keys(&report["stages_us"]), documented.iter().copied().collect());
-            assert_eq!(report["settings"]["kernels"], if device { "1".into() } else { Value::Null });
+            assert_eq!(
+                report["settings"]["kernels"],
+                if device || handoff == "flag" { "1".into() } else { Value::Null }
+            );
             eprintln!("ran: --engine gpu --dispatcher {dispatcher}");
         } else {
             assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
@@ -267,8 +271,10 @@ fn bad_input_gives_one_clear_line_and_exit_code_1() {
         (&["--threshold", "1"], "--threshold is for the engines that run a network"),
         (&["--engine", "cpu", "--threshold", "nan"], "threshold NaN"),
         // Known before a device is looked for.
-        (&["--engine", "gpu", "--model", &floats], "predecoder_3x64.onnx: the network is in floating point"),
-        (&["--engine", "gpu", "--model", &floats, "--dispatcher", "device"], "`train.py --integers` makes"),
+        (
+            &["--engine", "gpu", "--model", &floats, "--dispatcher", "device"],
+            "3x64.onnx: the network is in floating point",
+        ),
         (&["--engine", "gpu", "--model", "/no/such.onnx"], "/no/such.onnx"),
         (&["--engine", "gpu", "--model", &onnx, "--dispatcher", "device"], "network"),
         (&["--dispatcher", "device"], "--engine gpu"),
@@ -293,6 +299,15 @@ fn bad_input_gives_one_clear_line_and_exit_code_1() {
         let (code, stderr) = failure(&[&["--preset"], more].concat());
         assert_eq!(code, 2, "{more:?}: {stderr}");
         assert!(stderr.starts_with("error: ") && stderr.contains(says), "{more:?}: {stderr}");
+    }
+    for (args, says) in [
+        (&["--handoff", "flag"][..], "--handoff flag is for --engine gpu with --dispatcher host"),
+        (&["--engine", "gpu", "--dispatcher", "device", "--handoff", "flag"], "--handoff flag is for"),
+        (&["--engine", "gpu", "--copies", "hook"], "--copies is for --handoff flag"),
+    ] {
+        let (code, stderr) = failure(args);
+        assert_eq!(code, 2, "{args:?}: {stderr}");
+        assert!(stderr.contains(says), "{args:?}: {stderr}");
     }
     // An empty shot file is no error: there was nothing to decode.
     assert_eq!(report(&["--dem", &dem, "--shots", &short])["submitted"], 0);

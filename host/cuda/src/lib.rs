@@ -20,5 +20,7 @@
 #[allow(unsafe_code)] // named for it: every call of the driver's C interface is one
 pub mod driver;
 mod error;
+#[allow(unsafe_code)] // named for it: calls of NVIDIA's library of ranges
+pub mod nvtx;
 
 pub use error::{CudaError, DriverCode};

@@ -46,6 +46,7 @@ mod source;
 mod stages;
 pub mod study;
 mod summary;
+mod trace;
 
 pub use driver::{DriveError, Pace};
 pub use predecoder::{Predecoder, PredecoderError};
@@ -54,5 +55,5 @@ pub use residual::{ResidualDecoder, converged, is_late, pack_elements};
 pub use service::{Service, ServiceConfig, ServiceError};
 pub use side_information::{SideDecoder, SideInformation};
 pub use source::{ShotSource, SourceError};
-pub use stages::{Inference, InferenceError};
+pub use stages::{Inference, InferenceError, LaunchedInference};
 pub use summary::{Progress, REMOTE_STAGES, STAGES, Stages, Summary, TimelinePoint};

@@ -7,11 +7,11 @@ use crate::stages::{AnsweredStage, DecodeStage, Density, Inference, InferenceErr
 use crate::summary::{Outcome, Predicted, Progress, Summary};
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::wire::qec::{DecodeResponse, read_decode_result};
-use ringcall::{RingConfig, Wait};
+use ringcall::{Ring, RingConfig, Wait};
 use ringcall_pipeline::remote::RemoteDispatcher;
 use ringcall_pipeline::{
-    Completion, CorePinning, Execution, Monitor, Pipeline, PipelineError, Running, StageConfig, Stopped,
-    SubmitError, WorkerResources,
+    Completion, CorePinning, Monitor, Pipeline, PipelineError, Running, StageConfig, Stopped, SubmitError,
+    WorkerResources,
 };
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -116,6 +116,20 @@ pub enum ServiceError {
     NoInjector,
 }
 
+/// Whether requests and answers fit a ring's slots.
+fn expect_room(ring: &Ring, request_bytes: usize, answer_bytes: usize) -> Result<(), ServiceError> {
+    let geometry = ring.geometry();
+    for (what, found, expected) in [
+        ("requests", geometry.request_capacity(), request_bytes),
+        ("answers", geometry.result_capacity(), answer_bytes),
+    ] {
+        if (found as usize) < expected {
+            return Err(ServiceError::Ring { what, found, expected });
+        }
+    }
+    Ok(())
+}
+
 /// A running decoding service.
 pub struct Service {
     problem: Problem,
@@ -155,15 +169,24 @@ impl Service {
         let output_bytes = inference.output_bytes(problem);
         let decoded = matches!(inference, Inference::Decoder(_));
         let (decode_problem, stage_densities) = (problem.clone(), densities.clone());
-        let pipeline = Pipeline::builder()
-            .config(stage_config)
-            .gpu_stage(move |_worker| {
+        let mapped = match &inference {
+            Inference::Launched(lanes) => lanes.ring(),
+            _ => None,
+        };
+        let mut builder = Pipeline::builder().config(stage_config);
+        if let Some(ring) = mapped {
+            expect_room(&ring, problem.request_bytes(), problem.result_bytes())?;
+            builder = builder.ring(ring);
+        }
+        let pipeline = builder
+            .gpu_stage(move |worker| {
+                let (pre_launch, execution) = inference.execution(&infer_problem, worker)?;
                 Ok(WorkerResources {
                     function: DECODE_SYNDROME.to_owned(),
                     id: None,
                     schema: infer_problem.schema(),
-                    execution: Execution::Inline(inference.stage(&infer_problem)?),
-                    pre_launch: None,
+                    execution,
+                    pre_launch,
                     post_launch: None,
                     output_bytes,
                 })
@@ -217,15 +240,7 @@ impl Service {
         decoded: bool,
     ) -> Result<Self, ServiceError> {
         let answer_bytes = if decoded { problem.result_bytes() } else { problem.inferred_bytes() };
-        let geometry = *dispatcher.ring().geometry();
-        for (what, found, expected) in [
-            ("requests", geometry.request_capacity(), problem.request_bytes()),
-            ("answers", geometry.result_capacity(), answer_bytes),
-        ] {
-            if (found as usize) < expected {
-                return Err(ServiceError::Ring { what, found, expected });
-            }
-        }
+        expect_room(dispatcher.ring(), problem.request_bytes(), answer_bytes)?;
         let densities = config.densities();
         let (handler, outcomes) = reporter(problem);
         let (decode_problem, stage_densities) = (problem.clone(), densities.clone());

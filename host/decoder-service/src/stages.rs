@@ -2,15 +2,18 @@
 
 use crate::Problem;
 use crate::residual::{ResidualDecoder, pack_elements};
-use ringcall::Status;
+use crate::trace::range;
 use ringcall::wire::bits::{BitView, packed_len};
 use ringcall::wire::qec::read_decode_result;
 use ringcall::wire::schema::HandlerSchema;
+use ringcall::worker::Hook;
+use ringcall::{Ring, Status};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_infer::{ElementType, InferError, Model, TensorSpec};
 use ringcall_pipeline::remote::RemoteStage;
 use ringcall_pipeline::{
-    CpuStage, EngineStage, InferenceStage, RequestView, StageContext, StageError, StageOutcome,
+    BoxError, CpuStage, EngineStage, Execution, InferenceStage, RequestView, StageContext, StageError,
+    StageOutcome,
 };
 use ringcall_qec::decode::DecodeError;
 use std::sync::Arc;
@@ -34,6 +37,28 @@ pub enum Inference {
     /// A whole decoder, after which nothing is decoded: its input is a request's bytes as they are (`u8[1, ceil(detectors / 8)]`), its
     /// output bytes that begin with a result of `decode_syndrome`.
     Decoder(Arc<dyn Model>),
+    /// A network between bits, as [`Packed`](Self::Packed), in graphs that the dispatcher launches and that raise the workers' ready flags.
+    Launched(Arc<dyn LaunchedInference>),
+}
+
+/// Inference that the dispatcher launches, made for each worker at each start: graphs whose last nodes raise the workers' ready flags.
+pub trait LaunchedInference: Send + Sync {
+    /// A name for messages.
+    fn name(&self) -> &str;
+
+    /// Bytes of a request, and of what inference leaves of it.
+    fn bytes(&self) -> [usize; 2];
+
+    /// The ring that requests must come in, where launches read them in its slots. `None`: any.
+    fn ring(&self) -> Option<Ring> {
+        None
+    }
+
+    /// What runs before each of a worker's launches, and how its inference is executed.
+    ///
+    /// # Errors
+    /// A device that refuses.
+    fn worker(&self, worker: u32) -> Result<(Hook, Execution), BoxError>;
 }
 
 impl std::fmt::Debug for Inference {
@@ -43,6 +68,7 @@ impl std::fmt::Debug for Inference {
             Self::Model(model) => write!(f, "Model({})", model.name()),
             Self::Packed(model) => write!(f, "Packed({})", model.name()),
             Self::Decoder(model) => write!(f, "Decoder({})", model.name()),
+            Self::Launched(lanes) => write!(f, "Launched({})", lanes.name()),
         }
     }
 }
@@ -74,13 +100,26 @@ impl Inference {
     /// # Errors
     /// They are not.
     pub fn check(&self, problem: &Problem) -> Result<(), InferenceError> {
+        if let Self::Launched(lanes) = self {
+            let expected = [problem.request_bytes(), problem.inferred_bytes()];
+            if lanes.bytes() == expected {
+                return Ok(());
+            }
+            let ([found_in, found_out], [bytes_in, bytes_out]) = (lanes.bytes(), expected);
+            return Err(InferenceError::Shape {
+                model: lanes.name().to_owned(),
+                reason: format!(
+                    "its graphs take {found_in} bytes and leave {found_out}, where {bytes_in} bytes of bits go in and {bytes_out} come out"
+                ),
+            });
+        }
         let (Self::Model(model) | Self::Packed(model) | Self::Decoder(model)) = self else { return Ok(()) };
         let shape = |reason: String| InferenceError::Shape { model: model.name().to_owned(), reason };
         let (inputs, outputs) = (model.inputs(), model.outputs());
         let packed = match self {
             Self::Packed(_) => Some(problem.inferred_bytes()..=problem.inferred_bytes()),
             Self::Decoder(_) => Some(problem.result_bytes()..=usize::MAX),
-            Self::None | Self::Model(_) => None,
+            Self::None | Self::Model(_) | Self::Launched(_) => None,
         };
         if let Some(left) = packed {
             let bytes = [problem.request_bytes(), *left.start()];
@@ -127,9 +166,28 @@ impl Inference {
         }
     }
 
-    /// A stage for one worker.
+    /// What one worker runs before each launch, if anything, and how its inference is executed.
+    pub(crate) fn execution(
+        &self,
+        problem: &Problem,
+        worker: u32,
+    ) -> Result<(Option<Hook>, Execution), BoxError> {
+        match self {
+            Self::Launched(lanes) => {
+                let (hook, execution) = lanes.worker(worker)?;
+                Ok((Some(hook), execution))
+            }
+            inline => Ok((None, Execution::Inline(Box::new(Named(inline.stage(problem)?))))),
+        }
+    }
+
+    /// A stage for one worker's thread.
     pub(crate) fn stage(&self, problem: &Problem) -> Result<Box<dyn InferenceStage>, InferenceError> {
         match self {
+            Self::Launched(lanes) => Err(InferenceError::Shape {
+                model: lanes.name().to_owned(),
+                reason: "its graphs are launched by the dispatcher".to_owned(),
+            }),
             Self::None => Ok(Box::new(|request: RequestView<'_>, output: &mut [u8]| {
                 let (residual, frame) = output.split_at_mut(request.payload.len().min(output.len()));
                 residual.copy_from_slice(request.payload);
@@ -158,6 +216,16 @@ impl Inference {
                 }))
             }
         }
+    }
+}
+
+/// A stage that profilers see by its name.
+struct Named(Box<dyn InferenceStage>);
+
+impl InferenceStage for Named {
+    fn infer(&mut self, request: RequestView<'_>, output: &mut [u8]) -> Result<usize, StageError> {
+        let _range = range(c"inference");
+        self.0.infer(request, output)
     }
 }
 
@@ -232,6 +300,7 @@ impl DecodeStage {
 
     /// From a request's payload and what inference made of it to an answer.
     fn decode(&mut self, payload: &[u8], inferred: &[u8], out: &mut [u8]) -> Result<usize, Status> {
+        let _range = range(c"matching");
         // Padding is checked on the way in: what a user sends must be what the schema says.
         let input = BitView::new(payload, self.detectors).map_err(|_| Status::BAD_PAYLOAD)?;
         let len = self.decoder.decode(inferred, out)?;
@@ -259,6 +328,7 @@ impl AnsweredStage {
     }
 
     fn answer(&self, payload: &[u8], answered: &[u8], out: &mut [u8]) -> Result<usize, Status> {
+        let _range = range(c"answer");
         let detectors = self.problem.detectors() as usize;
         let input = BitView::new(payload, detectors).map_err(|_| Status::BAD_PAYLOAD)?;
         // Not trusted: it was made elsewhere.

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Bound, MODEL, Predicted, experiment, from_env, on_device, round_and_round};
-use ringcall_decoder_service::gpu::GpuPredecoder;
+use ringcall_decoder_service::gpu::{Copies, GpuPredecoder};
 use ringcall_decoder_service::study::{Arm, Bind, Matching, Point, Relay, ShotCounts, State, Stop, Study};
 use ringcall_decoder_service::{
     Inference, Pace, Predecoder, Problem, REMOTE_STAGES, Service, ServiceConfig, ShotSource, Summary,
@@ -96,6 +96,63 @@ fn both_dispatchers_lose_nothing_and_predict_what_the_cpu_does() {
                 device[2].throughput_per_s(),
                 device[0].throughput_per_s(),
             );
+        }
+    });
+}
+
+/// Graphs that the dispatcher launches and whose last nodes raise ready flags, one at a time or several at once, whichever way bits
+/// cross the bus: nothing is lost, and every answer is what the CPU's engine and matching predict. At d = 7 `RINGCALL_FLAG_REQUESTS`
+/// says how many requests the first way has: a million for the soak.
+#[test]
+fn ready_flags_lose_nothing_and_predict_what_the_cpu_does() {
+    on_device("ready_flags_lose_nothing_and_predict_what_the_cpu_does", |context| {
+        let n = from_env("RINGCALL_PIPELINE_REQUESTS", 2000);
+        let soak = from_env("RINGCALL_FLAG_REQUESTS", n);
+        for (distance, most) in [(3, n), (7, soak), (13, n)] {
+            let shots = if distance == 13 { n / 5 } else { n.min(4000) };
+            let bound = Bound::new(distance, 0.006);
+            let problem = Problem::new(bound.model.clone()).expect("a problem");
+            let Predicted { shots, errors } = bound.predicted(bound.shots(shots, 11));
+            let network = bound.network.clone();
+            let experiment = experiment(distance, 0.006);
+            let predecoder =
+                GpuPredecoder::new("3x128_int8", network, &experiment, None, context).expect("bound");
+            let config = ServiceConfig { workers: 4, ..ServiceConfig::default() };
+            let host = {
+                let inference = predecoder.inference().expect("graphs");
+                let service = Service::start(&problem, &inference, config).expect("started");
+                drive(round_and_round(&problem, &shots, most), service, most, Duration::ZERO)
+            };
+            let ways = [
+                (1, Copies::Fastest, most),
+                (2, Copies::Kernels, n),
+                (4, Copies::CopyEngines, n),
+                (1, Copies::Hook, n),
+                (4, Copies::Fastest, most),
+            ];
+            for (streams, copies, requests) in ways {
+                let inference = predecoder.launched(streams, copies, config.slots).expect("graphs");
+                let service = Service::start(&problem, &inference, config).expect("started");
+                let run =
+                    drive(round_and_round(&problem, &shots, requests), service, requests, Duration::ZERO);
+                assert_eq!(
+                    run.rate.errors, 0,
+                    "d = {distance}, {streams} streams, {copies:?}: not the CPU's answers"
+                );
+                if requests == most {
+                    assert_eq!(run.matching_skipped, host.matching_skipped);
+                    assert_eq!(run.density_out.to_bits(), host.density_out.to_bits());
+                }
+                eprintln!(
+                    "d = {distance}: {requests} requests of {} shots ({errors} of the predictions are wrong), {streams} streams, \
+                     {copies:?}: p50 {} ns, {:.0} a second; with worker threads that wait p50 {} ns, {:.0} a second",
+                    shots.len(),
+                    run.latency.value_at_quantile(0.5),
+                    run.throughput_per_s(),
+                    host.latency.value_at_quantile(0.5),
+                    host.throughput_per_s(),
+                );
+            }
         }
     });
 }

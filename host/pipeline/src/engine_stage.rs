@@ -115,3 +115,107 @@ impl std::fmt::Debug for EngineStage {
             .finish_non_exhaustive()
     }
 }
+
+/// Several engines as one stage, such as captured shapes of one network: a request's own length says which of them runs.
+///
+/// ```
+/// use ringcall::wire::header::RequestHeader;
+/// use ringcall_infer::{ElementType, InferError, Model, Passthrough, TensorSpec};
+/// use ringcall_pipeline::{InferenceStage, RequestView, ShapedStage};
+///
+/// let engine = |bytes| {
+///     let spec = TensorSpec::new("syndrome", ElementType::U8, vec![1, bytes])?;
+///     Passthrough::new("copy", vec![spec])?.instantiate()
+/// };
+/// let mut stage = ShapedStage::new(vec![engine(8)?, engine(3)?])?;
+/// let mut output = vec![0; stage.output_bytes()];
+/// for payload in [&[1, 2, 3][..], &[4; 8]] {
+///     let header = RequestHeader::new(0, payload.len() as u32, 0, 0);
+///     let n = stage.infer(RequestView { header: &header, payload }, &mut output)?;
+///     assert_eq!(output[..n], *payload);
+/// }
+/// let header = RequestHeader::new(0, 5, 0, 0);
+/// assert!(stage.infer(RequestView { header: &header, payload: &[0; 5] }, &mut output).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ShapedStage {
+    /// By the length of their inputs.
+    shapes: Vec<EngineStage>,
+}
+
+/// Why engines are no shapes of one stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ShapesError {
+    /// There is none.
+    #[error("a stage of several shapes has one at least")]
+    None,
+    /// An engine with more tensors than a stage takes.
+    #[error(transparent)]
+    Tensors(#[from] TooManyTensors),
+    /// Two of one length, between which a request's length cannot choose.
+    #[error("two shapes take requests of {0} bytes: a request's length could not choose between them")]
+    SameLength(usize),
+}
+
+impl ShapedStage {
+    /// A stage around `engines`, in any order.
+    ///
+    /// # Errors
+    /// No engine, two whose inputs have the same length, or more tensors than a stage takes.
+    pub fn new(engines: impl IntoIterator<Item = Box<dyn Engine>>) -> Result<Self, ShapesError> {
+        let mut shapes = engines.into_iter().map(EngineStage::new).collect::<Result<Vec<_>, _>>()?;
+        shapes.sort_unstable_by_key(EngineStage::input_bytes);
+        let twice = shapes.windows(2).find(|pair| pair[0].input_bytes == pair[1].input_bytes);
+        match (shapes.is_empty(), twice) {
+            (true, _) => Err(ShapesError::None),
+            (_, Some(pair)) => Err(ShapesError::SameLength(pair[0].input_bytes)),
+            _ => Ok(Self { shapes }),
+        }
+    }
+
+    /// The lengths of requests that it takes, in bytes, in order.
+    pub fn input_bytes(&self) -> impl Iterator<Item = usize> {
+        self.shapes.iter().map(EngineStage::input_bytes)
+    }
+
+    /// Bytes of the longest output.
+    #[must_use]
+    pub fn output_bytes(&self) -> usize {
+        self.shapes.iter().map(EngineStage::output_bytes).max().unwrap_or(0)
+    }
+}
+
+impl InferenceStage for ShapedStage {
+    /// [`Status::SCHEMA_MISMATCH`] for a length that no shape has.
+    fn infer(&mut self, request: RequestView<'_>, output: &mut [u8]) -> Result<usize, StageError> {
+        let found = self.shapes.binary_search_by_key(&request.payload.len(), EngineStage::input_bytes);
+        match found {
+            Ok(index) => self.shapes[index].run(request.payload, output),
+            Err(_) => Err(StageError(Status::SCHEMA_MISMATCH)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringcall_infer::{ElementType, Model, Passthrough};
+
+    fn engine(bytes: usize) -> Box<dyn Engine> {
+        let spec = TensorSpec::new("in", ElementType::U8, vec![1, bytes]).expect("a tensor");
+        Passthrough::new("copy", vec![spec]).expect("a model").instantiate().expect("an engine")
+    }
+
+    #[test]
+    fn shapes_have_lengths_of_their_own() {
+        let stage = ShapedStage::new([engine(9), engine(2), engine(30)]).expect("three lengths");
+        assert!(stage.input_bytes().eq([2, 9, 30]));
+        assert_eq!(stage.output_bytes(), 30);
+        assert_eq!(ShapedStage::new([]).err(), Some(ShapesError::None));
+        assert_eq!(
+            ShapedStage::new([engine(4), engine(7), engine(4)]).err(),
+            Some(ShapesError::SameLength(4))
+        );
+    }
+}

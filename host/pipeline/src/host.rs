@@ -5,7 +5,7 @@ use crate::dispatch::{Dispatch, Drained};
 use crate::error::{BoxError, PipelineError};
 use crate::monitor::requests_of;
 use crate::report::Dump;
-use crate::stage::{CpuStage, Execution, WorkerResources};
+use crate::stage::{CpuStage, Execution, Raised, WorkerResources};
 use crate::state::State;
 use crate::threads::{ConsumerState, Stop, ThreadSet};
 use crate::worker::{Output, Worker};
@@ -141,14 +141,19 @@ fn wire_workers(state: &State, config: &StageConfig, gpu: &mut GpuFactory) -> Re
                 known.push((function.clone(), schema));
             }
         }
-        let (start, output, connect, output_bytes): (_, _, Connect, _) = match execution {
-            Execution::Inline(stage) => (Start::Mailbox, Output::Inline(stage), None, output_bytes),
-            Execution::Launched { launcher, connect, output } => {
+        let (mut connect, mut ready): (Connect, _) = (None, None);
+        let (start, output, output_bytes) = match execution {
+            Execution::Inline(stage) => (Start::Mailbox, Output::Inline(stage), output_bytes),
+            Execution::Launched { launcher, raised, output, check } => {
+                match raised {
+                    Raised::Host(code) => connect = Some(code),
+                    Raised::Device(word) => ready = Some(word),
+                }
                 let bytes = output_bytes.min(output.len());
-                (Start::Launch(launcher), Output::Mapped(output), Some(connect), bytes)
+                (Start::Launch(launcher), Output::Mapped(output, check), bytes)
             }
         };
-        specs.push(WorkerSpec { function: id, start, pre_launch, post_launch });
+        specs.push(WorkerSpec { function: id, start, pre_launch, post_launch, ready });
         outputs.push((output, connect, output_bytes));
     }
     Ok((table.build(&state.ring)?, specs, outputs))

@@ -78,7 +78,7 @@ mod worker;
 
 pub use config::{CorePinning, ExternalIds, StageConfig};
 pub use consumer::CompletionHandler;
-pub use engine_stage::EngineStage;
+pub use engine_stage::{EngineStage, ShapedStage, ShapesError};
 pub use error::{BoxError, PipelineError};
 pub use injector::{Injector, SubmitError};
 pub use monitor::Monitor;
@@ -86,7 +86,7 @@ pub use pipeline::{Idle, Pipeline, PipelineBuilder, Running, Stopped};
 pub use report::{Dump, StopReport, StuckRequest};
 pub use ringcall::worker::Deferral;
 pub use stage::{
-    Completion, CpuStage, Execution, InferenceStage, RequestView, StageContext, StageError, StageOutcome,
-    StageTimes, WorkerResources,
+    Completion, CpuStage, Execution, InferenceStage, OutputCheck, Raised, RequestView, StageContext,
+    StageError, StageOutcome, StageTimes, WorkerResources,
 };
 pub use stats::Stats;

@@ -5,7 +5,7 @@ use ringcall::wire::function::FunctionId;
 use ringcall::wire::header::RequestHeader;
 use ringcall::wire::schema::HandlerSchema;
 use ringcall::worker::{Deferral, Hook, Job, Launcher, ReadySignal, WorkerPort};
-use ringcall_gpu::shared::Bytes;
+use ringcall_gpu::shared::{Bytes, Words};
 use std::cell::Cell;
 
 /// One request, as a stage sees it: private copies, checked by the dispatcher.
@@ -41,6 +41,18 @@ where
     }
 }
 
+/// Who raises the ready flag of a worker whose inference is launched.
+pub enum Raised {
+    /// Code of this process, which is given the flag once, before the first launch.
+    Host(Box<dyn FnOnce(ReadySignal) + Send>),
+    /// A device: the last node of a worker's graph stores 1 in this word, which is 0 and which no other agent reaches, with release
+    /// order at system scope.
+    Device(Words),
+}
+
+/// Looks at what a launched inference left, on the worker's thread: an error is what the request is answered with.
+pub type OutputCheck = Box<dyn FnMut(&[u8]) -> Result<(), StageError> + Send>;
+
 /// How a worker's inference is executed.
 pub enum Execution {
     /// On the worker's own thread.
@@ -49,10 +61,12 @@ pub enum Execution {
     Launched {
         /// Starts the inference of one job; runs on the dispatcher thread.
         launcher: Launcher,
-        /// Given the worker's ready flag once, before the first launch.
-        connect: Box<dyn FnOnce(ReadySignal) + Send>,
+        /// Who raises the ready flag.
+        raised: Raised,
         /// Where the output appears: memory the device writes.
         output: Bytes,
+        /// Whether an output is one. `None`: always.
+        check: Option<OutputCheck>,
     },
 }
 

@@ -1,6 +1,8 @@
 //! A worker thread: takes jobs, runs inference, claims the ready flag, runs the CPU stage, sends the response.
 
-use crate::stage::{CpuStage, InferenceStage, RequestView, StageContext, StageOutcome, StageTimes};
+use crate::stage::{
+    CpuStage, InferenceStage, OutputCheck, RequestView, StageContext, StageError, StageOutcome, StageTimes,
+};
 use crate::state::State;
 use ringcall::thread::StopFlag;
 use ringcall::worker::{Job, WorkerPort};
@@ -16,8 +18,8 @@ use std::sync::atomic::Ordering;
 pub(crate) enum Output {
     /// Written by this thread.
     Inline(Box<dyn InferenceStage>),
-    /// Written by a device; copied before the CPU stage reads it.
-    Mapped(Bytes),
+    /// Written by a device; copied, and perhaps checked, before the CPU stage reads it.
+    Mapped(Bytes, Option<OutputCheck>),
 }
 
 pub(crate) struct Worker {
@@ -71,7 +73,8 @@ impl Worker {
     /// Claims the ready flag and runs the CPU stage on the inference output. Returns whether the flag was raised.
     fn process_ready(&mut self, times: &mut StageTimes, mut inferred: usize) -> bool {
         let Some(job) = self.port.claim_ready() else { return false };
-        if let Output::Mapped(window) = &self.output {
+        let mut checked = Ok(());
+        if let Output::Mapped(window, check) = &mut self.output {
             inferred = self.inferred.len();
             *times = StageTimes {
                 accepted: job.accepted_ns,
@@ -81,9 +84,21 @@ impl Worker {
             };
             let _ = window.read(0, &mut self.inferred);
             let _ = self.port.read_payload(&job, &mut self.payload);
+            if let Some(check) = check {
+                let output = &self.inferred;
+                checked = catch_unwind(AssertUnwindSafe(|| check(output))).unwrap_or_else(|_| {
+                    self.state.counters.panics.fetch_add(1, Ordering::Relaxed);
+                    Err(StageError(Status::ENGINE_FAILED))
+                });
+            }
         }
-        self.process(&job, inferred, times);
-        self.port.release();
+        match checked {
+            Ok(()) => {
+                self.process(&job, inferred, times);
+                self.port.release();
+            }
+            Err(StageError(status)) => self.give_up(&job, status, times),
+        }
         true
     }
 

@@ -6,7 +6,7 @@ use ringcall::Status;
 use ringcall::wire::schema::HandlerSchema;
 use ringcall::worker::{LaunchContext, LaunchError, ReadySignal};
 use ringcall_gpu::shared::{Bytes, Region};
-use ringcall_pipeline::{Execution, Pipeline, StageContext, StageOutcome, WorkerResources};
+use ringcall_pipeline::{Execution, Pipeline, Raised, StageContext, StageOutcome, WorkerResources};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -80,8 +80,11 @@ fn worker() -> WorkerResources {
         schema: HandlerSchema::new(),
         execution: Execution::Launched {
             launcher: Box::new(launcher),
-            connect: Box::new(move |signal| connect.send(ToGpu::Connect(signal)).expect("the GPU is there")),
+            raised: Raised::Host(Box::new(move |signal| {
+                connect.send(ToGpu::Connect(signal)).expect("the GPU is there");
+            })),
             output: window,
+            check: None,
         },
         pre_launch: Some(Box::new(panic_on(PRE_LAUNCH_PANICS))),
         post_launch: Some(Box::new(panic_on(POST_LAUNCH_PANICS))),

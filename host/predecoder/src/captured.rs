@@ -1,13 +1,12 @@
 //! A run of the network as nodes of a caller's graph, from device memory to device memory.
 
 use crate::buffers::Buffers;
-use crate::launch::LIMIT_CYCLES;
+use crate::kernels::{Kernels, LIMIT_CYCLES, NETWORK};
+use crate::layers::LayersRun;
 use crate::loaded::GpuError;
-use crate::model::GpuModel;
-use crate::{INPUTS, OUTPUTS};
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{DeviceBuffer, Graph, KernelArgs, Launch, Module, NodeId};
-use ringcall_infer::{ElementType, Model, TensorSpec};
+use ringcall_cuda::driver::{Context, DeviceBuffer, Graph, KernelArgs, Launch, Module, NodeId};
+use ringcall_infer::{ElementType, TensorSpec};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -15,8 +14,8 @@ use zerocopy::IntoBytes;
 ///
 /// | the model | input | output |
 /// |---|---|---|
-/// | [new](GpuModel::new) | `volume`, `f16[1, 4, layers, d, d]`, as the kernel reads it | `logits`, `f32[1, 4, layers, d, d]` |
-/// | [wired](GpuModel::wired) | `bits`, a request's bytes | `left`, an answer's bytes |
+/// | [new](crate::GpuModel::new) | `volume`, `f16[1, 4, layers, d, d]`, as the kernel reads it | `logits`, `f32[1, 4, layers, d, d]` |
+/// | [wired](crate::GpuModel::wired) | `bits`, a request's bytes | `left`, an answer's bytes |
 ///
 /// Weights and tables are the model's, all else is this run's own. Runs that overlap, whichever graph they are in, are of a
 /// model on a [share](crate::Share) of the device, and no more than it has parts: blocks wait for all others of their run, and
@@ -28,60 +27,71 @@ pub struct GpuRun {
     input: DeviceBuffer,
     output: DeviceBuffer,
     failed: DeviceBuffer,
-    buffers: Buffers,
-    launch: Launch,
-    args: KernelArgs,
-    module: Module,
-    _tables: [Arc<DeviceBuffer>; 3],
+    body: Body,
 }
 
-impl GpuModel {
-    /// A run with its own tensors.
-    ///
-    /// # Errors
-    /// No memory, or the driver refuses.
-    pub fn run_between_tensors(&self) -> Result<GpuRun, GpuError> {
-        let (context, module, loaded) = self.parts();
-        let (plan, mut params) = (&loaded.plan, loaded.params);
-        let shape = |channels| vec![1, channels, plan.layers as usize, plan.d as usize, plan.d as usize];
-        let [input, output] = match (&loaded.wired, self.inputs(), self.outputs()) {
-            (Some(_), [bits], [left]) => [bits.clone(), left.clone()],
-            _ => [
-                TensorSpec::new("volume", ElementType::F16, shape(INPUTS))?,
-                TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?,
-            ],
-        };
-        let zeroed = |bytes: usize| DeviceBuffer::zeroed(context, bytes.next_multiple_of(16));
-        let (from, to) = (zeroed(input.size_bytes())?, zeroed(output.size_bytes())?);
-        let failed = zeroed(8)?;
-        let buffers = loaded.buffers(context)?;
-        buffers.fill(&mut params);
-        let ends = [from.address().0, to.address().0];
-        match &loaded.wired {
-            Some(_) => [params.bits, params.left] = ends,
-            None => [params.input, params.logits] = ends,
-        }
-        params.failed = failed.address().0;
-        params.limit = LIMIT_CYCLES;
-        module.kernel(crate::launch::NETWORK)?.set_dynamic_shared(plan.shared)?;
-        Ok(GpuRun {
-            inputs: [input],
-            outputs: [output],
-            input: from,
-            output: to,
-            failed,
-            buffers,
-            launch: Launch::linear(plan.blocks(), plan.shape.threads())
-                .dynamic_shared(plan.shared)
-                .cooperative(),
-            args: KernelArgs::new().bytes(params.as_bytes()),
-            module: module.clone(),
-            _tables: loaded.tables(),
-        })
-    }
+/// What lies between the tensors.
+#[derive(Debug)]
+enum Body {
+    /// One kernel that has all layers.
+    Fused {
+        buffers: Buffers,
+        launch: Launch,
+        args: KernelArgs,
+        module: Module,
+        _tables: [Arc<DeviceBuffer>; 3],
+    },
+    /// A kernel for each layer.
+    Layers(LayersRun),
 }
 
 impl GpuRun {
+    /// With its own tensors, of a network whose model has these.
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        kernels: &Kernels,
+        inputs: &[TensorSpec],
+        outputs: &[TensorSpec],
+    ) -> Result<Self, GpuError> {
+        let ([given], [output]) = (inputs, outputs) else {
+            return Err(CudaError::Graph("a network with several inputs or outputs".to_owned()).into());
+        };
+        let (given, output) = (given.clone(), output.clone());
+        let wired = given.element == ElementType::U8;
+        // As the kernel reads it, and not as an engine's callers give it.
+        let input =
+            if wired { given } else { TensorSpec::new("volume", ElementType::F16, given.shape.clone())? };
+        let zeroed = |bytes: usize| DeviceBuffer::zeroed(context, bytes.next_multiple_of(16));
+        let (from, to) = (zeroed(input.size_bytes())?, zeroed(output.size_bytes())?);
+        let failed = zeroed(8)?;
+        let ends = [from.address(), to.address()];
+        let body = match kernels {
+            Kernels::Layers(layers) => Body::Layers(layers.run(context, ends)?),
+            Kernels::Fused(module, loaded) => {
+                let (plan, mut params) = (&loaded.plan, loaded.params);
+                let buffers = loaded.buffers(context)?;
+                buffers.fill(&mut params);
+                match &loaded.wired {
+                    Some(_) => [params.bits, params.left] = ends.map(|end| end.0),
+                    None => [params.input, params.logits] = ends.map(|end| end.0),
+                }
+                params.failed = failed.address().0;
+                params.limit = LIMIT_CYCLES;
+                module.kernel(NETWORK)?.set_dynamic_shared(plan.shared)?;
+                Body::Fused {
+                    buffers,
+                    launch: Launch::linear(plan.blocks(), plan.shape.threads())
+                        .dynamic_shared(plan.shared)
+                        .cooperative(),
+                    args: KernelArgs::new().bytes(params.as_bytes()),
+                    module: module.clone(),
+                    _tables: loaded.tables(),
+                }
+            }
+        };
+        Ok(Self { inputs: [input], outputs: [output], input: from, output: to, failed, body })
+    }
+
     /// The input.
     #[must_use]
     pub fn inputs(&self) -> &[TensorSpec] {
@@ -118,16 +128,23 @@ impl GpuRun {
     /// # Errors
     /// The context is dead.
     pub fn reset(&self) -> Result<(), CudaError> {
-        self.buffers.reset()?;
+        if let Body::Fused { buffers, .. } = &self.body {
+            buffers.reset()?;
+        }
         self.failed.fill(0)
     }
 
-    /// Adds the run to a graph, after the nodes `after`; it must outlive the graph and every executable made
-    /// of it.
+    /// Adds the run to a graph, after the nodes `after`; the last node that was added. It must outlive
+    /// the graph and every executable made of it.
     ///
     /// # Errors
     /// A node of another graph, or the driver refuses.
     pub fn add_to(&self, graph: &mut Graph, after: &[NodeId]) -> Result<NodeId, CudaError> {
-        graph.add_kernel(&self.module.kernel(crate::launch::NETWORK)?, &self.launch, &self.args, after)
+        match &self.body {
+            Body::Fused { launch, args, module, .. } => {
+                graph.add_kernel(&module.kernel(NETWORK)?, launch, args, after)
+            }
+            Body::Layers(run) => run.add_to(graph, after),
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! memory before it comes.
 
 use crate::buffers::Buffers;
-use crate::launch::LIMIT_CYCLES;
+use crate::kernels::LIMIT_CYCLES;
 use crate::loaded::{GpuError, Loaded};
 use crate::plan::{Offer, Params, Plan, SHAPES};
 use crate::{Network, Shape, Share, Wiring};

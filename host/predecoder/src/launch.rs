@@ -3,30 +3,33 @@
 #![allow(unsafe_code)] // named for it: launches sign the contract of the network's kernels
 
 use crate::buffers::Buffers;
+use crate::captured::GpuRun;
 use crate::halves;
+use crate::kernels::{Kernels, LIMIT_CYCLES, NETWORK};
+use crate::loaded::GpuError;
 use crate::loaded::Loaded;
 use crate::{INPUTS, OUTPUTS};
 use half::f16;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{
-    Context, DeviceAddress, DeviceBuffer, Graph, Kernel, KernelArgs, Launch, MappedRegion, Module, NodeId,
-    RepeatedGraph, SharedStream,
+    Carrier, Context, DeviceAddress, DeviceBuffer, Graph, Kernel, KernelArgs, Lane, LaneEnds, LaneKernels,
+    Launch, MappedRegion, Module, NodeId, RepeatedGraph, SharedStream,
 };
 use ringcall_gpu::shared::Words;
+use ringcall_infer::{ElementType, TensorSpec};
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Entries of the module.
-pub(crate) const NETWORK: &str = "ringcall_predecoder";
+/// Another entry of the module that has all layers.
 const STAGE: &str = "ringcall_predecoder_stage";
 /// A run takes microseconds; the kernel itself gives up earlier.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// What a wait in the kernel may take, in clock cycles: a good half of a second.
-pub(crate) const LIMIT_CYCLES: u64 = 1_000_000_000;
-/// Tensors of up to so many bytes cross the bus by a kernel's threads, all at once, larger ones by the copy engines.
-pub(crate) const BY_KERNELS: usize = 4096;
+/// Tensors of up to so many bytes cross the bus by a kernel's threads, all at once, larger ones by the copy engines: on an H100 kernels were
+/// faster at d = 3, 7, 13 and 31, where 477 kB come out.
+pub(crate) const BY_KERNELS: usize = 512 << 10;
 
 /// A captured run: from pinned host memory to pinned host memory, by way of the device's.
 #[derive(Debug)]
@@ -35,13 +38,19 @@ pub(crate) struct Replay {
     launched: RepeatedGraph,
     mapped: MappedRegion,
     failed: Words,
-    buffers: Buffers,
-    /// Input and output in device memory.
-    _tensors: [DeviceBuffer; 2],
-    _tables: [Arc<DeviceBuffer>; 3],
+    reached: Reached,
     /// The input is 32-bit floats, which the network reads as 16-bit ones.
     volume: bool,
     regions: Regions,
+}
+
+/// The device memory that a run reaches.
+#[derive(Debug)]
+enum Reached {
+    /// Of the one kernel that has all layers: what it works on, input and output, and what its parameters point to.
+    Fused { buffers: Buffers, _tensors: [DeviceBuffer; 2], _tables: [Arc<DeviceBuffer>; 3] },
+    /// Of a kernel for each layer.
+    Layers { _run: Box<GpuRun> },
 }
 
 /// The layout of the pinned memory.
@@ -77,6 +86,50 @@ impl Replay {
     ///
     /// With a wiring that is bits to bits, without volume to logits.
     pub(crate) fn new(
+        context: &Arc<Context>,
+        kernels: &Kernels,
+        specs: [&[TensorSpec]; 2],
+        stream: &Arc<SharedStream>,
+        by_kernels: usize,
+    ) -> Result<Self, GpuError> {
+        match kernels {
+            Kernels::Fused(module, loaded) => Ok(Self::fused(context, module, loaded, stream, by_kernels)?),
+            Kernels::Layers(_) => {
+                let run = GpuRun::new(context, kernels, specs[0], specs[1])?;
+                Self::layers(context, run, stream, by_kernels)
+            }
+        }
+    }
+
+    fn layers(
+        context: &Arc<Context>,
+        run: GpuRun,
+        stream: &Arc<SharedStream>,
+        by_kernels: usize,
+    ) -> Result<Self, GpuError> {
+        let regions = Regions::new(bytes(run.inputs()), bytes(run.outputs()));
+        let mapped = MappedRegion::zeroed(context, regions.bytes())?;
+        let (from, to) = (mapped.device_address(INPUT_AT)?, mapped.device_address(regions.output_at)?);
+        let kernels = LaneKernels::load(context)?;
+        let mut graph = Graph::new(context)?;
+        let carry = |to, from, bytes, after: &[NodeId], graph: &mut Graph| match bytes > by_kernels {
+            true => graph.add_copy(to, from, bytes, after),
+            false => kernels.add_copy(graph, to, from, bytes, after),
+        };
+        let there = carry(run.input().address(), from, regions.input_bytes, &[], &mut graph)?;
+        let last = run.add_to(&mut graph, &[there])?;
+        carry(to, run.output().address(), regions.output_bytes, &[last], &mut graph)?;
+        Ok(Self {
+            launched: RepeatedGraph::new(graph.instantiate_for_host()?, stream, TIMEOUT)?,
+            failed: mapped.words(FAILED_AT, 1)?,
+            mapped,
+            volume: run.inputs().iter().all(|spec| spec.element == ElementType::F16),
+            reached: Reached::Layers { _run: Box::new(run) },
+            regions,
+        })
+    }
+
+    fn fused(
         context: &Arc<Context>,
         module: &Module,
         loaded: &Loaded,
@@ -120,9 +173,7 @@ impl Replay {
             launched: RepeatedGraph::new(graph.instantiate_for_host()?, stream, TIMEOUT)?,
             failed: mapped.words(FAILED_AT, 1)?,
             mapped,
-            buffers,
-            _tensors: [input, output],
-            _tables: loaded.tables(),
+            reached: Reached::Fused { buffers, _tensors: [input, output], _tables: loaded.tables() },
             volume: loaded.wired.is_none(),
             regions,
         })
@@ -158,10 +209,42 @@ impl Replay {
         if failed == 0 {
             return Ok(None);
         }
-        self.buffers.reset()?;
+        if let Reached::Fused { buffers, .. } = &self.reached {
+            buffers.reset()?;
+        }
         self.failed.store(0, 0, Ordering::Relaxed);
         Ok(Some(failed))
     }
+}
+
+/// A run's nodes as one more shape of a lane. `model` owns what the run's kernels point to.
+pub(crate) fn add_to_lane(
+    run: &Arc<GpuRun>,
+    model: impl Any + Send + Sync,
+    lane: &mut Lane,
+    by: Option<[Carrier; 2]>,
+) -> Result<(), GpuError> {
+    let (input_bytes, output_bytes) = (bytes(run.inputs()), bytes(run.outputs()));
+    let [input_by, output_by] = by.unwrap_or([input_bytes, output_bytes].map(Carrier::fastest));
+    let ends = LaneEnds {
+        input: run.input().address(),
+        input_bytes,
+        input_by,
+        output: run.output().address(),
+        output_bytes,
+        output_by,
+    };
+    let keeps = (Arc::clone(run), model);
+    let body = |graph: &mut Graph, after: &[NodeId]| Ok::<_, CudaError>(vec![run.add_to(graph, after)?]);
+    // SAFETY: the run's parameters were laid out for its tensors and its model, which `keeps` owns; both tensors have room for whole
+    // pieces, and this lane alone has the run. The kernel stays inside of them for every input.
+    unsafe { lane.add(ends, keeps, body) }?;
+    Ok(())
+}
+
+/// Bytes of all tensors.
+pub(crate) fn bytes(specs: &[TensorSpec]) -> usize {
+    specs.iter().map(TensorSpec::size_bytes).sum()
 }
 
 /// How tensors cross the bus.

@@ -1,11 +1,12 @@
-//! The predecoder network on a GPU, batch 1: all four layers in one kernel, in integers.
+//! The predecoder network on a GPU, batch 1: four layers of up to 128 channels in one kernel, in integers; every other depth and
+//! width, also in halves, in a kernel for each layer.
 //!
-//! [`Network`] holds 3x3x3 convolutions of 4, 128, 128, 128 and 4 channels with bytes between, as they come in an ONNX
+//! [`Network`] holds 3x3x3 convolutions from 4 channels to 4, with bytes or halves between, as they come in an ONNX
 //! file. [`GpuModel`] is that network on a device, for one volume of `layers` times `d` by `d` cells: a
 //! [`Model`](ringcall_infer::Model) like any other, whose engines replay a captured graph.
 //!
-//! The kernels are CUDA C++ (`kernels-cu/predecoder`), compiled to PTX that is committed; nothing here needs a CUDA
-//! toolkit. They use what only compute capability 9.0 has: another device is refused by name.
+//! The kernels are CUDA C++ (`kernels-cu/predecoder`, `kernels-cu/layers`), compiled to PTX that is committed; nothing here needs a
+//! CUDA toolkit. The one kernel uses what only compute capability 9.0 has: another device is refused by name.
 //!
 //! | what | where |
 //! |---|---|
@@ -14,6 +15,7 @@
 //! | which bits it sees, and what its decisions flip | [`Wiring`] |
 //! | the same inside the cooperative dispatcher | [`GridHandler`] |
 //! | the same as nodes of another graph | [`GpuRun`] |
+//! | the same as a graph that a dispatcher launches, and that raises a flag | [`GpuModel::lane`] |
 //! | how the work is spread, over which part of the device | [`Shape`], [`Share`] |
 
 #![deny(unsafe_code)]
@@ -22,8 +24,10 @@ mod buffers;
 mod captured;
 mod grid;
 mod halves;
+mod kernels;
 mod launch;
 mod layer;
+mod layers;
 mod loaded;
 mod model;
 mod network;
@@ -35,7 +39,7 @@ mod wiring;
 
 pub use captured::GpuRun;
 pub use grid::GridHandler;
-pub use layer::{Layer, NetworkError};
+pub use layer::{HalfLayer, Layer, NetworkError};
 pub use loaded::GpuError;
 pub use model::GpuModel;
 pub use network::{INPUTS, Network, OUTPUTS, WIDTH};

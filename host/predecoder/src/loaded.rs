@@ -61,7 +61,7 @@ pub(crate) struct Wired {
 }
 
 impl Loaded {
-    /// For `layers` layers of `d` by `d` cells, which a wiring must be for, too; planned for a share of the device.
+    /// A network that is [fused](Network::fused), for `layers` layers of `d` by `d` cells, which a wiring must be for, too; planned for a share of the device.
     pub(crate) fn planned(
         network: &Network,
         context: &Arc<Context>,
@@ -86,7 +86,7 @@ impl Loaded {
             buffer.write_from(0, bytes)?;
             Ok::<_, GpuError>(Arc::new(buffer))
         };
-        let packed = Packed::new(network);
+        let packed = Packed::new(&network.fused()?);
         let weights = upload(&packed.bytes)?;
         let cells = upload(&plan.cells_table(wiring))?;
         let flips = upload(wiring.map_or(&[][..], Wiring::flips).as_bytes())?;

@@ -1,17 +1,13 @@
 //! A network on a device, and its engines.
 
-use crate::launch::{BY_KERNELS, Replay};
-use crate::loaded::{GpuError, Loaded};
-use crate::plan::{Offer, Plan, SHAPES};
+use crate::captured::GpuRun;
+use crate::kernels::Kernels;
+use crate::launch::{self, BY_KERNELS, Replay};
+use crate::loaded::GpuError;
 use crate::{INPUTS, Network, OUTPUTS, Shape, Share, Wiring};
-use ringcall_cuda::driver::{Context, Linker, Module, SharedStream};
+use ringcall_cuda::driver::{Carrier, Context, Lane, LaneKernels, SharedStream, Stream};
 use ringcall_infer::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers};
 use std::sync::Arc;
-
-/// The first shape that fits.
-fn fits(offer: Offer, [d, layers]: [u32; 2]) -> Option<Plan> {
-    Plan::choose(SHAPES, d, layers, offer)
-}
 
 /// The network on a device, for one volume.
 ///
@@ -39,7 +35,7 @@ fn fits(offer: Offer, [d, layers]: [u32; 2]) -> Option<Plan> {
 /// engine.run(&[&volume], &mut [&mut logits])?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct GpuModel {
     shared: Arc<Shared>,
     metadata: Vec<(String, String)>,
@@ -53,8 +49,7 @@ struct Shared {
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,
     context: Arc<Context>,
-    module: Module,
-    loaded: Loaded,
+    kernels: Kernels,
     stream: Arc<SharedStream>,
 }
 
@@ -85,11 +80,11 @@ impl GpuModel {
         d: u32,
         layers: u32,
     ) -> Result<Self, GpuError> {
-        let loaded = Loaded::planned(network, context, [d, layers], None, share, fits)?;
+        let kernels = Kernels::load(share, network, context, [d, layers], None)?;
         let shape = |channels| vec![1, channels, layers as usize, d as usize, d as usize];
         let inputs = vec![TensorSpec::new("volume", ElementType::F32, shape(INPUTS))?];
         let outputs = vec![TensorSpec::new("logits", ElementType::F32, shape(OUTPUTS))?];
-        Self::around(name, network, context, loaded, inputs, outputs)
+        Self::around(name, network, context, kernels, inputs, outputs)
     }
 
     /// The same between bits: as few bytes as possible cross the bus, and decisions are applied on the device.
@@ -117,32 +112,27 @@ impl GpuModel {
         wiring: &Wiring,
     ) -> Result<Self, GpuError> {
         let volume = [wiring.d, wiring.layers];
-        let loaded = Loaded::planned(network, context, volume, Some(wiring), share, fits)?;
+        let kernels = Kernels::load(share, network, context, volume, Some(wiring))?;
         let bytes = |name, n| TensorSpec::new(name, ElementType::U8, [1, n]);
         let inputs = vec![bytes("bits", wiring.request_bytes())?];
         let outputs = vec![bytes("left", wiring.answer_bytes())?];
-        Self::around(name, network, context, loaded, inputs, outputs)
+        Self::around(name, network, context, kernels, inputs, outputs)
     }
 
     fn around(
         name: &str,
         network: &Network,
         context: &Arc<Context>,
-        loaded: Loaded,
+        kernels: Kernels,
         inputs: Vec<TensorSpec>,
         outputs: Vec<TensorSpec>,
     ) -> Result<Self, GpuError> {
-        let image = Linker::new(context.device().capability())
-            .ptx("the predecoder's kernel", loaded.plan.shape.ptx)?
-            .link(context)?;
-        let module = Module::load(context, &image)?;
         let shared = Shared {
             name: name.to_owned(),
             inputs,
             outputs,
             context: Arc::clone(context),
-            module,
-            loaded,
+            kernels,
             stream: Arc::new(SharedStream::new(context)?),
         };
         Ok(Self { shared: Arc::new(shared), metadata: network.metadata().to_vec(), by_kernels: BY_KERNELS })
@@ -150,11 +140,18 @@ impl GpuModel {
 
     /// The same, for engines whose tensors cross the bus by a kernel of the graph where they have up to `bytes` bytes, and by
     /// the device's copy engines where they have more: `0` and `usize::MAX` are always one of them. Which is faster is the
-    /// machine's; what comes out is the same. Without this the bound is 4096.
+    /// machine's; what comes out is the same. Without this the bound is 512 KiB.
     #[must_use]
     pub fn carried_by_kernels(mut self, bytes: usize) -> Self {
         self.by_kernels = bytes;
         self
+    }
+
+    /// Whether a block of the kernel gave up a wait, so that an answer of a [wired](Self::wired) model is none.
+    #[must_use]
+    pub fn gave_up(answer: &[u8]) -> bool {
+        // The frame's byte has bits beside the frame: `GAVE_UP` in `kernels-cu/predecoder/bits.h`.
+        answer.last().is_none_or(|&frame| frame > 1)
     }
 
     /// The device that it is on.
@@ -163,14 +160,53 @@ impl GpuModel {
         &self.shared.context
     }
 
-    pub(crate) fn parts(&self) -> (&Arc<Context>, &Module, &Loaded) {
-        (&self.shared.context, &self.shared.module, &self.shared.loaded)
+    /// A run with its own tensors.
+    ///
+    /// # Errors
+    /// No memory, or the driver refuses.
+    pub fn run_between_tensors(&self) -> Result<GpuRun, GpuError> {
+        let Shared { context, kernels, inputs, outputs, .. } = &*self.shared;
+        GpuRun::new(context, kernels, inputs, outputs)
     }
 
-    /// How the work is spread over the device.
+    /// One worker's graph on a stream, for a dispatcher to launch: the network between the two ends of a [`Lane`], which raises the
+    /// worker's ready flag. The run is there to be [reset](GpuRun::reset) after an answer that a block [gave up](Self::gave_up).
+    ///
+    /// Lanes on one stream take turns. Of lanes on several streams each stream needs a [share](crate::Share) of the device to itself.
+    /// `by` says how input and output cross the bus; without it the faster way by size is taken.
+    ///
+    /// # Errors
+    /// No memory, or the driver refuses.
+    pub fn lane(
+        &self,
+        kernels: &LaneKernels,
+        stream: &Arc<Stream>,
+        by: Option<[Carrier; 2]>,
+    ) -> Result<(Lane, Arc<GpuRun>), GpuError> {
+        let bytes = [self.inputs(), self.outputs()].map(launch::bytes);
+        let mut lane = Lane::with_room(kernels, stream, bytes)?;
+        let run = self.add_to_lane(&mut lane, by)?;
+        Ok((lane, run))
+    }
+
+    /// The network as one more shape of a lane, whose number is the lane's next: of several volumes of one network, or of several
+    /// networks, a request's length may choose.
+    ///
+    /// # Errors
+    /// More bytes than the lane has room for, no memory, or the driver refuses.
+    pub fn add_to_lane(&self, lane: &mut Lane, by: Option<[Carrier; 2]>) -> Result<Arc<GpuRun>, GpuError> {
+        let run = Arc::new(self.run_between_tensors()?);
+        launch::add_to_lane(&run, self.clone(), lane, by)?;
+        Ok(run)
+    }
+
+    /// How the work of one kernel that has all layers is spread over the device; `None` where each layer has a launch.
     #[must_use]
-    pub fn shape(&self) -> Shape {
-        self.shared.loaded.plan.shape
+    pub fn shape(&self) -> Option<Shape> {
+        match &self.shared.kernels {
+            Kernels::Fused(_, loaded) => Some(loaded.plan.shape),
+            Kernels::Layers(_) => None,
+        }
     }
 }
 
@@ -193,9 +229,14 @@ impl Model for GpuModel {
 
     fn instantiate(&self) -> Result<Box<dyn Engine>, InferError> {
         let shared = Arc::clone(&self.shared);
-        let replay =
-            Replay::new(&shared.context, &shared.module, &shared.loaded, &shared.stream, self.by_kernels)
-                .map_err(|why| shared.failed("making an engine", why.to_string()))?;
+        let replay = Replay::new(
+            &shared.context,
+            &shared.kernels,
+            [&shared.inputs, &shared.outputs],
+            &shared.stream,
+            self.by_kernels,
+        )
+        .map_err(|why| shared.failed("making an engine", why.to_string()))?;
         Ok(Box::new(GpuEngine { shared, replay }))
     }
 }

@@ -1,6 +1,6 @@
 //! The layers of a network in integers, from an ONNX file; `training/predecoder/onnx_forms.py` writes them.
 
-use crate::layer::{DOUBLED, Layer, NetworkError, TOP};
+use crate::layer::{DOUBLED, HalfLayer, Layer, NetworkError, TOP};
 use half::f16;
 use ringcall_infer::onnx_file::{Graph, Node, OnnxFile, Tensor};
 
@@ -42,6 +42,32 @@ pub(crate) fn convolutions(bytes: &[u8]) -> Result<Found, NetworkError> {
     }
 }
 
+/// What a file with a network in floating point holds: sizes of each convolution's weights and its numbers, and what it says about itself.
+pub(crate) type PlainFound = (Vec<(Vec<usize>, HalfLayer)>, Vec<(String, String)>);
+
+/// The convolutions of a graph that is a chain of them with ReLU between.
+pub(crate) fn plain_convolutions(bytes: &[u8]) -> Result<PlainFound, NetworkError> {
+    let OnnxFile { graph, metadata } = OnnxFile::read(bytes).map_err(|why| refuse(why.to_string()))?;
+    let mut chain = Chain::made_of(&graph, &["Conv", "Relu"], "a network in floating point")?;
+    let mut found = Vec::new();
+    loop {
+        let node = chain.next("Conv", 2)?;
+        attributes(node)?;
+        let (dims, weights) = values(&graph, &node.input[1])?;
+        let outputs = dims.first().copied().unwrap_or(0);
+        let biases = match node.input.get(2).filter(|name| !name.is_empty()) {
+            Some(name) => values(&graph, name)?.1,
+            None => vec![0.0; outputs],
+        };
+        let weights = weights.into_iter().map(f16::from_f32).collect();
+        found.push((dims, HalfLayer { weights, biases }));
+        if chain.is_over() {
+            return Ok((found, metadata));
+        }
+        chain.next("Relu", 1)?;
+    }
+}
+
 fn refuse(why: String) -> NetworkError {
     NetworkError::Unreadable(why)
 }
@@ -52,28 +78,37 @@ struct Chain<'a> {
     rest: std::vec::IntoIter<&'a Node>,
     /// What the last one leaves, and which it was.
     flows: Option<(&'a str, &'a str)>,
+    /// What it should be, in words.
+    what: &'static str,
+}
+
+/// The nodes of a graph, but for casts of constants, which `values` sees through.
+fn operators_of(graph: &Graph) -> Vec<&Node> {
+    let of_constant = |node: &Node| {
+        node.input.first().is_some_and(|name| graph.initializer.iter().any(|tensor| tensor.name == *name))
+    };
+    graph.node.iter().filter(|node| node.op_type != "Cast" || !of_constant(node)).collect()
 }
 
 impl<'a> Chain<'a> {
     fn of(graph: &'a Graph) -> Result<Self, NetworkError> {
-        let of_constant = |node: &Node| {
-            node.input.first().is_some_and(|name| graph.initializer.iter().any(|tensor| tensor.name == *name))
-        };
-        // Casts of constants are seen through by `values`.
-        let rest: Vec<&Node> =
-            graph.node.iter().filter(|node| node.op_type != "Cast" || !of_constant(node)).collect();
+        let rest = operators_of(graph);
         let named = |name: &str| rest.iter().any(|node| node.op_type == name);
         if named("Relu") || (named("Conv") && rest.iter().all(|node| node.op_type == "Conv")) {
             return Err(NetworkError::InFloatingPoint);
         }
-        if let Some(other) = rest.iter().find(|node| !OPERATORS.contains(&node.op_type.as_str())) {
+        Self::made_of(graph, &OPERATORS, "a network in integers")
+    }
+
+    fn made_of(graph: &'a Graph, operators: &[&str], what: &'static str) -> Result<Self, NetworkError> {
+        let rest = operators_of(graph);
+        if let Some(other) = rest.iter().find(|node| !operators.contains(&node.op_type.as_str())) {
             return Err(refuse(format!(
-                "operator `{}`: a network in integers is made of {OPERATORS:?}; export it without what comes before and \
-                 after it",
+                "operator `{}`: {what} is made of {operators:?}; export it without what comes before and after it",
                 other.op_type
             )));
         }
-        Ok(Self { graph, rest: rest.into_iter(), flows: None })
+        Ok(Self { graph, rest: rest.into_iter(), flows: None, what })
     }
 
     fn is_over(&self) -> bool {
@@ -90,10 +125,7 @@ impl<'a> Chain<'a> {
             Some(node) if node.op_type == operator => node,
             found => {
                 let found = found.map_or("nothing".to_owned(), |node| format!("`{}`", node.op_type));
-                return Err(refuse(format!(
-                    "{found} {}, where a network in integers has `{operator}`",
-                    after()
-                )));
+                return Err(refuse(format!("{found} {}, where {} has `{operator}`", after(), self.what)));
             }
         };
         let input = node.input.first().map(String::as_str);
@@ -339,8 +371,8 @@ mod tests {
             assert_eq!(one.layer.weights.iter().map(|w| w.abs()).max(), Some(largest));
             assert!(one.layer.factors.iter().all(|&factor| factor > 0.0));
         }
-        let why = crate::Network::from_onnx(file).expect_err("another shape");
-        assert!(matches!(why, NetworkError::OtherShape { layer: 0, .. }), "{why}");
+        let network = crate::Network::from_onnx(file).expect("a network");
+        assert_eq!(network.widths(), [8, 8, 4]);
     }
 
     /// Four layers of the kernel's sizes, and one of them taken out.
@@ -377,10 +409,15 @@ mod tests {
         assert_eq!(network.metadata(), [("threshold".to_owned(), "2.0".to_owned())]);
         assert_eq!(network.layers()[2].weights[..9], [-3, -2, -1, 0, 1, 2, 3, -3, -2]);
         assert_eq!(network.layers()[3].offsets, [0.5, 1.5, 2.5, 3.5]);
+        for sizes in [&[(4, 64), (64, 4)][..], &[(4, 128), (128, 96), (96, 128), (128, 128), (128, 4)]] {
+            let network = crate::Network::from_onnx(&file(sizes)).expect("a network");
+            assert!(network.widths().iter().eq(sizes.iter().map(|(_, outputs)| outputs)));
+        }
         for (sizes, layer) in [
-            (&sizes[..2], 2),
-            (&[(4, 128), (128, 128), (128, 128), (128, 128), (128, 4)], 3),
-            (&[sizes[0], sizes[1], sizes[2], sizes[3], (4, 4)], 4),
+            (&sizes[..2], 1),
+            (&sizes[..1], 1),
+            (&[(4, 128), (64, 128), (128, 4)], 1),
+            (&[(4, 520), (520, 4)], 0),
         ] {
             let why = crate::Network::from_onnx(&file(sizes)).expect_err("another shape");
             assert!(matches!(why, NetworkError::OtherShape { layer: l, .. } if l == layer), "{why}");
@@ -391,7 +428,8 @@ mod tests {
     fn the_committed_network_is_read() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x128_int8.onnx");
         let network = crate::Network::from_onnx(&std::fs::read(path).expect("the file")).expect("a network");
-        let largest = network.layers().each_ref().map(|layer| layer.weights.iter().map(|w| w.abs()).max());
+        let largest: Vec<_> =
+            network.layers().iter().map(|layer| layer.weights.iter().map(|w| w.abs()).max()).collect();
         // Each channel's weights were scaled to fill what there is.
         assert_eq!(largest, [511, 127, 127, 511].map(Some));
         let says = |key: &str| network.metadata().iter().any(|(k, _)| k == key);
@@ -400,14 +438,23 @@ mod tests {
 
     /// The networks that were trained first: convolutions with ReLU between.
     #[test]
-    fn a_network_in_floating_point_is_told_so() {
-        for name in ["predecoder_3x128", "predecoder_3x64", "predecoder_3x128_d7_r7_Z.measurements"] {
+    fn a_network_in_floating_point_is_read_in_halves() {
+        let read_file = |name: &str| {
             let path = format!("{}/../../training/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
-            let why =
-                crate::Network::from_onnx(&std::fs::read(path).expect("the file")).expect_err("refused");
-            assert_eq!(why, NetworkError::InFloatingPoint, "{name}");
-            assert!(why.to_string().contains("`train.py --integers`"), "{why}");
+            crate::Network::from_onnx(&std::fs::read(path).expect("the file"))
+        };
+        for (name, width) in [("predecoder_3x128", 128), ("predecoder_3x64", 64)] {
+            let network = read_file(name).expect("a network");
+            assert_eq!(
+                (network.widths(), network.layers()),
+                (vec![width, width, width, 4], &[][..]),
+                "{name}"
+            );
+            assert!(network.half_layers().iter().all(|layer| layer.biases.iter().any(|&bias| bias != 0.0)));
+            assert_eq!(network.fused(), Err(NetworkError::InFloatingPoint), "{name}");
         }
+        let why = read_file("predecoder_3x128_d7_r7_Z.measurements").expect_err("refused");
+        assert!(why.to_string().contains("a network in floating point is made of"), "{why}");
         let of = |nodes: Vec<Node>| read(Graph { node: nodes, ..chain() });
         let conv = |input, output| node("Conv", &[input, "w1", "b1"], output);
         assert_eq!(of(vec![conv("x", "a")]), Err(NetworkError::InFloatingPoint));

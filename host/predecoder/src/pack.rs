@@ -1,8 +1,7 @@
 //! The weights as the kernels read them; the other side is `first.cuh`, `middle.cuh` and `last.cuh` in
 //! `kernels-cu/predecoder`.
 
-use crate::Network;
-use crate::layer::DOUBLED;
+use crate::layer::{DOUBLED, Layer};
 use crate::network::{INPUTS, OUTPUTS, TAPS, WIDTH};
 use half::f16;
 use zerocopy::IntoBytes;
@@ -22,8 +21,8 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    pub(crate) fn new(network: &Network) -> Self {
-        let layers = network.layers();
+    /// Of the layers of a network that is [fused](crate::Network::fused).
+    pub(crate) fn new(layers: &[Layer; 4]) -> Self {
         let mut packed = Self { bytes: Vec::new(), first: 0, middle: 0, last: 0, scales: [0; 4] };
         packed.first = packed.push(first(&layers[0].weights));
         packed.middle = packed.push(layers[1..3].iter().flat_map(|layer| middle(&layer.weights)).collect());
@@ -112,7 +111,7 @@ fn each(a: usize, b: usize, c: usize) -> impl Iterator<Item = (usize, usize, usi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Layer;
+    use crate::Network;
 
     /// Weights whose value tells their index, modulo what they hold.
     fn told(count: usize, largest: i16) -> Vec<i16> {
@@ -188,7 +187,7 @@ mod tests {
         };
         let network = Network::new([layer(4, 128), layer(128, 128), layer(128, 128), layer(128, 4)])
             .expect("a network");
-        let packed = Packed::new(&network);
+        let packed = Packed::new(&network.fused().expect("of its shape"));
         let mut starts = vec![packed.first, packed.middle, packed.last];
         starts.extend(packed.scales);
         assert!(starts.is_sorted() && starts.iter().all(|at| at.is_multiple_of(256)));

@@ -4,6 +4,7 @@ use crate::completion_log::{CompletionEvent, CompletionLog};
 use ringcall_gpu::atomic::{DeviceU64, SystemU64};
 use ringcall_gpu::clock;
 use ringcall_gpu::pad::CachePadded;
+use ringcall_gpu::shared::Words;
 use ringcall_protocol::counters::{Bank, CommonBank, Snapshot};
 use ringcall_protocol::idle::IdleMask;
 use ringcall_protocol::ledger::{Ledger, Record, Ticket};
@@ -30,7 +31,9 @@ pub(crate) enum Control {
 #[derive(Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) mailbox: CachePadded<Mailbox>,
-    pub(crate) ready: CachePadded<SystemU64>,
+    ready: CachePadded<SystemU64>,
+    /// The ready flag where a device raises it; then the other one is not used.
+    mapped: Option<Words>,
     pub(crate) bank: Bank,
 }
 
@@ -52,14 +55,30 @@ pub(crate) struct Shared {
     completion_log: Option<CompletionLog>,
 }
 
+impl Cell {
+    fn new(mapped: Option<Words>) -> Self {
+        Self { mapped, ..Self::default() }
+    }
+
+    fn ready(&self) -> ReadyFlag<'_> {
+        let mapped = self.mapped.as_ref().and_then(|words| words.get(0));
+        ReadyFlag::new(mapped.unwrap_or(&self.ready.0))
+    }
+}
+
 impl Shared {
-    pub(crate) fn new(ring: SharedRing, workers: usize, completion_log: Option<CompletionLog>) -> Self {
+    /// With a worker for each ready flag, which lies here or in a word that a device writes.
+    pub(crate) fn new(
+        ring: SharedRing,
+        flags: impl ExactSizeIterator<Item = Option<Words>>,
+        completion_log: Option<CompletionLog>,
+    ) -> Self {
         let slots = ring.geometry().slots() as usize;
-        let words = IdleMask::words_for(workers as u32);
+        let words = IdleMask::words_for(flags.len() as u32);
         Self {
             records: (0..slots).map(|_| CachePadded::default()).collect(),
             idle: (0..words).map(|_| DeviceU64::new(0)).collect(),
-            cells: (0..workers).map(|_| Cell::default()).collect(),
+            cells: flags.map(Cell::new).collect(),
             bank: Bank::default(),
             common: CommonBank::default(),
             control: CachePadded(DeviceU64::new(Control::Run as u64)),
@@ -78,7 +97,7 @@ impl Shared {
     }
 
     pub(crate) fn ready(&self, worker: u32) -> Option<ReadyFlag<'_>> {
-        self.cells.get(worker as usize).map(|cell| ReadyFlag::new(&cell.ready.0))
+        self.cells.get(worker as usize).map(Cell::ready)
     }
 
     pub(crate) fn control(&self) -> Control {

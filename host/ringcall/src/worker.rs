@@ -7,6 +7,7 @@
 
 pub use crate::shared::Late;
 use crate::shared::Shared;
+use ringcall_gpu::shared::Words;
 use ringcall_protocol::ledger::{Phase, Ticket};
 pub use ringcall_protocol::mailbox::Job;
 use ringcall_protocol::{Geometry, RingMemory, SharedRing};
@@ -74,13 +75,17 @@ pub struct WorkerSpec {
     pub pre_launch: Option<Hook>,
     /// After each launch that succeeded.
     pub post_launch: Option<Hook>,
+    /// The worker's ready flag, where a device raises it: one word that the device writes, which no other agent reaches, and which is 0.
+    /// A run's last store is [`READY`](ringcall_protocol::ready::READY), with release order at system scope. `None`: a word of the
+    /// dispatcher's.
+    pub ready: Option<Words>,
 }
 
 impl WorkerSpec {
     /// A worker whose own thread takes jobs for `function`.
     #[must_use]
     pub fn mailbox(function: FunctionId) -> Self {
-        Self { function, start: Start::Mailbox, pre_launch: None, post_launch: None }
+        Self { function, start: Start::Mailbox, pre_launch: None, post_launch: None, ready: None }
     }
 }
 

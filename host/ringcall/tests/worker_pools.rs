@@ -201,6 +201,7 @@ fn hooks_run_around_each_launch_and_a_failed_launch_leaves_its_mark() {
             pre.lock().expect("lock").push(format!("pre {:?}", &payload[..len]));
         })),
         post_launch: Some(Box::new(move |_| post.lock().expect("lock").push("post".to_owned()))),
+        ready: None,
     };
     let wired = builder.worker(spec).build().expect("wired");
     let port = wired.ports().pop().expect("one");

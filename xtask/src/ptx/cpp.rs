@@ -1,5 +1,5 @@
-//! Committed PTX that NVIDIA's compiler makes of CUDA C++: the shapes of the predecoder network's kernel and of the Relay-BP kernel, and
-//! the handler and the transport that tests link.
+//! Committed PTX that NVIDIA's compiler makes of CUDA C++: the shapes of the predecoder network's kernel and of the Relay-BP kernel, the
+//! ends of a worker's graph, networks of other shapes, and the handler and the transport that tests link.
 
 use super::cuda::{Cuda, quiet};
 use super::record::{Mode, Record};
@@ -16,16 +16,20 @@ const STATIC: (&str, usize) = ("_ZN44_INTERNAL_", 5 + 44);
 /// What stands there instead.
 const NAMESPACE: &str = "_ZN9predecoder";
 
-/// What the handler and the transport are compiled for: that architecture, and every device that takes its
+/// What handler, transport, lanes and layers are compiled for: that architecture, and every device that takes its
 /// PTX.
 const LINKED_ARCH: &str = "compute_80";
-/// What those two need, and no more.
+/// What those need, and no more.
 const LINKED_VERSION: &str = ".version 8.0";
 /// A hint that the compiler leaves and older assemblers do not know.
 const HINT: &str = "used_bytes_mask";
 /// Source and text of each, below `kernels-cu`.
-const LINKED: [(&str, &str); 2] =
-    [("increment.cu", "ptx/increment.ptx"), ("hooks/ring.cu", "ptx/ring_hooks.ptx")];
+const LINKED: [(&str, &str); 4] = [
+    ("increment.cu", "ptx/increment.ptx"),
+    ("hooks/ring.cu", "ptx/ring_hooks.ptx"),
+    ("lane/lane.cu", "ptx/lane.ptx"),
+    ("layers/layers.cu", "ptx/layers.ptx"),
+];
 
 /// One shape of a kernel.
 pub(super) enum Shape {

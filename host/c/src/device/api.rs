@@ -84,6 +84,16 @@ pub unsafe extern "C" fn cudaq_dispatch_kernel_cooperative_query_occupancy(
     unsafe { occupancy(out_blocks, threads_per_block, "cudaq_dispatch_kernel_cooperative_query_occupancy") }
 }
 
+/// Blocks of a dispatch graph's kernel that fit a multiprocessor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_dispatch_graph_query_occupancy(
+    out_blocks: *mut c_int,
+    threads_per_block: u32,
+) -> cudaError_t {
+    // SAFETY: the header's contract.
+    unsafe { occupancy(out_blocks, threads_per_block, "ringcall_dispatch_graph_query_occupancy") }
+}
+
 /// # Safety
 /// `out_blocks` is null, or an int.
 unsafe fn occupancy(out_blocks: *mut c_int, threads: u32, call: &str) -> cudaError_t {

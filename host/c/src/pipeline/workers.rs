@@ -15,7 +15,9 @@ use ringcall::worker::{Hook, LaunchContext, LaunchError, Launcher, ReadySignal};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{MappedRegion, Stream, StreamState};
 use ringcall_gpu::shared::{Region, Words};
-use ringcall_pipeline::{BoxError, Execution, RequestView, StageContext, StageOutcome, WorkerResources};
+use ringcall_pipeline::{
+    BoxError, Execution, Raised, RequestView, StageContext, StageOutcome, WorkerResources,
+};
 use ringcall_wire::function::FunctionId;
 use ringcall_wire::schema::HandlerSchema;
 use std::sync::atomic::Ordering;
@@ -107,11 +109,12 @@ impl Workers {
             let launcher: Launcher = Box::new(move |_| launching.launch());
             let execution = Execution::Launched {
                 launcher,
-                connect: Box::new(move |signal| {
+                raised: Raised::Host(Box::new(move |signal| {
                     let _ = connected.ready.set(signal);
-                }),
+                })),
                 // The output is the program's: its CPU stage knows where.
                 output: Region::zeroed(8)?.bytes(0, 8)?,
+                check: None,
             };
             (execution, Some(worker.after_launch(post)))
         } else {

@@ -14,6 +14,7 @@ mod whole;
 
 use crate::pinning::CoreList;
 use anyhow::{Context, Result, bail};
+use device::Way;
 use measure::{Bench, Cores, Row};
 use ringcall_kernels::samples::graph;
 use ringcall_kernels::samples::handlers::{
@@ -142,6 +143,30 @@ const BENCHES: &[(&str, Baseline, Measure)] = &[
     ("graph-launch-burst/16", Baseline::Device, device::burst),
     ("host-graph/32", Baseline::Device, |bench| device::host_graph(bench, &graph::SINGLE)),
     ("host-graph-3/32", Baseline::Device, |bench| device::host_graph(bench, &graph::KERNELS)),
+    ("copies/64/kernels", Baseline::Device, |bench| device::copies(bench, 64, Way::Kernels)),
+    ("copies/64/engines", Baseline::Device, |bench| device::copies(bench, 64, Way::Engines)),
+    ("copies/64/kernel-in", Baseline::Device, |bench| device::copies(bench, 64, Way::KernelIn)),
+    ("copies/64/hook", Baseline::Device, |bench| device::copies(bench, 64, Way::Hook)),
+    ("copies/1024/kernels", Baseline::Device, |bench| device::copies(bench, 1024, Way::Kernels)),
+    ("copies/1024/engines", Baseline::Device, |bench| device::copies(bench, 1024, Way::Engines)),
+    ("copies/1024/kernel-in", Baseline::Device, |bench| device::copies(bench, 1024, Way::KernelIn)),
+    ("copies/1024/hook", Baseline::Device, |bench| device::copies(bench, 1024, Way::Hook)),
+    ("copies/4096/kernels", Baseline::Device, |bench| device::copies(bench, 4096, Way::Kernels)),
+    ("copies/4096/engines", Baseline::Device, |bench| device::copies(bench, 4096, Way::Engines)),
+    ("copies/4096/kernel-in", Baseline::Device, |bench| device::copies(bench, 4096, Way::KernelIn)),
+    ("copies/4096/hook", Baseline::Device, |bench| device::copies(bench, 4096, Way::Hook)),
+    ("copies/16384/kernels", Baseline::Device, |bench| device::copies(bench, 16384, Way::Kernels)),
+    ("copies/16384/engines", Baseline::Device, |bench| device::copies(bench, 16384, Way::Engines)),
+    ("copies/16384/kernel-in", Baseline::Device, |bench| device::copies(bench, 16384, Way::KernelIn)),
+    ("copies/16384/hook", Baseline::Device, |bench| device::copies(bench, 16384, Way::Hook)),
+    ("copies/65536/kernels", Baseline::Device, |bench| device::copies(bench, 65536, Way::Kernels)),
+    ("copies/65536/engines", Baseline::Device, |bench| device::copies(bench, 65536, Way::Engines)),
+    ("copies/65536/kernel-in", Baseline::Device, |bench| device::copies(bench, 65536, Way::KernelIn)),
+    ("copies/65536/hook", Baseline::Device, |bench| device::copies(bench, 65536, Way::Hook)),
+    ("copies/262144/kernels", Baseline::Device, |bench| device::copies(bench, 262144, Way::Kernels)),
+    ("copies/262144/engines", Baseline::Device, |bench| device::copies(bench, 262144, Way::Engines)),
+    ("copies/262144/kernel-in", Baseline::Device, |bench| device::copies(bench, 262144, Way::KernelIn)),
+    ("copies/262144/hook", Baseline::Device, |bench| device::copies(bench, 262144, Way::Hook)),
     ("predecoder/d7/cpu", Baseline::None, |bench| predecoder::cpu(bench, 7)),
     ("predecoder/d7/graph", Baseline::Arithmetic, |bench| predecoder::graph(bench, 7)),
     ("predecoder/d7/grid", Baseline::Arithmetic, |bench| predecoder::grid(bench, 7)),

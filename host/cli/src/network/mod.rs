@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub(crate) enum NetworkArg {
     /// tract, in builds with the feature `onnx`
     Cpu,
-    /// Our own kernel on the first GPU (compute capability 9.0), for predecoders of 3 layers of 128 channels
+    /// Our own kernels on the first GPU (compute capability 9.0), for predecoders of up to 16 convolutions and 512 channels
     Gpu,
     /// ONNX Runtime on the CPU, from its shared library
     Onnxruntime,
@@ -53,7 +53,7 @@ impl NetworkArg {
 enum Engine {
     /// The engines that take any ONNX model.
     Onnx(OnnxEngine),
-    /// Our own kernel, which takes networks of one shape.
+    /// Our own kernels.
     Gpu(Box<OnGpu>),
 }
 

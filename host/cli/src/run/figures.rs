@@ -1,7 +1,7 @@
 //! From a run's summary to its report.
 
 use super::inputs::NetworkInUse;
-use super::options::{Args, DispatcherArg, EngineArg};
+use super::options::{Args, CopiesArg, DispatcherArg, EngineArg, HandoffArg};
 use crate::decoder::{DecoderArg, RelayArgs};
 use crate::report::charts::LOG_FROM;
 use crate::report::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
@@ -106,7 +106,12 @@ fn settings(
     if matches!(args.engine, EngineArg::Gpu | EngineArg::Relay) {
         rows.push(("dispatcher", format!("{:?}", args.dispatcher).to_lowercase()));
     }
-    if args.dispatcher == DispatcherArg::Device {
+    let flag = args.handoff == HandoffArg::Flag;
+    if flag {
+        rows.push(("handoff", "flag".to_owned()));
+        rows.push(("copies", format!("{:?}", args.copies.unwrap_or(CopiesArg::Auto)).to_lowercase()));
+    }
+    if flag || args.dispatcher == DispatcherArg::Device {
         rows.push(("kernels", args.kernels.to_string()));
     }
     if let Some(us) = args.deadline.deadline_us {

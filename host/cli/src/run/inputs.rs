@@ -1,6 +1,6 @@
 //! Model, engine and shots, from options or files.
 
-use super::options::{Args, DispatcherArg, EngineArg};
+use super::options::{Args, CopiesArg, DispatcherArg, EngineArg, HandoffArg};
 use crate::memory::Estimate;
 use crate::network::{Bound, Network, NetworkFile, OnGpu};
 use crate::usage::Misuse;
@@ -85,6 +85,13 @@ pub(super) fn start(
     let file = NetworkFile::read(args.model.as_deref())?;
     let shown = file.to_string();
     let (service, threshold) = match args.dispatcher {
+        DispatcherArg::Host if args.handoff == HandoffArg::Flag => {
+            let experiment = experiment.context("--handoff flag is for the generated experiment")?;
+            let predecoder = OnGpu::open(&file)?.bind(experiment, args.threshold)?;
+            let copies = args.copies.unwrap_or(CopiesArg::Auto).into();
+            let inference = predecoder.launched(args.kernels, copies, config.slots)?;
+            (Service::start(problem, &inference, config)?, Some(predecoder.threshold()))
+        }
         DispatcherArg::Host => {
             let network = Network::open(file, engine, None)?;
             let Bound { inference, threshold } = network.bind(experiment, args.threshold)?;
@@ -92,7 +99,7 @@ pub(super) fn start(
         }
         DispatcherArg::Device => {
             let experiment = experiment.context("--dispatcher device is for the generated experiment")?;
-            let predecoder = OnGpu::open(&file)?.bind(experiment, args.threshold)?;
+            let predecoder = OnGpu::open_for_dispatcher(&file)?.bind(experiment, args.threshold)?;
             let dispatcher = predecoder.dispatchers(config.slots, args.kernels)?;
             (Service::start_remote(problem, dispatcher, config)?, Some(predecoder.threshold()))
         }

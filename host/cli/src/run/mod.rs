@@ -5,6 +5,7 @@ mod inputs;
 mod options;
 
 use crate::signals::{self, Interrupt, Signals};
+use crate::usage::Misuse;
 use crate::{output, report};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -40,6 +41,9 @@ pub(crate) fn called(args: &Args, interrupt: &dyn Interrupt) -> Result<(String, 
 
 /// Runs, and says what came of it.
 fn measure(args: &Args, interrupt: &dyn Interrupt) -> Result<(report::RunReport, Summary)> {
+    if args.nvtx {
+        ringcall_cuda::nvtx::enable().map_err(|why| Misuse(format!("--nvtx: {why}")))?;
+    }
     // Before the run: a path that cannot be written should not cost the run.
     for path in [&args.json, &args.report].into_iter().flatten() {
         output::check_writable(path)?;

@@ -9,6 +9,7 @@ use crate::usage::Misuse;
 use anyhow::{Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use ringcall::Wait;
+use ringcall_decoder_service::gpu::Copies;
 use ringcall_decoder_service::{Pace, ServiceConfig};
 use ringcall_pipeline::CorePinning;
 use ringcall_qec::shots::ShotFormat;
@@ -62,7 +63,7 @@ pub(crate) enum EngineArg {
     OnnxruntimeCuda,
     /// The same in TensorRT, on the first GPU
     Tensorrt,
-    /// The same in our own kernel, on the first GPU (compute capability 9.0)
+    /// The same in our own kernels, on the first GPU (compute capability 9.0)
     Gpu,
     /// Relay-BP, the whole decode, in our own kernel on the first GPU (compute capability 9.0 and later): nothing decodes after it
     Relay,
@@ -104,6 +105,39 @@ pub(crate) enum DispatcherArg {
     Host,
     /// A kernel on the GPU, which stays; workers take what it leaves
     Device,
+}
+
+/// How a request comes to a GPU and its output to a worker, with the host's dispatcher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HandoffArg {
+    /// The dispatcher hands it to a worker, which launches its graph and waits for it
+    Thread,
+    /// The dispatcher launches the worker's graph on the worker's stream; the graph's last node raises the worker's ready flag
+    Flag,
+}
+
+/// How requests reach the GPU, and answers leave it, with --handoff flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CopiesArg {
+    /// By the graph's own nodes, whichever is faster for so many bytes
+    Auto,
+    /// By kernels of the graph
+    Kernels,
+    /// By copy engines, as nodes of the graph
+    Engines,
+    /// Requests by a copy engine that a hook before each launch puts on the stream, from the ring's slot
+    Hook,
+}
+
+impl From<CopiesArg> for Copies {
+    fn from(copies: CopiesArg) -> Self {
+        match copies {
+            CopiesArg::Auto => Self::Fastest,
+            CopiesArg::Kernels => Self::Kernels,
+            CopiesArg::Engines => Self::CopyEngines,
+            CopiesArg::Hook => Self::Hook,
+        }
+    }
 }
 
 /// Where threads are pinned.
@@ -203,12 +237,20 @@ pub(crate) struct Args {
     /// Who takes requests from the ring: `device` is for --engine gpu and --engine relay
     #[arg(long, value_enum, default_value = "host")]
     pub(super) dispatcher: DispatcherArg,
-    /// With --dispatcher device: kernels on the GPU, each on an equal part of it and for an equal part of the slots. More
-    /// requests a second, each of which takes longer
+    /// With --engine gpu and --dispatcher host: who launches a request's graph, and who says that it has ended
+    #[arg(long, value_enum, default_value = "thread")]
+    pub(super) handoff: HandoffArg,
+    /// With --handoff flag: how requests reach the GPU and answers leave it [default: auto]
+    #[arg(long, value_enum)]
+    pub(super) copies: Option<CopiesArg>,
+    /// With --dispatcher device: kernels on the GPU, each on an equal part of it and for an equal part of the slots; with
+    /// --handoff flag: graphs on it at once, each on a stream and an equal part of it. More requests a second, each of which takes
+    /// longer
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(super) kernels: u32,
     /// ONNX model of an --engine that runs one: detectors in, residual detectors (and logical frame) out, or a predecoder
-    /// of any size, as in training/models; of --engine gpu: such a predecoder of 3 layers of 128 channels, in integers
+    /// of any size, as in training/models; of --engine gpu: such a predecoder of up to 16 convolutions and 512 channels; with
+    /// --dispatcher device in integers, of 4 convolutions and at most 128 channels
     /// [default: the committed predecoder_3x128_int8, which is built in]
     #[arg(long, value_name = "FILE")]
     pub(super) model: Option<PathBuf>,
@@ -228,6 +270,9 @@ pub(crate) struct Args {
     /// Write the report as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    /// Tell the profiler that this runs under what threads do (NVTX ranges, from a library loaded at run time)
+    #[arg(long)]
+    pub(super) nvtx: bool,
     #[command(flatten)]
     pub(super) memory: MemoryLimit,
     /// Write the report as one self-contained HTML file; the latency histogram alone where FILE ends in .svg
@@ -255,8 +300,15 @@ impl Args {
         if self.relay_deadline_us.is_some() && self.engine != EngineArg::Relay {
             bail!(Misuse("--relay-deadline-us is for --engine relay".to_owned()));
         }
-        if self.kernels > 1 && self.dispatcher != DispatcherArg::Device {
-            bail!("--kernels is for --dispatcher device");
+        let flag = self.handoff == HandoffArg::Flag;
+        if flag && (self.engine != EngineArg::Gpu || self.dispatcher != DispatcherArg::Host) {
+            bail!(Misuse("--handoff flag is for --engine gpu with --dispatcher host".to_owned()));
+        }
+        if self.copies.is_some() && !flag {
+            bail!(Misuse("--copies is for --handoff flag".to_owned()));
+        }
+        if self.kernels > 1 && self.dispatcher != DispatcherArg::Device && !flag {
+            bail!("--kernels is for --dispatcher device and --handoff flag");
         }
         if self.engine.network().is_none() {
             for (option, given) in [("model", self.model.is_some()), ("threshold", self.threshold.is_some())]

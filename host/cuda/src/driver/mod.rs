@@ -19,7 +19,7 @@
 //! | memory | [`MappedRegion`], [`HostRegistration`], [`DeviceBuffer`], [`DeviceAddress`] |
 //! | order | [`Stream`] |
 //! | code | [`Linker`], [`Image`], [`Module`], [`Kernel`], [`devrt`] |
-//! | work | [`Launch`], [`KernelArgs`], [`Graph`], [`GraphExec`]; one that is run again and again, [`RepeatedGraph`]; what another library does, by [`Stream::capture`] |
+//! | work | [`Launch`], [`KernelArgs`], [`Graph`], [`GraphExec`]; one that is run again and again, [`RepeatedGraph`]; one that a dispatcher launches and that raises a flag, [`Lane`]; what another library does, by [`Stream::capture`] |
 
 mod address;
 mod api;
@@ -34,6 +34,7 @@ mod frees;
 mod graph;
 mod handle;
 mod kernel;
+mod lane;
 mod launch;
 mod link_input;
 mod link_log;
@@ -55,6 +56,7 @@ pub use defer_frees::DeferFrees;
 pub use device::Device;
 pub use graph::{Graph, GraphExec, NodeId};
 pub use kernel::{Kernel, KernelAttributes};
+pub use lane::{Carrier, Lane, LaneEnds, LaneKernels};
 pub use launch::{KernelArgs, Launch};
 pub use linker::{Image, Linker, Optimisation};
 pub use load::Driver;

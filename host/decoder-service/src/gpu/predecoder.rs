@@ -1,10 +1,13 @@
 //! A network bound to an experiment, on a device.
 
-use crate::gpu::{GpuDispatcher, GpuPredecoderError};
+use crate::gpu::{Copies, GpuDispatcher, GpuLanes, GpuPredecoderError};
 use crate::{Inference, Predecoder};
+use ringcall::RingConfig;
+use ringcall::wire::header::HEADER_BYTES;
 use ringcall_cuda::driver::{Context, Driver};
 use ringcall_inference_service::PredecoderEngine;
-use ringcall_predecoder::{GpuModel, GridHandler, Network, Wiring};
+use ringcall_launch::ring::MappedRing;
+use ringcall_predecoder::{GpuModel, GridHandler, Network, Share, Wiring};
 use ringcall_qec::circuit::MemoryExperiment;
 use ringcall_qec::predecoder::PredecoderVolume;
 use std::path::Path;
@@ -134,6 +137,29 @@ impl GpuPredecoder {
     pub fn inference(&self) -> Result<Inference, GpuPredecoderError> {
         let model = GpuModel::wired(&self.name, &self.network, &self.context, &self.wiring)?;
         Ok(Inference::Packed(Arc::new(model)))
+    }
+
+    /// Inference for the host's dispatcher, which launches a worker's graph on the worker's stream; the graph's last node raises the
+    /// worker's ready flag. Each of `streams` streams has an equal part of the device, so that as many graphs run at once; workers take
+    /// them in turn. `slots` is the number of the ring's, which is used with [`Copies::Hook`].
+    ///
+    /// # Errors
+    /// A part of the device cannot run the network (see [`GpuModel::new`]), or there is no memory that it maps.
+    pub fn launched(
+        &self,
+        streams: u32,
+        copies: Copies,
+        slots: u32,
+    ) -> Result<Inference, GpuPredecoderError> {
+        let share = Share::WHOLE.one_of(streams.max(1));
+        let model = GpuModel::wired_on(share, &self.name, &self.network, &self.context, &self.wiring)?;
+        let mut lanes = GpuLanes::new(model, streams, copies)?;
+        if copies == Copies::Hook {
+            let slot_bytes = HEADER_BYTES + self.wiring.answer_bytes().max(self.wiring.request_bytes()) + 64;
+            let slot_bytes = u32::try_from(slot_bytes.next_multiple_of(8)).unwrap_or(u32::MAX);
+            lanes = lanes.over(&MappedRing::allocate(&self.context, RingConfig { slots, slot_bytes })?);
+        }
+        Ok(Inference::Launched(Arc::new(lanes)))
     }
 
     /// The device's own dispatcher, over a ring of so many slots. It has the whole device while it runs.

@@ -4,7 +4,8 @@ use super::DeviceError;
 use ringcall::{Ring, RingConfig};
 use ringcall_cuda::driver::{Context, MappedRegion};
 use ringcall_protocol::ring::RingWindows;
-use ringcall_protocol::{Geometry, SharedRing};
+use ringcall_protocol::{Geometry, SharedRing, SlotIndex};
+use ringcall_wire::header::HEADER_BYTES;
 use std::sync::Arc;
 
 /// Flags of one sector.
@@ -117,6 +118,13 @@ impl MappedRing {
     #[must_use]
     pub fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// Where the payload of a request lies: memory of the ring's, and the offset in it. For copies that the device makes.
+    #[must_use]
+    pub fn payload(&self, slot: SlotIndex) -> (&MappedRegion, usize) {
+        let stride = self.ring.geometry().rx_stride() as usize;
+        (&self.memory.rx_data, (self.first as usize + slot.as_usize()) * stride + HEADER_BYTES)
     }
 
     pub(super) fn addresses(&self) -> Addresses {

@@ -6,7 +6,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver};
 use ringcall_infer::{Engine, Model};
-use ringcall_predecoder::{GpuError, GpuModel, Layer, Network, Wiring};
+use ringcall_predecoder::{GpuError, GpuModel, HalfLayer, Layer, Network, Wiring};
+use std::ops::{AddAssign, Mul};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,8 +33,14 @@ pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
     }
 }
 
-/// Made-up weights that spread activations over 0..255, with some that are cut off at both ends, and sums that stay exact.
+/// Made-up weights of the one kernel's shape.
 pub(crate) fn network(seed: u64) -> Network {
+    network_of(seed, &[128, 128, 128])
+}
+
+/// Made-up weights that spread activations over 0..255, with some that are cut off at both ends, and sums that stay exact; hidden layers
+/// of so many channels.
+pub(crate) fn network_of(seed: u64, widths: &[usize]) -> Network {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     // A high power of a number from -1 to 1 is small most of the time: the sums of large weights have to be, too.
     let mut layer = |inputs: usize, outputs: usize, largest: f64, power: i32, input: f64, spread: f64| {
@@ -52,11 +59,37 @@ pub(crate) fn network(seed: u64) -> Network {
         }
         Layer { weights, factors, offsets }
     };
-    let first = layer(4, 128, 511.0, 1, 1.0, 100.0);
-    let middle = [layer(128, 128, 127.0, 3, 100.0, 100.0), layer(128, 128, 127.0, 3, 100.0, 100.0)];
-    let last = layer(128, 4, 511.0, 19, 100.0, 4.0);
-    let [second, third] = middle;
-    Network::new([first, second, third, last]).expect("a network")
+    let mut layers = vec![layer(4, widths[0], 511.0, 1, 1.0, 100.0)];
+    for pair in widths.windows(2) {
+        layers.push(layer(pair[0], pair[1], 127.0, if pair[0] > 128 { 7 } else { 3 }, 100.0, 100.0));
+    }
+    let last = widths[widths.len() - 1];
+    layers.push(layer(last, 4, 511.0, if last > 128 { 31 } else { 19 }, 100.0, 4.0));
+    Network::new(layers).expect("a network")
+}
+
+/// What a network in floating point makes of a volume, in double precision.
+pub(crate) fn reference_of_halves(network: &Network, volume: &[f32], layers: usize, d: usize) -> Vec<f64> {
+    let cells = layers * d * d;
+    let mut values: Vec<f64> = volume.iter().copied().map(f64::from).collect();
+    let all = network.half_layers();
+    for (index, HalfLayer { weights, biases }) in all.iter().enumerate() {
+        let inputs = values.len() / cells;
+        let mut next = Vec::with_capacity(biases.len() * cells);
+        for (output, &bias) in biases.iter().enumerate() {
+            let mut sums = vec![f64::from(bias); cells];
+            for input in 0..inputs {
+                let plane = &values[input * cells..][..cells];
+                for tap in 0..27 {
+                    let weight = weights[(output * inputs + input) * 27 + tap].to_f64();
+                    add_shifted(&mut sums, plane, weight, tap, layers, d);
+                }
+            }
+            next.extend(sums.into_iter().map(|sum| if index + 1 < all.len() { sum.max(0.0) } else { sum }));
+        }
+        values = next;
+    }
+    values
 }
 
 /// What a network makes of a volume, one sum after the other, in integers: every engine has to leave these bits.
@@ -79,7 +112,7 @@ pub(crate) fn reference(network: &Network, volume: &[f32], layers: usize, d: usi
             }
             scaled.extend(sums.into_iter().map(|sum| sum as f32 * factor + offset));
         }
-        if index == 3 {
+        if index + 1 == network.layers().len() {
             return scaled;
         }
         values = scaled.into_iter().map(|value| value.round_ties_even().clamp(0.0, 255.0) as i64).collect();
@@ -88,7 +121,14 @@ pub(crate) fn reference(network: &Network, volume: &[f32], layers: usize, d: usi
 }
 
 /// Adds what one tap of a convolution contributes.
-fn add_shifted(sums: &mut [i64], plane: &[i64], weight: i64, tap: usize, layers: usize, d: usize) {
+fn add_shifted<T: Copy + AddAssign + Mul<Output = T>>(
+    sums: &mut [T],
+    plane: &[T],
+    weight: T,
+    tap: usize,
+    layers: usize,
+    d: usize,
+) {
     let reach = |at: usize, shift: usize, end: usize| (at + shift).checked_sub(1).filter(|&v| v < end);
     for t in 0..layers {
         let Some(from_t) = reach(t, tap / 9, layers) else { continue };

@@ -198,7 +198,8 @@ impl HostDispatcherBuilder {
                 executor.share();
             }
         }
-        let shared = Arc::new(Shared::new(ring.shared().clone(), workers.len(), completion_log));
+        let flags = workers.iter().map(|spec| spec.ready.clone());
+        let shared = Arc::new(Shared::new(ring.shared().clone(), flags, completion_log));
         let mut lp = Box::new(Loop::new(Arc::clone(&shared), table, workers, options)?);
         lp.malformed = compat.shared_ring.then(|| MalformedLock::of(ring.shared()));
         (lp.compat, lp.executor) = (compat, executor);

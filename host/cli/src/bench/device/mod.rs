@@ -2,6 +2,7 @@
 
 mod baseline;
 mod call;
+mod copies;
 mod graph;
 mod host_graph;
 mod ring;
@@ -9,6 +10,7 @@ mod unified;
 
 pub(super) use baseline::run as baseline;
 pub(super) use call::{cooperative, device_call};
+pub(super) use copies::{Way, run as copies};
 pub(super) use graph::{burst, launches};
 pub(super) use host_graph::run as host_graph;
 pub(super) use ring::round_trips;

@@ -375,6 +375,8 @@ void cudaq_launch_dispatch_kernel_cooperative(volatile uint64_t *rx_flags, volat
  * the device archive cudaErrorNotSupported. */
 cudaError_t cudaq_dispatch_kernel_query_occupancy(int *out_blocks, uint32_t threads_per_block);
 cudaError_t cudaq_dispatch_kernel_cooperative_query_occupancy(int *out_blocks, uint32_t threads_per_block);
+/* The same of the kernel of a dispatch graph, below. */
+cudaError_t ringcall_dispatch_graph_query_occupancy(int *out_blocks, uint32_t threads_per_block);
 
 /* Whether dispatch kernels launched from now on leave requests of other dispatchers alone. Not 0: they do. */
 cudaError_t cudaq_dispatch_kernel_set_shared_ring_mode(uint32_t enabled);

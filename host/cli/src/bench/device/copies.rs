@@ -1,0 +1,80 @@
+//! How an input reaches a worker's graph and an output leaves it: from the launch to the raised flag, by size and by way.
+//!
+//! A graph without work between its two ends, launched by the thread that waits for its flag, an input and an output of so many bytes. The
+//! input is staged before, in mapped memory, and the output is not read: that is the same whichever way it takes.
+
+use super::super::measure::{Bench, Row, histogram};
+use super::context;
+use anyhow::{Result, bail};
+use ringcall_cuda::driver::{Carrier, DeviceBuffer, Lane, LaneKernels, MappedRegion, Stream};
+use ringcall_gpu::clock;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Which way bytes take.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) enum Way {
+    /// Kernels of the graph load and store.
+    Kernels,
+    /// Copy engines, as nodes of the graph.
+    Engines,
+    /// In by a kernel, out by a copy engine.
+    KernelIn,
+    /// In by a copy engine that a hook puts on the stream before the launch, out by a kernel.
+    Hook,
+}
+
+/// A flag that is not up by then never is.
+const PATIENCE_NS: u64 = 2_000_000_000;
+
+pub(in super::super) fn run(bench: &Bench, bytes: usize, way: Way) -> Result<Row> {
+    let context = context()?;
+    let tensor = Arc::new(DeviceBuffer::zeroed(&context, bytes.next_multiple_of(16))?);
+    let slots = MappedRegion::zeroed(&context, bytes)?;
+    let (input_by, output_by) = match way {
+        Way::Kernels => (Carrier::Kernel, Carrier::Kernel),
+        Way::Engines => (Carrier::CopyEngine, Carrier::CopyEngine),
+        Way::KernelIn => (Carrier::Kernel, Carrier::CopyEngine),
+        Way::Hook => (Carrier::Hook, Carrier::Kernel),
+    };
+    let mut lane = Lane::echo(
+        &LaneKernels::load(&context)?,
+        &Arc::new(Stream::new(&context)?),
+        &tensor,
+        bytes,
+        [input_by, output_by],
+    )?;
+    let trips = bench.shorter(10).trips;
+    bench.on_client_core(|| {
+        let (mut times, mut wrong) = (histogram()?, 0);
+        let warm_up = trips / 10 + 1;
+        let sent = |i: u64| vec![(i % 251) as u8; bytes];
+        let mut left = vec![0; bytes];
+        for i in 0..warm_up + trips {
+            // Now and then another input, whose bytes must come out.
+            let told = i % 64 == 0;
+            if told {
+                let written =
+                    lane.input().write(0, &sent(i)) && slots.bytes(0, slots.len())?.write(0, &sent(i));
+                debug_assert!(written);
+            }
+            let begin = clock::now_ns();
+            if matches!(way, Way::Hook) {
+                lane.fetch(0, &slots, 0, bytes)?;
+            }
+            lane.launch(0)?;
+            while lane.ready().load(0, Ordering::Acquire) == 0 {
+                if clock::now_ns() - begin > PATIENCE_NS {
+                    bail!("a run's flag was not raised");
+                }
+            }
+            let took = clock::now_ns() - begin;
+            lane.ready().store(0, 0, Ordering::Release);
+            wrong += u64::from(told && !(lane.output().read(0, &mut left) && left == sent(i)));
+            if i >= warm_up {
+                times.record(took.max(1))?;
+            }
+        }
+        Ok(Row { wrong, ..Row::new(&times) })
+    })
+}

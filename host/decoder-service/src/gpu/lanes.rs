@@ -1,0 +1,157 @@
+//! The network's graphs as the host's dispatcher launches them: a worker's stream, its hook, and the flag that the graph raises.
+
+use crate::LaunchedInference;
+use crate::gpu::GpuPredecoderError;
+use crate::trace::range;
+use ringcall::worker::{Hook, LaunchContext, LaunchError, Launcher};
+use ringcall::{Ring, Status};
+use ringcall_cuda::CudaError;
+use ringcall_cuda::driver::{Carrier, Lane, LaneKernels, Stream};
+use ringcall_infer::{Model, TensorSpec};
+use ringcall_launch::ring::MappedRing;
+use ringcall_pipeline::{BoxError, Execution, OutputCheck, Raised, StageError};
+use ringcall_predecoder::{GpuError, GpuModel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How a request's bits reach the device, and an answer's leave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Copies {
+    /// By the graph's own nodes, whichever is the faster for so many bytes; the hook stages the payload in mapped memory.
+    #[default]
+    Fastest,
+    /// By kernels of the graph, whose threads load and store.
+    Kernels,
+    /// By copy engines, as nodes of the graph.
+    CopyEngines,
+    /// The request by `cudaMemcpyAsync` in the hook, from the ring's slot itself, which lies in memory that the device maps; the answer
+    /// by a copy engine, as a node of the graph.
+    Hook,
+}
+
+impl Copies {
+    fn carriers(self) -> Option<[Carrier; 2]> {
+        match self {
+            Self::Fastest => None,
+            Self::Kernels => Some([Carrier::Kernel; 2]),
+            Self::CopyEngines => Some([Carrier::CopyEngine; 2]),
+            Self::Hook => Some([Carrier::Hook, Carrier::CopyEngine]),
+        }
+    }
+}
+
+/// Graphs of a network for the workers of a host dispatcher, which launches each on its worker's stream; a graph's last node raises the
+/// worker's ready flag, and no thread waits for a stream.
+#[derive(Debug)]
+pub struct GpuLanes {
+    model: GpuModel,
+    kernels: LaneKernels,
+    /// Each with an equal part of the device: a worker has the one of its number, modulo their number.
+    streams: Vec<Arc<Stream>>,
+    copies: Copies,
+    ring: Option<MappedRing>,
+}
+
+impl GpuLanes {
+    /// For a model on one of `streams` equal shares of its device.
+    pub(crate) fn new(model: GpuModel, streams: u32, copies: Copies) -> Result<Self, GpuPredecoderError> {
+        let context = Arc::clone(model.context());
+        let stream = |_| Ok::<_, CudaError>(Arc::new(Stream::new(&context)?));
+        let streams = (0..streams.max(1)).map(stream).collect::<Result<_, _>>();
+        let loaded = streams.and_then(|streams| Ok((streams, LaneKernels::load(&context)?)));
+        let (streams, kernels) = loaded.map_err(GpuError::from)?;
+        Ok(Self { model, kernels, streams, copies, ring: None })
+    }
+
+    /// Reads requests in the slots of this ring: for [`Copies::Hook`].
+    pub(crate) fn over(mut self, ring: &MappedRing) -> Self {
+        self.ring = Some(ring.clone());
+        self
+    }
+}
+
+impl LaunchedInference for GpuLanes {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn bytes(&self) -> [usize; 2] {
+        [self.model.inputs(), self.model.outputs()]
+            .map(|specs| specs.iter().map(TensorSpec::size_bytes).sum())
+    }
+
+    fn ring(&self) -> Option<Ring> {
+        self.ring.as_ref().map(|ring| Ring::over(ring.ring().shared().clone()))
+    }
+
+    fn worker(&self, worker: u32) -> Result<(Hook, Execution), BoxError> {
+        let stream = &self.streams[worker as usize % self.streams.len()];
+        let (lane, run) = self.model.lane(&self.kernels, stream, self.copies.carriers())?;
+        let (ready, output) = (lane.ready().clone(), lane.output().clone());
+        let [request_bytes, answer_bytes] = self.bytes();
+        let staged = Arc::new(Mutex::new(Staged { lane, input: Err(UNSTAGED) }));
+        let launched = Arc::clone(&staged);
+        let launcher: Launcher = Box::new(move |_| {
+            let _range = range(c"launch");
+            let mut staged = lock(&launched);
+            std::mem::replace(&mut staged.input, Err(UNSTAGED))?;
+            staged.lane.launch(0).map_err(|why| code(&why))
+        });
+        let hook = match &self.ring {
+            Some(ring) => from_slot(staged, ring.clone(), request_bytes),
+            None => by_the_host(staged, request_bytes),
+        };
+        let check: OutputCheck = Box::new(move |answer| {
+            if !answer.get(..answer_bytes).is_none_or(GpuModel::gave_up) {
+                return Ok(());
+            }
+            // Whole again for the next request; if not even that is possible, the next launch says so.
+            let _ = run.reset();
+            Err(StageError(Status::ENGINE_FAILED))
+        });
+        let raised = Raised::Device(ready);
+        Ok((hook, Execution::Launched { launcher, raised, output, check: Some(check) }))
+    }
+}
+
+/// A worker's lane, and whether the input of the next run is there: a hook cannot fail, the launch after it can.
+struct Staged {
+    lane: Lane,
+    input: Result<(), LaunchError>,
+}
+
+/// Copies the payload to where the graph's first node reads it.
+fn by_the_host(staged: Arc<Mutex<Staged>>, bytes: usize) -> Hook {
+    let mut payload = vec![0; bytes];
+    Box::new(move |context: &LaunchContext<'_>| {
+        let _range = range(c"staging");
+        let whole = context.read_payload(&mut payload) == payload.len();
+        let mut staged = lock(&staged);
+        let written = whole && staged.lane.input().write(0, &payload);
+        staged.input = if written { Ok(()) } else { Err(UNSTAGED) };
+    })
+}
+
+/// Puts a copy of the payload on the worker's stream, from its slot.
+fn from_slot(staged: Arc<Mutex<Staged>>, ring: MappedRing, bytes: usize) -> Hook {
+    Box::new(move |context: &LaunchContext<'_>| {
+        let _range = range(c"copy from the slot");
+        let (region, offset) = ring.payload(context.job.ticket.slot);
+        let mut staged = lock(&staged);
+        staged.input = staged.lane.fetch(0, region, offset, bytes).map_err(|why| code(&why));
+    })
+}
+
+fn lock(staged: &Mutex<Staged>) -> MutexGuard<'_, Staged> {
+    staged.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The driver's number, as an error mark has it.
+fn code(why: &CudaError) -> LaunchError {
+    let number = why.code().and_then(|code| u16::try_from(code.code).ok());
+    number.map_or(UNKNOWN, |code| LaunchError { code })
+}
+
+/// `CUDA_ERROR_UNKNOWN`.
+const UNKNOWN: LaunchError = LaunchError { code: 999 };
+/// `CUDA_ERROR_INVALID_VALUE`: no input.
+const UNSTAGED: LaunchError = LaunchError { code: 1 };
