@@ -432,13 +432,13 @@ fn runs_of_any_length_are_streamed() {
         // Of the options, and of the file.
         for server in [Server::start(&experiment), Server::start(&["--config", &config])] {
             let args = ["emulate", "--protocol", "decoding", "--config", &config, "--connect", &server.line];
-            let more = ["--run-rounds", "300", "--requests", "10", "--timeout-ms", "20000", "--json", "-"];
+            let more = ["--run-rounds", "150", "--requests", "6", "--timeout-ms", "20000", "--json", "-"];
             let output = ringcall(&[&args[..], &more].concat());
             let (out, errors) =
                 (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
             assert!(output.status.success(), "{out}{errors}");
             let report: Value = serde_json::from_str(&out).expect("JSON");
-            assert_eq!((&report["correct"], &report["calls"]), (&10.into(), &3020.into()), "{report}");
+            assert_eq!((&report["correct"], &report["calls"]), (&6.into(), &912.into()), "{report}");
             server.stop();
         }
     }

@@ -24,7 +24,9 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
         given.refuse(&["slots", "slot_bytes"], "--preset, which sets the ring")?;
     }
     args.deadline.check()?;
-    given.refuse(&["frame"], "a service without sessions: give --config or --stream")?;
+    if args.config.is_none() && !args.stream {
+        given.refuse(&["frame"], "a service without sessions: give --config or --stream")?;
+    }
     if args.write_config.is_some() {
         given.refuse(&SideArgs::FIELDS, "--write-config")?;
     }

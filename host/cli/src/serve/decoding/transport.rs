@@ -17,6 +17,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     given.refuse(&ExperimentArgs::FIELDS, what)?;
     given.refuse(&DecoderArgs::FIELDS, what)?;
     given.refuse(&["write_config", "stream"], "--config")?;
+    given.refuse(&["decoders"], "--config: give --stream or --write-config")?;
     of_sessions(args, given, "--config")
 }
 
