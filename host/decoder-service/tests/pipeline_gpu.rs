@@ -16,6 +16,7 @@ use ringcall_predecoder::Network;
 use ringcall_qec::code::Basis;
 use std::sync::Arc;
 use std::time::Duration;
+use std::collections::BTreeMap;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -126,6 +127,7 @@ fn a_study_counts_the_same_on_the_device() {
                 relay: Relay::default(),
                 predecoder: Some(Arm { label: "3x128_int8".to_owned(), bind }),
                 points: vec![point(3), point(7)],
+                models: BTreeMap::new(),
                 stop: Stop { shots: 400, errors: None },
                 threads: 4,
                 shard: None,

@@ -21,7 +21,6 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     if args.experiment.preset.is_some() {
         given.refuse(&["slots", "slot_bytes"], "--preset, which sets the ring")?;
     }
-    args.deadline.check()?;
     match &args.transport {
         Over::Plugin(_) => {
             let what = "a plug-in, which takes its own arguments after `--`";

@@ -75,7 +75,7 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
     let experiment = experiment::digest(&problem);
     let family = problem.family();
     let relay = (family == DecoderFamily::Relay).then(|| args.experiment.decoder.relay.config());
-    let deadline_us = args.deadline.deadline_us;
+    let deadline_us = args.deadline.deadline.map(|time| time.as_nanos() as f64 / 1e3);
     let decodes = Decodes { experiment, decoder: problem.decoder_name(), family, relay, deadline_us };
     Ok((table, Some(decodes)))
 }

@@ -20,7 +20,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
         return misuse("--config is served by the host's dispatcher: leave --dispatcher out".to_owned());
     }
     if args.check {
-        given.refuse(&["seconds", "stop_ms", "metrics", "json"], "--check, which serves nothing")?;
+        given.refuse(&["duration", "stop_timeout", "metrics", "json"], "--check, which serves nothing")?;
     }
     Ok(())
 }
