@@ -113,7 +113,7 @@ fn dispatch(command: Command, given: &Given<'_>) -> Result<u8> {
         Command::Merge(args) => sweep::merge::run(&args).map(done),
         Command::Predict(args) => predict::run(&args).map(done),
         Command::CountMistakes(args) => predict::mistakes::run(&args).map(done),
-        Command::Doctor(args) => doctor::run(&args).map(done),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => manual::completions(&args, command::command()).map(done),
         Command::Man(args) => manual::man(&args, command::command()).map(done),
         Command::Help(args) => command::help::run(&args).map(done),

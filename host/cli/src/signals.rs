@@ -62,6 +62,9 @@ impl Interrupt for Signals {
     }
 }
 
+/// A command runs that a signal ends at once.
+const AT_ONCE: u64 = 2;
+
 /// Who ends the command.
 enum End {
     /// The command itself, unless it has no more time: then this is done.
@@ -78,7 +81,7 @@ pub(crate) struct Signals {
 struct Shared {
     /// The signal that came, or 0.
     received: DeviceU64,
-    /// Not 0: the command finishes in order when a signal comes.
+    /// Not 0: set-up is over; 1: the command finishes in order when a signal comes.
     running: DeviceU64,
     /// Not 0: how long that may take, in milliseconds.
     grace_ms: DeviceU64,
@@ -109,6 +112,11 @@ impl Signals {
         self.shared.running.store(1, Ordering::Release);
     }
 
+    /// Set-up is over, and a signal still ends the process at once: there is nothing to finish.
+    pub(crate) fn run_to_the_signal(&self) {
+        self.shared.running.store(AT_ONCE, Ordering::Release);
+    }
+
     /// As [`run`](Self::run), for a command whose files are whole at any moment, and which may be busy for long when a signal
     /// comes: the process ends so long after it at the latest.
     pub(crate) fn run_bounded(&self, grace: Duration) {
@@ -128,9 +136,10 @@ impl Shared {
     }
 
     fn take(self: &Arc<Self>, signal: i32) {
-        let during = if self.running.load(Ordering::Acquire) == 0 {
+        let running = self.running.load(Ordering::Acquire);
+        let during = if running == 0 {
             "during set-up"
-        } else if self.received.load(Ordering::Relaxed) != 0 {
+        } else if running == AT_ONCE || self.received.load(Ordering::Relaxed) != 0 {
             "before it had finished"
         } else {
             self.received.store(u64::from(signal.unsigned_abs()), Ordering::Relaxed);
@@ -159,6 +168,7 @@ fn end(signal: i32, during: &str) -> ! {
         // What a progress bar has left of its line.
         let _ = write!(out, "\r\x1b[K");
     }
+    crate::output::discard();
     eprintln!("ringcall: stopped by signal {signal} {during}");
     std::process::exit(128 + signal)
 }

@@ -6,6 +6,7 @@
 
 use super::{Common, in_place, open, output_name, pipeline, show, tell, tell_of_guesses};
 use crate::output::Target;
+use crate::signals::Signals;
 use crate::usage::misuse;
 use anyhow::{Context, Result, bail};
 use ringcall_qec::shots::{ShotFormat, ShotLayout, ShotReader, ShotWriter};
@@ -41,7 +42,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !common.in_includes_appended_observables && obs_in.is_none() {
         bail!(misuse("give --obs_in FILE or --in_includes_appended_observables: nothing says what is right"));
     }
+    let signals = Signals::listen()?;
     let (model, decoders) = common.workers()?;
+    signals.run_to_the_signal();
     let reader = common.reader(args.in_format, &model)?;
     let observables = ShotLayout::observables(model.num_observables);
     let truth_name = obs_in.as_deref().map_or_else(String::new, show);

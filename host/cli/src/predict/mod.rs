@@ -16,6 +16,7 @@ use crate::decoder::{DecoderArg, DecoderArgs, MatchingArg, PluginArgs, RelayArgs
 use crate::memory::{Estimate, MemoryLimit};
 use crate::number;
 use crate::output::Target;
+use crate::signals::Signals;
 use crate::style::Busy;
 use crate::usage::Misuse;
 use anyhow::{Context, Result, anyhow, bail};
@@ -135,7 +136,9 @@ fn tell(line: &str) {
 
 /// Decodes every shot of the input.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let signals = Signals::listen()?;
     let (model, decoders) = args.common.workers()?;
+    signals.run_to_the_signal();
     let truth = args.common.in_includes_appended_observables;
     let reader = args.common.reader(args.in_format, &model)?;
     let (input_name, output_name) = (args.common.input_name(), output_name(args.output.as_deref()));
