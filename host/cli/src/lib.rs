@@ -32,7 +32,7 @@ use clap::{FromArgMatches, Parser, Subcommand};
 use command::Defaults;
 use std::ffi::OsString;
 use std::io::Write;
-use usage::{Given, Misuse, in_words};
+use usage::{Given, Misuse, in_words, tell};
 
 /// Real-time RPC over polled ring buffers, for quantum error correction.
 #[derive(Debug, Parser)]
@@ -80,7 +80,7 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
     let status = match started(arguments) {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("ringcall: {}", in_words(&error));
+            tell(&in_words(&error));
             if error.is::<Misuse>() { Misuse::CODE } else { 1 }
         }
     };
@@ -94,7 +94,7 @@ fn started(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
     let defaults = Defaults::read(&command)?;
     let matches = defaults.apply(command).try_get_matches_from(arguments).unwrap_or_else(|error| {
         if let Some(line) = defaults.explain(&error) {
-            eprintln!("ringcall: {line}");
+            tell(&line);
         }
         error.exit()
     });

@@ -159,9 +159,13 @@ mod tests {
 
     #[test]
     fn counts_are_written_in_several_ways() {
-        for (text, number) in
-            [("0", 0), ("1_000_000", 1_000_000), ("1e6", 1_000_000), ("2.5e3", 2500), ("18446744073709551615", u64::MAX)]
-        {
+        for (text, number) in [
+            ("0", 0),
+            ("1_000_000", 1_000_000),
+            ("1e6", 1_000_000),
+            ("2.5e3", 2500),
+            ("18446744073709551615", u64::MAX),
+        ] {
             assert_eq!(count(text), Ok(number), "{text}");
         }
         for text in ["", "-1", "1.5", "1e-1", "1e60", "nan", "1e", "one", "inf"] {
@@ -207,7 +211,16 @@ mod tests {
         assert!(close.windows(2).all(|pair| pair[0] < pair[1]), "{close:?}");
         let ratio = |pair: &[f64]| (pair[1] / pair[0]).ln() / (57.0_f64 / 56.0).ln() * 10.0;
         assert!(close.windows(2).all(|pair| (0.8..1.2).contains(&ratio(pair))), "{close:?}");
-        for text in ["", "0.001:0.01", "0:0.01:3", "0.01:0.001:3", "0.001:0.01:1", "0.001:0.01:1e9", "0.001:nan:3", "x"] {
+        for text in [
+            "",
+            "0.001:0.01",
+            "0:0.01:3",
+            "0.01:0.001:3",
+            "0.001:0.01:1",
+            "0.001:0.01:1e9",
+            "0.001:nan:3",
+            "x",
+        ] {
             assert!(noises(text).is_err(), "{text}");
         }
         let distances = |text: &str| text.parse::<Distances>().map(|Distances(values)| values);

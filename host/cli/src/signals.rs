@@ -5,8 +5,8 @@ use anyhow::{Context, Result};
 use ringcall_gpu::atomic::DeviceU64;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{IsTerminal, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The exit status of a command that a signal ended.

@@ -158,7 +158,18 @@ mod tests {
         let shown = [0.0, 0.85, 0.9996, 12.44, 999.4, 999.6, 1_200.0, 3e6, 200e6, f64::NAN].map(time);
         assert_eq!(
             shown,
-            ["0 ns", "850 ns", "1.00 µs", "12.4 µs", "999 µs", "1.00 ms", "1.20 ms", "3.00 s", "3 min 20 s", "-"]
+            [
+                "0 ns",
+                "850 ns",
+                "1.00 µs",
+                "12.4 µs",
+                "999 µs",
+                "1.00 ms",
+                "1.20 ms",
+                "3.00 s",
+                "3 min 20 s",
+                "-"
+            ]
         );
         let shown = [0.5, 950.0, 12_440.0, 1.2e6, 3e9, f64::NAN].map(per_second);
         assert_eq!(shown, ["0.50 /s", "950 /s", "12.4 k/s", "1.20 M/s", "3.00 G/s", "-"]);
@@ -169,10 +180,15 @@ mod tests {
     #[test]
     fn paragraphs_keep_to_their_width() {
         let text = paragraph("label", 10, &"word ".repeat(40));
-        assert!(text.starts_with("label     word word") && text.lines().all(|line| line.chars().count() <= WIDTH));
+        assert!(
+            text.starts_with("label     word word") && text.lines().all(|line| line.chars().count() <= WIDTH)
+        );
         assert_eq!(text.matches("word").count(), 40);
         let long = paragraph("", 10, &"é".repeat(150));
-        assert_eq!(long.lines().map(|line| line.trim_start().chars().count()).collect::<Vec<_>>(), [70, 70, 10]);
+        assert_eq!(
+            long.lines().map(|line| line.trim_start().chars().count()).collect::<Vec<_>>(),
+            [70, 70, 10]
+        );
         assert_eq!(cut("abcdef", 4), "abc…");
     }
 }

@@ -1,9 +1,11 @@
 //! Options that do not go together, where the command line's parser cannot know it.
 
+use crate::style;
 use anyhow::{Result, bail};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use std::fmt;
+use std::io::{IsTerminal, Write};
 
 /// A command line that makes no sense; the process ends with [`Misuse::CODE`].
 #[derive(Debug)]
@@ -37,6 +39,17 @@ pub(crate) fn in_words(error: &anyhow::Error) -> String {
             false => format!("{said}: {cause}"),
         }
     })
+}
+
+/// Says a line on standard error: on a terminal in as many as it takes, for a log or a script in one. An error that cannot be said is
+/// not another one.
+pub(crate) fn tell(line: &str) {
+    let mut out = std::io::stderr();
+    let line = format!("ringcall: {line}");
+    let _ = match out.is_terminal() {
+        true => out.write_all(style::paragraph("", 0, &style::plain(&line)).as_bytes()),
+        false => writeln!(out, "{line}"),
+    };
 }
 
 /// Which options the command line names, be it with their default's value.

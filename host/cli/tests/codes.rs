@@ -131,11 +131,15 @@ fn what_does_not_converge_is_answered_and_counted() {
     let unconverged = report["unconverged"].as_u64().expect("a count");
     assert_eq!((&report["completed"], &report["refused"]), (&300.into(), &0.into()));
     assert!((1..300).contains(&unconverged), "{unconverged}");
-    let text =
-        ringcall(&[&["run", "--code", "bb72", "-v"][..], &QUICK, &few].concat()).output().expect("ran").stdout;
+    let text = ringcall(&[&["run", "--code", "bb72", "-v"][..], &QUICK, &few].concat())
+        .output()
+        .expect("ran")
+        .stdout;
     let text = String::from_utf8(text).expect("text");
     assert!(text.contains("; relay\n"), "{text}");
-    for line in [format!("{unconverged} of 300 answers did not converge"), format!("{unconverged} of 300 answers")] {
+    for line in
+        [format!("{unconverged} of 300 answers did not converge"), format!("{unconverged} of 300 answers")]
+    {
         assert!(text.contains(&line), "no `{line}` in\n{text}");
     }
     assert!(text.contains("of observables"), "{text}");

@@ -283,7 +283,10 @@ fn an_empty_machine_is_no_error() {
     let output = doctor(root.path()).args(["--require", "onnxruntime,gpu"]).assert().code(1);
     let (out, why) = (&output.get_output().stdout, String::from_utf8_lossy(&output.get_output().stderr));
     assert!(out.is_empty() && why.lines().count() == 1, "{why}");
-    assert!(why.starts_with("ringcall: ONNX Runtime: none (") && why.contains("; NVIDIA driver: none ("), "{why}");
+    assert!(
+        why.starts_with("ringcall: ONNX Runtime: none (") && why.contains("; NVIDIA driver: none ("),
+        "{why}"
+    );
 }
 
 #[test]

@@ -76,12 +76,28 @@ fn no_line_of_any_command_wraps() {
     let commands: Vec<(Vec<&str>, Option<&str>)> = vec![
         ([&["run", "--distance", "3"][..], &fast].concat(), None),
         ([&["run", "--verbose", "--deadline", "1ms", "--dem", long][..], &fast].concat(), None),
-        ([&["run", "--code", "bb72", "--rounds", "2", "--verbose", "--timeout", "60s"][..], &fast].concat(), None),
+        (
+            [&["run", "--code", "bb72", "--rounds", "2", "--verbose", "--timeout", "60s"][..], &fast]
+                .concat(),
+            None,
+        ),
         (vec!["sweep", "--distance", "3-5", "--p", "0.01:0.02:3", "--shots", "1000", "--verbose"], None),
         (vec!["sweep", "--distance", "3", "--matching", "both", "--shots", "1000", "--verbose"], None),
         (vec!["sweep", "--dem", long, "--shots", "1000", "--verbose"], None),
         (vec!["sweep", "--distance", "5", "--shots", "1e9"], Some("errors")),
-        (vec!["predict", "--dem", &dem, "--in", &shots, "--out", nowhere, "--enable_correlations"], None),
+        (
+            vec![
+                "predict",
+                "--dem",
+                &dem,
+                "--in",
+                &shots,
+                "--out",
+                nowhere,
+                "--in_includes_appended_observables",
+            ],
+            None,
+        ),
         (vec!["predict", "--dem", long, "--in", &dem], None),
         (vec!["serve", "--distance", "3", "--metrics", "127.0.0.1:0"], Some("metrics=")),
         (vec!["emulate", "--connect", "127.0.0.1:9", "--requests", "3", "--timeout", "100ms"], None),
@@ -109,7 +125,10 @@ fn a_sweep_that_is_stopped_while_it_builds_reports_what_it_has() {
     let (text, code) = on_a_terminal(&args, Some("d75/r75/z/p0.01"));
     let text = anstream::adapter::strip_str(&text).to_string();
     assert_eq!(code, Some(130), "{text}");
-    assert!(text.contains("d = 3") && text.contains("1,000") && text.contains("Not complete: 1 of 2"), "{text}");
+    assert!(
+        text.contains("d = 3") && text.contains("1,000") && text.contains("Not complete: 1 of 2"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -131,14 +150,20 @@ fn earlier_names_and_numbers_alone_mean_what_they_did() {
     let earlier =
         ["--requests", "200", "--interval-us", "20", "--timeout-ms", "5000", "--deadline-us", "1000"];
     let now = ["--shots", "2e2", "--interval", "20us", "--timeout", "5s", "--deadline", "1ms"];
-    let [earlier, now] = [&earlier[..], &now].map(|args| json(ringcall(&[&["run", "--distance", "3"], args].concat())));
+    let [earlier, now] =
+        [&earlier[..], &now].map(|args| json(ringcall(&[&["run", "--distance", "3"], args].concat())));
     assert_eq!(earlier["settings"], now["settings"]);
     assert_eq!((&earlier["submitted"], &now["submitted"]), (&200.into(), &200.into()));
-    assert_eq!((&now["settings"]["interval_us"], &now["settings"]["deadline_us"]), (&"20".into(), &"1000".into()));
+    assert_eq!(
+        (&now["settings"]["interval_us"], &now["settings"]["deadline_us"]),
+        (&"20".into(), &"1000".into())
+    );
     let sweep = |args: &[&str]| json(ringcall(&[&["sweep", "--shots", "1_000"], args].concat()));
     let points = |results: &Value| -> Vec<(u64, f64, u64)> {
         let list = results["points"].as_array().expect("points");
-        let point = |point: &Value| (point["distance"].as_u64(), point["p"].as_f64(), point["alone"]["errors"].as_u64());
+        let point = |point: &Value| {
+            (point["distance"].as_u64(), point["p"].as_f64(), point["alone"]["errors"].as_u64())
+        };
         list.iter().map(|p| point(p)).map(|(d, p, n)| (d.unwrap(), p.unwrap(), n.unwrap())).collect()
     };
     let earlier = points(&sweep(&["--distances", "3,5", "--noises", "0.01,0.0141,0.02"]));
@@ -171,7 +196,10 @@ fn defaults_come_from_a_file_and_from_the_environment() {
     std::fs::write(&file, "[run]\ndistnace = 3\n").expect("written");
     let output = in_folder(&["run"]).assert().code(2);
     let text = String::from_utf8_lossy(&output.get_output().stderr);
-    assert!(text.contains("ringcall.toml") && text.contains("--distnace") && text.lines().count() == 1, "{text}");
+    assert!(
+        text.contains("ringcall.toml") && text.contains("--distnace") && text.lines().count() == 1,
+        "{text}"
+    );
     std::fs::write(&file, "[run]\ndistance = \"far\"\n").expect("written");
     let output = in_folder(&["run"]).assert().code(2);
     let text = String::from_utf8_lossy(&output.get_output().stderr);
@@ -204,7 +232,8 @@ fn a_sweep_takes_files_of_models() {
     std::fs::copy(data("bundle.dem"), &other).expect("copied");
     let (state, page, csv) = (at("state.jsonl"), at("page.html"), at("counts.csv"));
     let study = ["sweep", "--dem", &named, &other, "--shots", "2000", "--batch", "100"];
-    let results = json(ringcall(&[&study[..], &["--state", &state, "--report", &page, "--sinter-csv", &csv]].concat()));
+    let results =
+        json(ringcall(&[&study[..], &["--state", &state, "--report", &page, "--sinter-csv", &csv]].concat()));
     let points = results["points"].as_array().expect("points");
     assert_eq!(points.len(), 2);
     let of = |point: &Value| ["code", "name", "distance", "p", "shots"].map(|key| point[key].clone());
@@ -214,10 +243,15 @@ fn a_sweep_takes_files_of_models() {
     let page = std::fs::read_to_string(page).expect("a page");
     assert!(page.contains("<svg") && page.contains("mine") && !page.contains("NaN"));
     let csv = std::fs::read_to_string(csv).expect("rows");
-    assert!(csv.lines().count() == 3 && csv.contains("\"\"name\"\":\"\"mine\"\"") && csv.contains("\"\"d\"\":3"), "{csv}");
+    assert!(
+        csv.lines().count() == 3 && csv.contains("\"\"name\"\":\"\"mine\"\"") && csv.contains("\"\"d\"\":3"),
+        "{csv}"
+    );
     // From the state; and in shards.
     let again = json(ringcall(&[&study[..], &["--state", &state]].concat()));
-    let errors = |results: &Value| [0, 1].map(|place| results["points"][place]["alone"]["errors"].as_u64().expect("a count"));
+    let errors = |results: &Value| {
+        [0, 1].map(|place| results["points"][place]["alone"]["errors"].as_u64().expect("a count"))
+    };
     assert_eq!(errors(&again), errors(&results));
     assert!(errors(&results)[0] > 0);
     let shards = at("shards");
@@ -231,15 +265,25 @@ fn a_sweep_takes_files_of_models() {
     let twice = at("again.dem");
     std::fs::copy(&other, &twice).expect("copied");
     let output = ringcall(&["sweep", "--dem", &other, &twice, "--shots", "10"]).assert().code(2);
-    assert!(String::from_utf8_lossy(&output.get_output().stderr).contains("again.dem is the same model as mine"));
+    assert!(
+        String::from_utf8_lossy(&output.get_output().stderr).contains("again.dem is the same model as mine")
+    );
 }
 
 #[test]
 fn mistakes_are_counted_as_pymatching_counts_them() {
     let folder = tempfile::tempdir().expect("a folder");
     let truth = folder.path().join("truth.01");
-    let (dem, shots) = (data("surface.dem"), data("surface.shots.b8"));
-    let common = ["--dem", &dem, "--in", &shots, "--in_format", "b8"];
+    let (dem, shots) = (data("surface.dem"), folder.path().join("shots.01"));
+    let row = |name: &str| std::fs::read_to_string(data(name)).expect("rows");
+    let observables = row("surface.predicted.01").lines().next().expect("a row").len();
+    // Of the shots that have them, without their observables.
+    let bare: String = row("surface.shots.01")
+        .lines()
+        .map(|line| format!("{}\n", &line[..line.len() - observables]))
+        .collect();
+    std::fs::write(&shots, bare).expect("written");
+    let common = ["--dem", &dem, "--in", shots.to_str().expect("text"), "--in_format", "01"];
     let path = truth.to_str().expect("text");
     ringcall(&[&["predict"][..], &common, &["--out", path]].concat()).assert().success();
     let mut rows = std::fs::read_to_string(&truth).expect("predictions");

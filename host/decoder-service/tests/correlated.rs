@@ -14,10 +14,10 @@ use ringcall_qec::decode::{
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::ShotFormat;
+use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::Arc;
 use std::time::Duration;
-use std::collections::BTreeMap;
 
 const SHOTS: u64 = 1500;
 const KINDS: [MatchingEngine; 2] = [MatchingEngine::SparseBlossom, MatchingEngine::CorrelatedBlossom];

@@ -14,9 +14,9 @@ use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
 use ringcall_pipeline::remote::RemoteDispatcher;
 use ringcall_predecoder::Network;
 use ringcall_qec::code::Basis;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use std::collections::BTreeMap;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

@@ -10,9 +10,9 @@ use ringcall_qec::circuit::{Code, DetectorBases, Experiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges, ShotDecoder};
 use ringcall_qec::sample::Sampler;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
-use std::collections::BTreeMap;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

@@ -80,7 +80,8 @@ impl Defaults {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self> {
         let sections: Sections = toml::from_str(text).map_err(|error| {
-            let place = error.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            let place =
+                error.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
             Misuse(format!("{path}, line {place}: {}", error.message()))
         })?;
         let mut found = BTreeMap::new();
@@ -92,7 +93,9 @@ impl Defaults {
                 let long = option.replace('_', "-");
                 let arg = option_of(command, option).or_else(|| option_of(command, &long));
                 let id = arg.map(|arg| arg.get_id().to_string()).ok_or_else(|| {
-                    Misuse(format!("{path}: `ringcall {section}` has no option --{long}, which [{section}] sets"))
+                    Misuse(format!(
+                        "{path}: `ringcall {section}` has no option --{long}, which [{section}] sets"
+                    ))
                 })?;
                 let found_here = Default { value: setting.text(), origin: path.to_owned() };
                 found.insert((command.get_name().to_owned(), id), found_here);
@@ -119,7 +122,9 @@ impl Defaults {
     }
 
     fn applied(&self, command: &str, arg: Arg) -> Arg {
-        let Some(default) = self.found.get(&(command.to_owned(), arg.get_id().to_string())) else { return arg };
+        let Some(default) = self.found.get(&(command.to_owned(), arg.get_id().to_string())) else {
+            return arg;
+        };
         let list = matches!(arg.get_action(), ArgAction::Append);
         let values: Vec<String> = match arg.get_value_delimiter().filter(|_| list) {
             Some(delimiter) => default.value.split(delimiter).map(|part| part.trim().to_owned()).collect(),
@@ -137,7 +142,8 @@ impl Defaults {
         let (option, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
         let name = option.trim_start_matches('-').split([' ', '=']).next()?;
         let from = |((_, id), default): &(&(String, String), &Default)| {
-            (id == name || id.replace('_', "-") == name) && default.value.split(',').any(|part| part.trim() == value)
+            (id == name || id.replace('_', "-") == name)
+                && default.value.split(',').any(|part| part.trim() == value)
         };
         let (_, default) = self.found.iter().find(from)?;
         let mut line = String::new();
@@ -174,7 +180,8 @@ mod tests {
     fn a_file_sets_defaults_and_the_environment_goes_first() {
         let text = "[run]\np = 0.01\ndistance = 9\n[sweep]\ndistance = [3, \"5-9\"]\nshots = 1e6\n[predict]\n\
                     enable_correlations = true\ndem = \"m.dem\"\n";
-        let defaults = of(text, &[("RINGCALL_RUN_DISTANCE", "11"), ("RINGCALL_RUN_NOTHING", "1")]).expect("sound");
+        let defaults =
+            of(text, &[("RINGCALL_RUN_DISTANCE", "11"), ("RINGCALL_RUN_NOTHING", "1")]).expect("sound");
         let run = matches(&defaults, &["ringcall", "run"]);
         let (_, run) = run.subcommand().expect("run");
         assert_eq!((run.get_one::<f64>("p"), run.get_one::<u32>("distance")), (Some(&0.01), Some(&11)));
@@ -203,7 +210,10 @@ mod tests {
             assert!(error.is::<Misuse>() && error.to_string().contains(part), "{error}");
         }
         let defaults = of("[run]\np = \"much\"\n", &[]).expect("known when it is used");
-        let error = defaults.apply(command::command()).try_get_matches_from(["ringcall", "run"]).expect_err("no number");
+        let error = defaults
+            .apply(command::command())
+            .try_get_matches_from(["ringcall", "run"])
+            .expect_err("no number");
         assert_eq!(defaults.explain(&error).as_deref(), Some("`much` for --p is from ringcall.toml"));
     }
 }

@@ -116,9 +116,10 @@ fn of_command(name: &str) -> Result<String> {
     let mut command = command().max_term_width(WIDTH);
     command.build();
     let topics: Vec<&str> = TOPICS.iter().map(|(topic, ..)| *topic).collect();
-    let command = command.find_subcommand_mut(name).filter(|command| !command.is_hide_set()).ok_or_else(|| {
-        Misuse(format!("no command and no topic is called `{name}`; topics are {}", topics.join(", ")))
-    })?;
+    let command =
+        command.find_subcommand_mut(name).filter(|command| !command.is_hide_set()).ok_or_else(|| {
+            Misuse(format!("no command and no topic is called `{name}`; topics are {}", topics.join(", ")))
+        })?;
     Ok(command.render_long_help().ansi().to_string())
 }
 
@@ -129,7 +130,10 @@ mod tests {
     #[test]
     fn topics_fit_a_terminal() {
         for (topic, _, text) in TOPICS {
-            assert!(text.ends_with('\n') && text.lines().all(|line| line.chars().count() <= WIDTH), "{topic}");
+            assert!(
+                text.ends_with('\n') && text.lines().all(|line| line.chars().count() <= WIDTH),
+                "{topic}"
+            );
         }
     }
 }

@@ -33,23 +33,53 @@ const HEADINGS: [(&str, &[&str]); 8] = [
     (
         "What is decoded",
         &[
-            "preset", "code", "codes", "distance", "distances", "rounds", "basis", "detectors", "p", "noises", "dem",
+            "preset",
+            "code",
+            "codes",
+            "distance",
+            "distances",
+            "rounds",
+            "basis",
+            "detectors",
+            "p",
+            "noises",
+            "dem",
             "circuit",
         ],
     ),
     (
         "Shots",
         &[
-            "shots", "requests", "input", "shots_format", "shots_with_observables", "duration", "interval", "seed",
-            "max_errors", "batch", "rate", "payload", "in_format", "in_includes_appended_observables", "obs_in",
+            "shots",
+            "requests",
+            "input",
+            "shots_format",
+            "shots_with_observables",
+            "duration",
+            "interval",
+            "seed",
+            "max_errors",
+            "batch",
+            "rate",
+            "payload",
+            "in_format",
+            "in_includes_appended_observables",
+            "obs_in",
             "obs_in_format",
         ],
     ),
     (
         "Decoder",
         &[
-            "decoder", "decoder_config", "matching", "enable_correlations", "deadline", "relay_solutions",
-            "relay_iterations", "relay_lanes", "relay_deadline",
+            "decoder",
+            "decoder_config",
+            "matching",
+            "enable_correlations",
+            "deadline",
+            "relay_solutions",
+            "relay_iterations",
+            "relay_lanes",
+            "relay_deadline",
         ],
     ),
     ("Before the decoder", &["engine", "model", "threshold", "onnxruntime", "kernels"]),
@@ -57,14 +87,34 @@ const HEADINGS: [(&str, &[&str]); 8] = [
     (
         "RDMA and peers",
         &[
-            "device", "qp", "rkey", "remote_qp", "peer", "icrc", "mtu", "peers", "qp_type", "psn", "rendezvous",
+            "device",
+            "qp",
+            "rkey",
+            "remote_qp",
+            "peer",
+            "icrc",
+            "mtu",
+            "peers",
+            "qp_type",
+            "psn",
+            "rendezvous",
             "metadata",
         ],
     ),
     ("Faults on purpose", &["loss", "duplicate", "reorder"]),
     (
         "Machine",
-        &["workers", "slots", "slot_bytes", "pin", "timeout", "threads", "dispatcher", "max_memory", "in_flight"],
+        &[
+            "workers",
+            "slots",
+            "slot_bytes",
+            "pin",
+            "timeout",
+            "threads",
+            "dispatcher",
+            "max_memory",
+            "in_flight",
+        ],
     ),
 ];
 
@@ -76,8 +126,11 @@ mod tests {
     #[test]
     fn groups_are_of_options_that_there_are() {
         let command = command();
-        let known: Vec<&str> =
-            command.get_subcommands().flat_map(Command::get_arguments).map(|arg| arg.get_id().as_str()).collect();
+        let known: Vec<&str> = command
+            .get_subcommands()
+            .flat_map(Command::get_arguments)
+            .map(|arg| arg.get_id().as_str())
+            .collect();
         let mut seen = std::collections::BTreeSet::new();
         for id in HEADINGS.iter().flat_map(|(_, ids)| *ids) {
             assert!(known.contains(id), "{id}");

@@ -23,7 +23,8 @@ pub(super) fn virtual_machine(machine: &Machine) -> Finding {
     let is_virtual = flag || named || steal.is_some_and(|share| share > 0.0);
     let details = json!({ "virtual": is_virtual, "product": product, "steal": steal });
     let finding = if is_virtual {
-        let lost = steal.map_or_else(String::new, |share| format!(", {:.2}% of time stolen since boot", share * 100.0));
+        let lost = steal
+            .map_or_else(String::new, |share| format!(", {:.2}% of time stolen since boot", share * 100.0));
         let host = product.unwrap_or_else(|| "unknown".to_owned());
         let remedy = if steal.is_some_and(|share| share > STEAL) {
             "ask for dedicated cores, or measure on bare metal: other guests take this machine's time"
@@ -91,16 +92,21 @@ pub(super) fn idle_states(machine: &Machine) -> Finding {
 
 pub(super) fn numa(machine: &Machine) -> Finding {
     let purpose = "memory, GPU and NIC of another node are a hop further away";
-    let nodes = machine.text("/sys/devices/system/node/online").and_then(|list| super::cores::parse_list(&list));
-    let node = |folder: &str| machine.text(&format!("{folder}/numa_node")).and_then(|text| text.parse::<i64>().ok());
+    let nodes =
+        machine.text("/sys/devices/system/node/online").and_then(|list| super::cores::parse_list(&list));
+    let node =
+        |folder: &str| machine.text(&format!("{folder}/numa_node")).and_then(|text| text.parse::<i64>().ok());
     let mut devices: Vec<(String, i64)> = Vec::new();
     for file in machine.glob("/proc/driver/nvidia/gpus/*/information") {
         if let Some(bus) = machine.field(&file, "Bus Location") {
-            devices.extend(node(&format!("/sys/bus/pci/devices/{bus}")).map(|node| (format!("GPU {bus}"), node)));
+            devices.extend(
+                node(&format!("/sys/bus/pci/devices/{bus}")).map(|node| (format!("GPU {bus}"), node)),
+            );
         }
     }
     for name in machine.names("/sys/class/infiniband") {
-        devices.extend(node(&format!("/sys/class/infiniband/{name}/device")).map(|node| (name.clone(), node)));
+        devices
+            .extend(node(&format!("/sys/class/infiniband/{name}/device")).map(|node| (name.clone(), node)));
     }
     // -1: the firmware does not say.
     devices.retain(|(_, node)| *node >= 0);
@@ -115,14 +121,21 @@ pub(super) fn numa(machine: &Machine) -> Finding {
     let pin = devices.first().map_or(0, |(_, node)| *node);
     let crossed = count > 1 && !devices.is_empty() && !apart && !super::cores::within_node(machine, pin);
     Finding::ok("numa", "NUMA", found, purpose)
-        .limited_if(apart, "GPU and NIC are on different nodes: use a pair on one, or move a card to another slot")
-        .limited_if(crossed, format!("start on the devices' node: numactl --cpunodebind={pin} --membind={pin} ringcall …"))
+        .limited_if(
+            apart,
+            "GPU and NIC are on different nodes: use a pair on one, or move a card to another slot",
+        )
+        .limited_if(
+            crossed,
+            format!("start on the devices' node: numactl --cpunodebind={pin} --membind={pin} ringcall …"),
+        )
         .with(json!({ "nodes": nodes, "devices": shown }))
 }
 
 pub(super) fn socket_buffers(machine: &Machine) -> Finding {
     let purpose = "packets that come faster than they are served wait here, or are lost";
-    let [receive, send] = ["rmem_max", "wmem_max"].map(|name| machine.number(&format!("/proc/sys/net/core/{name}")));
+    let [receive, send] =
+        ["rmem_max", "wmem_max"].map(|name| machine.number(&format!("/proc/sys/net/core/{name}")));
     let details = json!({ "receive_bytes": receive, "send_bytes": send });
     let named = |found: String| Finding::ok("socket_buffers", "socket buffers", found, purpose);
     let finding = match (receive, send) {
@@ -183,8 +196,13 @@ mod tests {
     #[test]
     fn the_deepest_idle_state_that_is_enabled_counts() {
         let state = |n: u32, file: &str| format!("/sys/devices/system/cpu/cpu0/cpuidle/state{n}/{file}");
-        let (name1, name2, us1, us2, off) =
-            (state(1, "name"), state(2, "name"), state(1, "latency"), state(2, "latency"), state(2, "disable"));
+        let (name1, name2, us1, us2, off) = (
+            state(1, "name"),
+            state(2, "name"),
+            state(1, "latency"),
+            state(2, "latency"),
+            state(2, "disable"),
+        );
         let files = [(&*name1, "C1\n"), (&name2, "C6\n"), (&us1, "2\n"), (&us2, "133\n")];
         let (_root, machine) = made_up(&files, &[]);
         let finding = idle_states(&machine);

@@ -172,7 +172,7 @@ fn examine(args: &Args) -> Result<u8> {
         let lacking: Vec<String> =
             args.require.iter().filter_map(|wanted| wanted.lacking(&report.findings)).collect();
         if !lacking.is_empty() {
-            eprintln!("ringcall: {}", lacking.join("; "));
+            crate::usage::tell(&lacking.join("; "));
         }
         return Ok(u8::from(!lacking.is_empty()));
     }
@@ -180,9 +180,7 @@ fn examine(args: &Args) -> Result<u8> {
         let text = match (args.fix, args.verbose) {
             (true, _) => verdict::fixes(&report.findings),
             (false, true) => verdict::summary(&report.findings) + "\n" + &table::render(&report.findings),
-            (false, false) => {
-                verdict::summary(&report.findings) + &verdict::improvements(&report.findings)
-            }
+            (false, false) => verdict::summary(&report.findings) + &verdict::improvements(&report.findings),
         };
         let mut out = anstream::stdout();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")?;

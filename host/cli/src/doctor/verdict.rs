@@ -176,7 +176,8 @@ fn commands(finding: &Finding) -> Vec<String> {
 
 /// A shell script that would do what can be done by commands.
 pub(super) fn fixes(findings: &[Finding]) -> String {
-    let mut text = "#!/bin/sh -e\n# What would improve this machine. Read it, then run it as root.\n".to_owned();
+    let mut text =
+        "#!/bin/sh -e\n# What would improve this machine. Read it, then run it as root.\n".to_owned();
     for finding in wanting(findings) {
         let remark = |words: &str| {
             let lines = paragraph("", 2, &plain(words));
@@ -254,8 +255,14 @@ mod tests {
         assert_eq!(keys, ["load", "huge_pages", "socket_buffers"]);
         assert_eq!(latency(&findings).0, Latency::Fair);
         let text = anstream::adapter::strip_str(&(summary(&findings) + &improvements(&findings))).to_string();
-        assert!(text.starts_with("Ready ") && text.contains("Latency    fair: load load found; huge_pages"), "{text}");
-        assert!(text.contains("none: the CPU decodes") && text.contains(" 1. load: load found\n    mend load\n"), "{text}");
+        assert!(
+            text.starts_with("Ready ") && text.contains("Latency    fair: load load found; huge_pages"),
+            "{text}"
+        );
+        assert!(
+            text.contains("none: the CPU decodes") && text.contains(" 1. load: load found\n    mend load\n"),
+            "{text}"
+        );
         assert!(text.lines().all(|line| line.chars().count() <= style::WIDTH), "{text}");
     }
 

@@ -311,7 +311,9 @@ fn publish(args: &Args, summary: &Summary) -> Result<()> {
         Some(path) if path.as_os_str() == "-" => output::write_json(path, summary),
         path => {
             let mut out = anstream::stdout();
-            write!(out, "{}", summary.shown(args.verbose)).and_then(|()| out.flush()).context("standard output")?;
+            write!(out, "{}", summary.shown(args.verbose))
+                .and_then(|()| out.flush())
+                .context("standard output")?;
             path.as_ref().map_or(Ok(()), |path| output::write_json(path, summary))
         }
     }

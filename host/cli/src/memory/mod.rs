@@ -7,8 +7,8 @@ use crate::doctor::machine::Machine;
 use crate::usage::Misuse;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
-pub(crate) use limit::free;
 pub(crate) use estimate::Estimate;
+pub(crate) use limit::free;
 use ringcall_qec::dem::text::Limits;
 use std::path::Path;
 

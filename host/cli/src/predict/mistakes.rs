@@ -4,10 +4,10 @@
 //! differs, on purpose: a file of observables that has more rows than there are shots is refused, as one that has fewer is;
 //! where neither `--in_includes_appended_observables` nor `--obs_in` says what is right, the command ends with exit code 2.
 
-use super::{Common, in_place, open, output_name, pipeline, show, tell, tell_of_guesses};
+use super::{Common, in_place, open, output_name, pipeline, show, tell_of_guesses};
 use crate::output::Target;
 use crate::signals::Signals;
-use crate::usage::misuse;
+use crate::usage::{misuse, tell};
 use anyhow::{Context, Result, bail};
 use ringcall_qec::shots::{ShotFormat, ShotLayout, ShotReader, ShotWriter};
 use std::io::Write;
@@ -23,7 +23,12 @@ pub(crate) struct Args {
     #[arg(long = "in_format", alias = "in-format", value_name = "FORMAT", default_value = "01")]
     in_format: ShotFormat,
     /// The true observables, one row per shot
-    #[arg(long = "obs_in", alias = "obs-in", value_name = "FILE", conflicts_with = "in_includes_appended_observables")]
+    #[arg(
+        long = "obs_in",
+        alias = "obs-in",
+        value_name = "FILE",
+        conflicts_with = "in_includes_appended_observables"
+    )]
     obs_in: Option<PathBuf>,
     /// The format of the observables: 01, b8, r8, ptb64, hits or dets
     #[arg(long = "obs_in_format", alias = "obs-in-format", value_name = "FORMAT", default_value = "01")]
@@ -49,10 +54,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let observables = ShotLayout::observables(model.num_observables);
     let truth_name = obs_in.as_deref().map_or_else(String::new, show);
     let truth = obs_in.as_deref().map(|path| {
-        ShotReader::new(open(Some(path))?, args.obs_in_format, observables).with_context(|| truth_name.clone())
+        ShotReader::new(open(Some(path))?, args.obs_in_format, observables)
+            .with_context(|| truth_name.clone())
     });
     let output = output_name(args.output.as_deref());
-    let mut target = Target::open(args.output.as_deref()).with_context(|| format!("cannot write {output}"))?;
+    let mut target =
+        Target::open(args.output.as_deref()).with_context(|| format!("cannot write {output}"))?;
     let predictions = ShotWriter::new(std::io::sink(), ShotFormat::Text01, observables)?;
     let begin = Instant::now();
     let (_, counts) = pipeline::run(reader, truth.transpose()?, predictions, decoders)

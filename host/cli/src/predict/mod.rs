@@ -18,7 +18,7 @@ use crate::number;
 use crate::output::Target;
 use crate::signals::Signals;
 use crate::style::Busy;
-use crate::usage::Misuse;
+use crate::usage::{Misuse, tell};
 use anyhow::{Context, Result, anyhow, bail};
 use pipeline::{Counts, Failure};
 use ringcall_qec::decode::{
@@ -29,7 +29,7 @@ use ringcall_qec::dem::text::{self, Limits};
 use ringcall_qec::shots::{ShotError, ShotFormat, ShotLayout, ShotReader, ShotWriter};
 use ringcall_qec::stats::LogicalErrorRate;
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read, Write};
+use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// Options of `ringcall predict`.
@@ -127,11 +127,6 @@ impl Common {
     fn input_name(&self) -> String {
         self.input.as_deref().map_or_else(|| "standard input".to_owned(), show)
     }
-}
-
-/// Says a line on standard error. One that is closed must not turn a finished run into a failed one.
-fn tell(line: &str) {
-    let _ = writeln!(std::io::stderr(), "ringcall: {line}");
 }
 
 /// Decodes every shot of the input.

@@ -1,8 +1,8 @@
 //! `ringcall merge`: the results of a sweep in shards.
 
+use super::grid::Names;
 use super::outputs::Outputs;
 use super::results::{self, Settings};
-use super::grid::Names;
 use super::{Whole, shards};
 use crate::machine;
 use anyhow::Result;
@@ -40,5 +40,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let outcomes = results::outcomes(&merged.state, &merged.points, &merged.stop);
     // States name models of files by their digest alone.
     let names = Names::new();
-    Whole { setup: merged.state.setup().clone(), outcomes, settings, names }.publish(&args.outputs, args.verbose, true)
+    Whole { setup: merged.state.setup().clone(), outcomes, settings, names }.publish(
+        &args.outputs,
+        args.verbose,
+        true,
+    )
 }

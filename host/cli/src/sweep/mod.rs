@@ -12,14 +12,14 @@ mod sinter;
 mod state;
 mod table;
 
-use crate::signals::{self, Interrupt, Signals};
 use crate::report::count;
-use crate::usage::{Given, in_words};
+use crate::signals::{self, Interrupt, Signals};
+use crate::usage::{Given, in_words, tell};
 use crate::{machine, output, style};
 use anyhow::{Context, Result, anyhow};
+use grid::{Grid, Names};
 use indicatif::ProgressBar;
 pub(crate) use options::Args;
-use grid::{Grid, Names};
 use outputs::Outputs;
 use results::{PointResult, Results, Settings};
 use ringcall_decoder_service::study::{
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     match signals.received().filter(|_| !complete) {
         Some(signal) => {
             let kept = if args.state.is_some() { "; the same command goes on from here" } else { "" };
-            eprintln!("ringcall: stopped by signal {signal}{kept}");
+            tell(&format!("stopped by signal {signal}{kept}"));
             Ok(signals::status(signal))
         }
         None => Ok(0),
@@ -140,7 +140,7 @@ fn study(args: &Args, interrupt: &dyn Interrupt) -> Result<Found> {
             bar.finish_and_clear();
             let found = latest.lock().unwrap_or_else(PoisonError::into_inner);
             if let Err(error) = found.publish(&outputs, verbose, false) {
-                eprintln!("ringcall: {}", in_words(&error));
+                tell(&in_words(&error));
             }
         }));
     }
@@ -232,8 +232,7 @@ fn show(bar: &ProgressBar, study: &Study<'_>, progress: &Progress) {
     let Progress { point, index, outcome } = progress;
     let counts = &outcome.counts;
     bar.set_position(*index as u64 * study.stop.shots + counts.shots.min(study.stop.shots));
-    let with =
-        counts.predecoder.map_or_else(String::new, |arm| format!(", {} with the network", arm.errors));
+    let with = counts.predecoder.map_or_else(String::new, |arm| format!(", {} with the network", arm.errors));
     bar.set_message(match counts.shots {
         0 => format!("{point}: building the decoder"),
         shots => format!("{point}: {} shots, {} errors{with}", count(shots), count(counts.errors)),

@@ -1,8 +1,8 @@
 //! The options of `ringcall sweep`.
 
+use super::grid::{Files, Grid};
 use super::outputs::Outputs;
 use crate::decoder::{DecoderArg, RelayArgs};
-use super::grid::{Files, Grid};
 use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg, Preset, read_circuit, read_model};
 use crate::memory::{Estimate, MemoryLimit};
 use crate::network::{Network, NetworkArg, NetworkFile};

@@ -168,7 +168,8 @@ impl PointResult {
         names: &Names,
     ) -> Result<Self, StatsError> {
         let known = names.get(&point.to_string()).cloned();
-        let name = point.given.map(|model| known.unwrap_or_else(|| format!("model {:08x}", model.digest >> 32)));
+        let name =
+            point.given.map(|model| known.unwrap_or_else(|| format!("model {:08x}", model.digest >> 32)));
         let per_round = |rate: LogicalErrorRate| match point.rounds {
             0 => f64::NAN,
             rounds => rate.rate_per_round(rounds),
@@ -216,8 +217,11 @@ impl PointResult {
             code: if name.is_some() { "model" } else { point.code.name() },
             distance: point.distance,
             rounds: point.rounds,
-            basis: (name.is_none() && point.code.has_basis())
-                .then_some(if point.basis == Basis::X { 'X' } else { 'Z' }),
+            basis: (name.is_none() && point.code.has_basis()).then_some(if point.basis == Basis::X {
+                'X'
+            } else {
+                'Z'
+            }),
             p: if name.is_some() && point.p <= 0.0 { f64::NAN } else { point.p },
             name,
             complete: *complete,

@@ -70,7 +70,14 @@ pub(super) fn rows(point: &PointResult) -> Vec<[String; COLUMNS.len()]> {
 fn table(out: &mut String, headings: &[&str], rows: &[Vec<String>]) {
     let width = |text: &str| text.chars().count();
     let mut widths: Vec<usize> = (0..headings.len())
-        .map(|i| rows.iter().filter(|row| row.len() > 1).map(|row| width(&row[i])).chain([width(headings[i])]).max().unwrap_or(0))
+        .map(|i| {
+            rows.iter()
+                .filter(|row| row.len() > 1)
+                .map(|row| width(&row[i]))
+                .chain([width(headings[i])])
+                .max()
+                .unwrap_or(0)
+        })
         .collect();
     let others: usize = widths.iter().skip(1).map(|width| width + 2).sum();
     widths[0] = widths[0].min(WIDTH.saturating_sub(others).max(8));
@@ -97,7 +104,11 @@ fn table(out: &mut String, headings: &[&str], rows: &[Vec<String>]) {
 
 /// An interval's ends, in a factor's digits.
 fn interval([low, high]: [f64; 2]) -> String {
-    if low.is_finite() && high.is_finite() { format!("{} to {}", rate(low), rate(high)) } else { "-".to_owned() }
+    if low.is_finite() && high.is_finite() {
+        format!("{} to {}", rate(low), rate(high))
+    } else {
+        "-".to_owned()
+    }
 }
 
 /// How an arm decodes, in few letters.
@@ -144,7 +155,8 @@ pub(super) fn to_text(results: &Results, verbose: bool) -> String {
             let title = format!("{}, p = {}, {} shots", point.label(), noise(point), count(point.shots));
             rows.push(vec![title]);
             rows.extend(point.arms.iter().map(|arm| {
-                let ArmResult { errors, logical_error_rate, logical_error_rate_ci, matching_us, .. } = arm.arm;
+                let ArmResult { errors, logical_error_rate, logical_error_rate_ci, matching_us, .. } =
+                    arm.arm;
                 let inference = point.predecoder.as_ref().filter(|_| arm.predecoder);
                 vec![
                     format!("  {}", arm_name(arm)),
@@ -161,7 +173,8 @@ pub(super) fn to_text(results: &Results, verbose: bool) -> String {
     }
     for point in results.points.iter().filter(|point| point.unconverged > 0) {
         let (open, shots) = (count(point.unconverged), count(point.shots));
-        let line = format!("{}, p = {}: {open} of {shots} shots did not converge", point.label(), noise(point));
+        let line =
+            format!("{}, p = {}: {open} of {shots} shots did not converge", point.label(), noise(point));
         out += &style::paragraph("", 0, &line);
     }
     if !results.complete {

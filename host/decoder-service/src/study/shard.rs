@@ -191,9 +191,18 @@ mod tests {
 
     #[test]
     fn what_names_no_point_is_refused() {
-        for text in
-            ["", "d3", "r3/d3/z/p0.1", "d3/r3/z/p0.10", "d3/r3/z/p0.1/", "bb72/d6/r6/z/p0.1", "d3/r3/é/p0.1", "model/1/o1", "model/0000000000000001", "model/0000000000000001/d3"]
-        {
+        for text in [
+            "",
+            "d3",
+            "r3/d3/z/p0.1",
+            "d3/r3/z/p0.10",
+            "d3/r3/z/p0.1/",
+            "bb72/d6/r6/z/p0.1",
+            "d3/r3/é/p0.1",
+            "model/1/o1",
+            "model/0000000000000001",
+            "model/0000000000000001/d3",
+        ] {
             assert!(text.parse::<Point>().is_err(), "{text}");
         }
     }

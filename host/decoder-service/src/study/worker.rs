@@ -29,7 +29,9 @@ impl Prepared {
         let &Study { matching, relay, .. } = study;
         let at = |source| StudyError::Point { point, source };
         let model = match point.given {
-            Some(given) => study.models.get(&given.digest).cloned().ok_or("its error model is not there".into()),
+            Some(given) => {
+                study.models.get(&given.digest).cloned().ok_or("its error model is not there".into())
+            }
             None => point.detector_error_model().map_err(Into::into),
         };
         let problem = model.map_err(at).and_then(|model| {
