@@ -358,8 +358,11 @@ fn the_table_has_a_line_for_each_point() -> Outcome {
         ringcall(&["sweep", "--distances", "3", "--noises", "0.01,0.02", "--shots", "1000"])?.output()?;
     let text = String::from_utf8(output.stdout)?;
     assert!(output.status.success());
-    assert_eq!(text.lines().count(), 3, "{text}");
-    assert!(text.contains("95% interval") && text.contains("1,000"), "{text}");
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert!(
+        text.contains("95% interval") && text.ends_with("Decoder: correlated.\n") && text.contains("1,000"),
+        "{text}"
+    );
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     Ok(())
 }

@@ -148,6 +148,9 @@ pub(super) fn to_text(results: &Results, verbose: bool) -> String {
         };
         let arms = results.points.iter().flat_map(|point| point.arms.iter().map(move |arm| (point, arm)));
         table(&mut out, &columns, &arms.map(row).collect::<Vec<_>>());
+        if let (false, Some(decoder)) = (several, decoders.first()) {
+            out += &style::paragraph("", 0, &format!("Decoder: {decoder}."));
+        }
     } else {
         let columns = ["decoder", "errors", "error rate", &confidence, "ratio", "decode"];
         let mut rows = Vec::new();
