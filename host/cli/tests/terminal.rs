@@ -164,7 +164,7 @@ fn earlier_names_and_numbers_alone_mean_what_they_did() {
         let point = |point: &Value| {
             (point["distance"].as_u64(), point["p"].as_f64(), point["alone"]["errors"].as_u64())
         };
-        list.iter().map(|p| point(p)).map(|(d, p, n)| (d.unwrap(), p.unwrap(), n.unwrap())).collect()
+        list.iter().map(point).map(|(d, p, n)| (d.unwrap(), p.unwrap(), n.unwrap())).collect()
     };
     let earlier = points(&sweep(&["--distances", "3,5", "--noises", "0.01,0.0141,0.02"]));
     assert_eq!(points(&sweep(&["--distance", "3-5", "--p", "0.01:0.02:3"])), earlier);
