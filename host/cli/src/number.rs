@@ -20,7 +20,7 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
     }
     let number: Option<f64> = digits.parse().ok().filter(|_| digits.contains(['e', 'E']));
     match number {
-        // Up to 2^53 each whole number has a place of its own.
+        // Up to 2^53 each whole number is exact.
         Some(number) if (0.0..=9_007_199_254_740_992.0).contains(&number) && number.fract() == 0.0 => {
             Ok(number as u64)
         }

@@ -23,14 +23,14 @@ pub(crate) trait Interrupt {
     /// The signal's number, once there is one.
     fn received(&self) -> Option<usize>;
 
-    /// What is done when a command is still busy at the end of its time.
+    /// Sets the last act of a command that is still busy at the end of its time.
     fn at_the_end_of_time(&self, _: Last) {}
 
     /// The command has come to its end itself. Does not return where time was up before: the process ends.
     fn came_to_an_end(&self) {}
 }
 
-/// What is done before the process ends.
+/// The last act before the process ends.
 pub(crate) type Last = Box<dyn FnOnce() + Send>;
 
 impl Interrupt for Signals {

@@ -67,7 +67,7 @@ pub(crate) fn span(time: Duration) -> String {
     }
 }
 
-/// Words under a label of so many columns, no line wider than the terminal is taken for. What is longer than a line is cut
+/// Words under a label of so many columns, no line wider than the terminal is taken for. A word longer than a line is cut
 /// where the line ends.
 pub(crate) fn paragraph(label: &str, width: usize, words: &str) -> String {
     let room = WIDTH - width;

@@ -99,7 +99,7 @@ pub(super) fn overview() -> String {
     text
 }
 
-/// Writes what is asked for to standard output.
+/// Writes a topic or a command's help to standard output.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let text = match args.topic.as_deref() {
         None => command().render_long_help().ansi().to_string(),

@@ -122,7 +122,7 @@ const HEADINGS: [(&str, &[&str]); 8] = [
 mod tests {
     use super::*;
 
-    /// Every name of the table above is that of an option, and a name is in one group.
+    /// Every name of the table above belongs to an option, and stands in one group.
     #[test]
     fn groups_are_of_options_that_there_are() {
         let command = command();

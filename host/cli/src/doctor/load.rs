@@ -1,4 +1,4 @@
-//! Who else has the processor: a hypervisor, other programs, idle states; and what is far from what.
+//! Who else has the processor: a hypervisor, other programs, idle states; and how far devices are from each other.
 
 use super::finding::{Finding, State};
 use super::machine::Machine;

@@ -1,4 +1,4 @@
-//! What is installed beside the drivers: ONNX Runtime, and the compilers of device code.
+//! Programs and libraries beside the drivers: ONNX Runtime, and the compilers of device code.
 
 use super::finding::{Finding, State};
 use super::machine::Machine;

@@ -212,7 +212,7 @@ pub(super) enum Requirement {
 }
 
 impl Requirement {
-    /// What is wanting, in words.
+    /// The finding that falls short, in words.
     pub(super) fn lacking(self, findings: &[Finding]) -> Option<String> {
         let (keys, least): (&[&str], _) = match self {
             Self::Gpu => (&["nvidia_driver", "gpus"], State::Ok),

@@ -109,7 +109,7 @@ impl Summary {
 const LABEL: usize = 12;
 
 impl Summary {
-    /// The text for people: what is not 0, or every count.
+    /// The text for people: counts above 0, or every count.
     pub(super) fn shown(&self, verbose: bool) -> String {
         let title = format!(
             "{} over {}: {} requests sent of {}",

@@ -13,10 +13,10 @@ fn parts() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes what is not whole, before the process ends without more ado. A file that takes its place meanwhile is whole.
+/// Removes unfinished files, before the process ends without more ado. A file that takes its place meanwhile is whole.
 pub(crate) fn discard() {
     for part in parts().iter() {
-        // The process is ending; there is nobody to be told.
+        // The process is ending: a failure cannot be reported.
         let _ = std::fs::remove_file(part);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Options, their spelling, their defaults and the line on standard output are those of `pymatching count_mistakes`. What
 //! differs, on purpose: a file of observables that has more rows than there are shots is refused, as one that has fewer is;
-//! where neither `--in_includes_appended_observables` nor `--obs_in` says what is right, the command ends with exit code 2.
+//! where neither `--in_includes_appended_observables` nor `--obs_in` gives the truth, the command ends with exit code 2.
 
 use super::{Common, in_place, open, output_name, pipeline, show, tell_of_guesses};
 use crate::output::Target;

@@ -83,7 +83,7 @@ fn subject(report: &RunReport) -> String {
     paragraph("", 0, &words)
 }
 
-/// How many, how fast, and what became of those that were not answered.
+/// How many, how fast, and how many were not answered.
 fn requests(report: &RunReport) -> String {
     let mut words =
         format!("{} answered, {}", count(report.completed), style::per_second(report.throughput_per_s));

@@ -1,4 +1,4 @@
-//! The points of a sweep, and the models of those that files give.
+//! The points of a sweep, and the models that files give.
 
 use crate::usage::misuse;
 use anyhow::{Result, bail};

@@ -55,7 +55,7 @@ fn metadata(point: &Point, names: &Names) -> Map<String, Value> {
         if let Some(name) = names.get(&point.to_string()) {
             set("name", json!(name));
         }
-        // What is not known is left out.
+        // Unknown numbers are left out.
         for (key, number) in [("d", point.distance), ("r", point.rounds)] {
             if number > 0 {
                 set(key, json!(number));

@@ -6,10 +6,10 @@ use ringcall_qec::sample::derived_seed;
 
 /// A memory experiment under uniform circuit noise, or an error model that is given. It displays as its name in a state:
 /// `d7/r7/z/p0.003` of the surface code, `color/d5/r5/p0.003`, `bb144/r12/z/p0.003`, `bb144/r12/z/both/p0.003` with detectors
-/// of both bases; `model/00f1e2d3c4b5a697/o1/d5/r5/p0.003` of a given model, without what is not known of it.
+/// of both bases; `model/00f1e2d3c4b5a697/o1/d5/r5/p0.003` of a given model, without the numbers that are unknown.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// The experiment. Of a given model what is said of it: distance, rounds and noise, each 0 where it is not known.
+    /// The experiment. Of a given model the numbers that describe it: distance, rounds and noise, each 0 where it is not known.
     pub experiment: Experiment,
     /// The error model that takes the place of the experiment's.
     pub given: Option<GivenModel>,
