@@ -330,7 +330,7 @@ fn options_that_do_not_apply_are_refused() {
         (&["--transport", "nic"], "--transport nic does not apply"),
         (&["--rendezvous", "127.0.0.1:0"], "--rendezvous does not apply"),
         (&["--qp", "3"], "--qp does not apply to --transport udp"),
-        (&["--check", "--seconds", "1"], "--seconds does not apply to --check"),
+        (&["--check", "--seconds", "1"], "--duration does not apply to --check"),
         (&["--decoders", "2"], "--write-config"),
         (&["--bind", "127.0.0.1:65535"], "end above 65535"),
     ] {

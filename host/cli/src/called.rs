@@ -1,7 +1,7 @@
 //! Commands whose results go to a caller in the same process, in place of a terminal.
 
 use crate::signals::Interrupt;
-use crate::usage::Misuse;
+use crate::usage::{Misuse, in_words};
 use crate::{Cli, Command, run, sweep};
 use clap::Parser;
 use signal_hook::consts::SIGINT;
@@ -88,8 +88,8 @@ pub fn call(
     match results {
         _ if caller.said.get() => Err(CallError::Interrupted),
         Ok(results) => Ok(results.map(|(json, html)| Called { json, html })),
-        Err(error) if error.is::<Misuse>() => Err(CallError::Usage(format!("{error:#}"))),
-        Err(error) => Err(CallError::Failed(format!("{error:#}"))),
+        Err(error) if error.is::<Misuse>() => Err(CallError::Usage(in_words(&error))),
+        Err(error) => Err(CallError::Failed(in_words(&error))),
     }
 }
 

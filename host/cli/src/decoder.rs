@@ -1,5 +1,6 @@
 //! What decodes, as options: matching of either kind, belief propagation, or a plug-in.
 
+use crate::number;
 use crate::usage::Misuse;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -138,48 +139,36 @@ impl PluginArgs {
 }
 
 /// How long a decode may take.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Args)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub(crate) struct DeadlineArgs {
-    /// Cut matching off after so many microseconds from the begin of each decode: where the second pass does not end in time, the answer is
-    /// the first one's; where that does not end, what is matched so far. Such answers say that they are late [default: none]
-    #[arg(long, value_name = "US")]
-    pub(crate) deadline_us: Option<f64>,
+    /// Cut matching off after so long, in us, from the begin of each decode: where the second pass does not end in time, the answer
+    /// is the first one's; where that does not end, what is matched so far. Such answers say that they are late [default: none]
+    #[arg(long, alias = "deadline-us", value_name = "TIME", value_parser = number::microseconds)]
+    pub(crate) deadline: Option<Duration>,
 }
 
 impl DeadlineArgs {
     /// The option whose field [`Given::refuse`](crate::usage::Given::refuse) takes.
-    pub(crate) const FIELDS: [&'static str; 1] = ["deadline_us"];
-
-    /// Refuses what is no time.
-    ///
-    /// # Errors
-    /// [`Misuse`].
-    pub(crate) fn check(self) -> Result<()> {
-        match self.deadline_us {
-            Some(us) if !(us.is_finite() && (0.0..=1e9).contains(&us)) => {
-                bail!(Misuse(format!("--deadline-us must be a number from 0 to 1e9, not {us}")))
-            }
-            _ => Ok(()),
-        }
-    }
+    pub(crate) const FIELDS: [&'static str; 1] = ["deadline"];
 
     /// The problem with this deadline.
     ///
     /// # Errors
     /// [`Misuse`]: Relay-BP decodes it, which is not cut off.
     pub(crate) fn limit(self, problem: Problem) -> Result<Problem> {
-        let Some(us) = self.deadline_us else { return Ok(problem) };
-        self.check()?;
+        if self.deadline.is_none() {
+            return Ok(problem);
+        }
         if problem.family() == DecoderFamily::Plugin {
-            bail!(Misuse("--deadline-us does not apply to a plug-in, which is not cut off".to_owned()));
+            bail!(Misuse("--deadline does not apply to a plug-in, which is not cut off".to_owned()));
         }
         if problem.matching().is_none() {
             bail!(Misuse(
-                "--deadline-us does not apply to Relay-BP, which decodes this model: give --relay-iterations"
+                "--deadline does not apply to Relay-BP, which decodes this model: give --relay-iterations"
                     .to_owned()
             ));
         }
-        Ok(problem.with_deadline(Some(Duration::from_secs_f64(us / 1e6))))
+        Ok(problem.with_deadline(self.deadline))
     }
 }
 

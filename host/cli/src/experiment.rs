@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ringcall::Status;
 use ringcall_decoder_service::{Problem, converged, is_late};
+use ringcall_qec::QecError;
 use ringcall_qec::circuit::{Circuit, Code, DetectorBases, Experiment, MemoryExperiment};
 use ringcall_qec::code::{Basis, Configuration};
 use ringcall_qec::decode::Decoder;
@@ -137,10 +138,11 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// The experiment. Its distance and rounds are checked where its circuit is made.
+    /// The experiment.
     ///
     /// # Errors
-    /// [`Misuse`]: an option that the code has no use for. A strength of noise that no channel has.
+    /// [`Misuse`]: an option that the code has no use for; a distance, a number of rounds or a strength of noise that it
+    /// cannot have.
     pub(crate) fn experiment(self) -> Result<Experiment> {
         let Self { distance, default_distance, rounds, basis, detectors, p, .. } = self;
         let code = Code::from(self.code);
@@ -161,17 +163,25 @@ impl Choice {
         }
         // Written so that NaN fails. A one-qubit channel mixes fully at 3/4.
         if !(0.0..=0.75).contains(&p) {
-            bail!("--p {p} is no strength of noise: give a number from 0 to 0.75");
+            return misuse(format!("--p {p} is no strength of noise: give a number from 0 to 0.75"));
         }
         let distance = code.distance().or(distance).unwrap_or(default_distance);
-        Ok(Experiment {
+        let experiment = Experiment {
             code,
             distance,
             rounds: rounds.unwrap_or(distance),
             basis: basis.map_or(Basis::Z, Into::into),
             detectors: detectors.map_or(DetectorBases::Memory, Into::into),
             p,
-        })
+        };
+        experiment.check().map_err(|error| match error {
+            QecError::Distance { .. } => Misuse(format!("--distance {distance}: {error}")),
+            QecError::Rounds { rounds, .. } | QecError::RoundsOf { rounds, .. } => {
+                Misuse(format!("--rounds {rounds}: {error}"))
+            }
+            error => Misuse(error.to_string()),
+        })?;
+        Ok(experiment)
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod bench;
 mod called;
+mod command;
 mod decoder;
 mod doctor;
 mod emulate;
@@ -13,6 +14,7 @@ mod machine;
 mod manual;
 mod memory;
 mod network;
+mod number;
 mod output;
 mod pinning;
 mod predict;
@@ -22,20 +24,22 @@ mod runs;
 mod serve;
 mod side;
 mod signals;
+mod style;
 mod sweep;
 mod tag_key;
 mod usage;
 
 use anyhow::Result;
 pub use called::{CallError, Called, call};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
+use command::Defaults;
 use std::ffi::OsString;
 use std::io::Write;
-use usage::{Given, Misuse};
+use usage::{Given, Misuse, in_words, tell};
 
 /// Real-time RPC over polled ring buffers, for quantum error correction.
 #[derive(Debug, Parser)]
-#[command(name = "ringcall", version, propagate_version = true)]
+#[command(name = "ringcall", version, propagate_version = true, disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -57,6 +61,9 @@ enum Command {
     Merge(sweep::merge::Args),
     /// Decodes a file of shots, with the options of `pymatching predict`
     Predict(predict::Args),
+    /// Counts shots of a file that are decoded wrongly, with the options of `pymatching count_mistakes`
+    #[command(name = "count_mistakes", alias = "count-mistakes")]
+    CountMistakes(predict::mistakes::Args),
     /// Says what this machine has, what it is for, and what to do about missing parts
     Doctor(doctor::Args),
     /// Writes completions of this command for a shell
@@ -64,6 +71,8 @@ enum Command {
     /// Writes the manual, a page for each command
     #[command(hide = true)]
     Man(manual::ManArgs),
+    /// Shows help of a command, or on a topic
+    Help(command::help::Args),
 }
 
 /// Does what the command line says, of which the first word is the program's name, and returns the exit status.
@@ -71,18 +80,29 @@ enum Command {
 /// Help, versions and command lines that make no sense end the process, as do signals during set-up and second
 /// signals. SIGINT and SIGTERM are listened for from then on, by the commands that finish in order.
 pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
-    let matches = Cli::command().get_matches_from(arguments);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let status = match dispatch(cli.command, &Given::to_command(&matches)) {
+    let status = match started(arguments) {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("ringcall: {error:#}");
+            tell(&in_words(&error));
             if error.is::<Misuse>() { Misuse::CODE } else { 1 }
         }
     };
     // A caller that is no Rust program does not do this; what cannot be written was said where it mattered.
     let _ = std::io::stdout().flush();
     status
+}
+
+fn started(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<u8> {
+    let command = command::command();
+    let defaults = Defaults::read(&command)?;
+    let matches = defaults.apply(command).try_get_matches_from(arguments).unwrap_or_else(|error| {
+        if let Some(line) = defaults.explain(&error) {
+            tell(&line);
+        }
+        error.exit()
+    });
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    dispatch(cli.command, &Given::to_command(&matches))
 }
 
 fn dispatch(command: Command, given: &Given<'_>) -> Result<u8> {
@@ -95,8 +115,10 @@ fn dispatch(command: Command, given: &Given<'_>) -> Result<u8> {
         Command::Sweep(args) => sweep::run(&args, given),
         Command::Merge(args) => sweep::merge::run(&args).map(done),
         Command::Predict(args) => predict::run(&args).map(done),
-        Command::Doctor(args) => doctor::run(&args).map(done),
-        Command::Completions(args) => manual::completions(&args, Cli::command()).map(done),
-        Command::Man(args) => manual::man(&args, Cli::command()).map(done),
+        Command::CountMistakes(args) => predict::mistakes::run(&args).map(done),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Completions(args) => manual::completions(&args, command::command()).map(done),
+        Command::Man(args) => manual::man(&args, command::command()).map(done),
+        Command::Help(args) => command::help::run(&args).map(done),
     }
 }

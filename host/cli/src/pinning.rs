@@ -38,7 +38,7 @@ pub(crate) fn pin(thread: &str, core: usize) {
 pub(crate) fn tell(pin: &PinReport) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if let Some(line) = news(&mut SAID.lock().unwrap_or_else(PoisonError::into_inner), pin) {
-        eprintln!("ringcall: {line}");
+        crate::usage::tell(&line);
     }
 }
 

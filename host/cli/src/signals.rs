@@ -4,8 +4,9 @@
 use anyhow::{Context, Result};
 use ringcall_gpu::atomic::DeviceU64;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::sync::Arc;
+use std::io::{IsTerminal, Write};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The exit status of a command that a signal ended.
@@ -21,7 +22,16 @@ pub(crate) trait Interrupt {
 
     /// The signal's number, once there is one.
     fn received(&self) -> Option<usize>;
+
+    /// Sets the last act of a command that is still busy at the end of its time.
+    fn at_the_end_of_time(&self, _: Last) {}
+
+    /// The command has come to its end itself. Does not return where time was up before: the process ends.
+    fn came_to_an_end(&self) {}
 }
+
+/// The last act before the process ends.
+pub(crate) type Last = Box<dyn FnOnce() + Send>;
 
 impl Interrupt for Signals {
     fn begin(&self, grace: Option<Duration>) {
@@ -34,6 +44,33 @@ impl Interrupt for Signals {
     fn received(&self) -> Option<usize> {
         Self::received(self)
     }
+
+    fn at_the_end_of_time(&self, last: Last) {
+        *self.shared.last() = End::Open(Some(last));
+    }
+
+    fn came_to_an_end(&self) {
+        let mut end = self.shared.last();
+        if matches!(*end, End::Open(_)) {
+            *end = End::Open(None);
+            return;
+        }
+        drop(end);
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// A command runs that a signal ends at once.
+const AT_ONCE: u64 = 2;
+
+/// Who ends the command.
+enum End {
+    /// The command itself, unless it has no more time: then this is done.
+    Open(Option<Last>),
+    /// Its time was up.
+    OutOfTime,
 }
 
 /// Listens for signals, on its own thread.
@@ -41,14 +78,14 @@ pub(crate) struct Signals {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
 struct Shared {
     /// The signal that came, or 0.
     received: DeviceU64,
-    /// Not 0: the command finishes in order when a signal comes.
+    /// Not 0: set-up is over; 1: the command finishes in order when a signal comes.
     running: DeviceU64,
     /// Not 0: how long that may take, in milliseconds.
     grace_ms: DeviceU64,
+    end: Mutex<End>,
 }
 
 impl Signals {
@@ -56,7 +93,12 @@ impl Signals {
     pub(crate) fn listen() -> Result<Self> {
         let mut signals =
             signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("cannot listen for signals")?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            received: DeviceU64::new(0),
+            running: DeviceU64::new(0),
+            grace_ms: DeviceU64::new(0),
+            end: Mutex::new(End::Open(None)),
+        });
         let state = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("ringcall-signals".to_owned())
@@ -68,6 +110,11 @@ impl Signals {
     /// Set-up is over: from now on the first signal asks the command to finish.
     pub(crate) fn run(&self) {
         self.shared.running.store(1, Ordering::Release);
+    }
+
+    /// Set-up is over, and a signal still ends the process at once: there is nothing to finish.
+    pub(crate) fn run_to_the_signal(&self) {
+        self.shared.running.store(AT_ONCE, Ordering::Release);
     }
 
     /// As [`run`](Self::run), for a command whose files are whole at any moment, and which may be busy for long when a signal
@@ -84,17 +131,27 @@ impl Signals {
 }
 
 impl Shared {
+    fn last(&self) -> MutexGuard<'_, End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take(self: &Arc<Self>, signal: i32) {
-        let during = if self.running.load(Ordering::Acquire) == 0 {
+        let running = self.running.load(Ordering::Acquire);
+        let during = if running == 0 {
             "during set-up"
-        } else if self.received.load(Ordering::Relaxed) != 0 {
+        } else if running == AT_ONCE || self.received.load(Ordering::Relaxed) != 0 {
             "before it had finished"
         } else {
             self.received.store(u64::from(signal.unsigned_abs()), Ordering::Relaxed);
             let grace = self.grace_ms.load(Ordering::Relaxed);
             if grace != 0 {
+                let shared = Arc::clone(self);
                 let ended = std::thread::Builder::new().spawn(move || {
                     std::thread::sleep(Duration::from_millis(grace));
+                    let last = std::mem::replace(&mut *shared.last(), End::OutOfTime);
+                    if let End::Open(Some(last)) = last {
+                        last();
+                    }
                     end(signal, "before it had finished");
                 });
                 drop(ended);
@@ -106,6 +163,12 @@ impl Shared {
 }
 
 fn end(signal: i32, during: &str) -> ! {
+    let mut out = std::io::stderr();
+    if out.is_terminal() {
+        // What a progress bar has left of its line.
+        let _ = write!(out, "\r\x1b[K");
+    }
+    crate::output::discard();
     eprintln!("ringcall: stopped by signal {signal} {during}");
     std::process::exit(128 + signal)
 }

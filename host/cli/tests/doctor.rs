@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 /// The names that other programs read.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 25] = [
     "cpu",
     "cores",
     "isolated_cores",
@@ -24,6 +24,14 @@ const KEYS: [&str; 17] = [
     "rdma_devices",
     "verbs",
     "doca",
+    "virtual_machine",
+    "load",
+    "idle_states",
+    "numa",
+    "memory",
+    "socket_buffers",
+    "onnxruntime",
+    "device_toolchain",
 ];
 
 /// A server with everything: cores set apart, an H200, a ConnectX-7.
@@ -86,6 +94,20 @@ fn server(root: &Path) {
         "Name: doca-common\nVersion: 3.1.0105\n",
     );
     file("opt/mellanox/doca/include/doca_gpunetio.h", "");
+
+    file("proc/loadavg", "0.42 0.40 0.39 1/600 4321\n");
+    file("proc/stat", "cpu  100 0 100 9000 0 0 0 0 0 0\n");
+    file("proc/meminfo", "MemTotal: 1056000000 kB\nMemAvailable: 990000000 kB\n");
+    file("sys/devices/system/node/online", "0\n");
+    file("sys/bus/pci/devices/0000:18:00.0/numa_node", "0\n");
+    file(&format!("{device}/device/numa_node"), "0\n");
+    file(&format!("{cpu}/cpu0/cpuidle/state1/name"), "C1\n");
+    file(&format!("{cpu}/cpu0/cpuidle/state1/latency"), "1\n");
+    for name in ["rmem_max", "wmem_max"] {
+        file(&format!("proc/sys/net/core/{name}"), "16777216\n");
+    }
+    file("usr/lib/x86_64-linux-gnu/libonnxruntime.so", "");
+    file("usr/lib/rustlib/src/rust/library/core/Cargo.toml", "");
 }
 
 fn doctor(root: &Path) -> Command {
@@ -120,11 +142,25 @@ fn a_server_with_everything_is_well() {
     for key in KEYS {
         assert_eq!(findings[key]["state"], "ok", "{key}: {}", findings[key]);
     }
-    assert_eq!((&report["schema"], &report["ok"], &report["missing"]), (&json!(1), &json!(17), &json!(0)));
+    assert_eq!((&report["schema"], &report["ok"], &report["missing"]), (&json!(1), &json!(25), &json!(0)));
 
     let isolated: Vec<u32> = (24..48).collect();
     let library = |name: &str| format!("/usr/lib/x86_64-linux-gnu/{name}");
     for (key, details) in [
+        ("virtual_machine", json!({ "virtual": false, "product": null, "steal": 0.0 })),
+        ("load", json!({ "load": 0.42, "cores": 48 })),
+        ("idle_states", json!({ "deepest": "C1", "latency_us": 1 })),
+        (
+            "numa",
+            json!({
+                "nodes": [0],
+                "devices": [{ "device": "GPU 0000:18:00.0", "node": 0 }, { "device": "mlx5_0", "node": 0 }],
+            }),
+        ),
+        ("memory", json!({ "total_bytes": 1_056_000_000_u64 * 1024, "free_bytes": 990_000_000_u64 * 1024 })),
+        ("socket_buffers", json!({ "receive_bytes": 16_777_216, "send_bytes": 16_777_216 })),
+        ("onnxruntime", json!({ "paths": [library("libonnxruntime.so")] })),
+        ("device_toolchain", json!({ "sources": ["/usr/lib/rustlib/src/rust/library"], "programs": [] })),
         ("cpu", json!({ "model": "AMD EPYC 9454 48-Core Processor" })),
         ("isolated_cores", json!({ "isolated": isolated, "nohz_full": isolated })),
         ("smt", json!({ "active": false })),
@@ -203,11 +239,28 @@ fn a_server_with_everything_is_well() {
     }
     assert_eq!(findings["cores"]["details"]["allowed"].as_array().unwrap().len(), 48);
 
-    let output = doctor(root.path()).assert().success();
-    let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    assert_eq!(report["latency"], "good");
+    let text = text(doctor(root.path()).arg("--verbose"));
     assert!(text.contains("ok       GPUs              NVIDIA H200 (Hopper, sm_90)\n"), "{text}");
-    assert!(text.ends_with("\n17 ok, 0 limited, 0 missing\n"), "{text}");
+    assert!(text.ends_with("\n25 ok, 0 limited, 0 missing\n"), "{text}");
     assert!(!text.contains("do: ") && !text.contains('\x1b'), "{text}");
+    // Nothing to improve: the verdict alone.
+    let verdict = self::text(&mut doctor(root.path()));
+    assert!(verdict.starts_with("Ready ") && verdict.contains("Latency    good\n"), "{verdict}");
+    assert!(verdict.lines().count() <= 6 && verdict.contains("NVIDIA H200"), "{verdict}");
+    let fixes = self::text(doctor(root.path()).arg("--fix"));
+    assert!(fixes.lines().all(|line| line.starts_with('#')), "{fixes}");
+    for what in ["gpu", "rdma", "tensorrt,onnxruntime", "latency"] {
+        assert_eq!(self::text(doctor(root.path()).args(["--require", what])), "", "{what}");
+    }
+}
+
+/// What it prints, none of it wider than a terminal.
+fn text(command: &mut Command) -> String {
+    let output = command.assert().success();
+    let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    text
 }
 
 #[test]
@@ -217,13 +270,23 @@ fn an_empty_machine_is_no_error() {
     for key in ["gpus", "nvidia_driver", "libcudadevrt", "tensorrt", "rdma_devices", "verbs", "doca"] {
         assert_eq!(report["findings"][key]["state"], "missing", "{key}");
     }
-    let output = doctor(root.path()).assert().success();
-    let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+    let text = text(doctor(root.path()).arg("--verbose"));
     // Each has its three lines: what, what for, and, unless all is well, what to do.
     let count = |mark: &str| text.lines().filter(|line| line.starts_with(mark)).count() as u64;
     assert_eq!(count("missing  "), report["missing"].as_u64().unwrap());
     let lines = |word: &str| text.lines().filter(|line| line.trim_start().starts_with(word)).count();
-    assert_eq!((lines("for: "), lines("do:  ") as u64), (17, 17 - report["ok"].as_u64().unwrap()));
+    assert_eq!((lines("for: "), lines("do:  ") as u64), (25, 25 - report["ok"].as_u64().unwrap()));
+    // No advice about a GPU or an adapter where there is none.
+    let advice = self::text(&mut doctor(root.path()));
+    assert!(advice.contains("none: the CPU decodes") && advice.contains("real-time rights"), "{advice}");
+    assert!(!advice.contains("TensorRT") && !advice.contains("DOCA"), "{advice}");
+    let output = doctor(root.path()).args(["--require", "onnxruntime,gpu"]).assert().code(1);
+    let (out, why) = (&output.get_output().stdout, String::from_utf8_lossy(&output.get_output().stderr));
+    assert!(out.is_empty() && why.lines().count() == 1, "{why}");
+    assert!(
+        why.starts_with("ringcall: ONNX Runtime: none (") && why.contains("; NVIDIA driver: none ("),
+        "{why}"
+    );
 }
 
 #[test]
@@ -271,7 +334,7 @@ fn this_machine() {
     // A time quota may lower what the library says.
     assert!(usable >= std::thread::available_parallelism().unwrap().get() && online.len() >= usable);
     let counts = ["ok", "limited", "missing"].map(|state| report[state].as_u64().unwrap());
-    assert_eq!(counts.iter().sum::<u64>(), 17);
+    assert_eq!(counts.iter().sum::<u64>(), 25);
 }
 
 #[test]
@@ -279,7 +342,7 @@ fn only_output_that_cannot_be_written_fails() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("report.json");
     let output = doctor(root.path()).arg("--json").arg(&file).assert().success();
-    assert!(output.get_output().stdout.ends_with(b" missing\n"), "text too");
+    assert!(output.get_output().stdout.starts_with(b"Ready "), "text too");
     let report: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(report["schema"], 1);
 

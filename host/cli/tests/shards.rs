@@ -112,7 +112,7 @@ fn the_report_and_the_table_of_a_merge_are_those_of_a_sweep() -> Outcome {
     }
     let merged = output(&["merge", &state, "--report", &page, "--sinter-csv", &csv])?;
     let table = String::from_utf8(merged.stdout)?;
-    assert_eq!(table.lines().count(), 6, "{table}");
+    assert_eq!(table.lines().count(), 1 + 2 * 3 + 1, "{table}");
     assert!(std::fs::read_to_string(&page)?.contains("<svg "));
 
     // What a sweep without shards writes, but for times.

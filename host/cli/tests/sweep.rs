@@ -291,7 +291,8 @@ fn correlated_matching_makes_fewer_errors_on_the_same_shots() -> Outcome {
     assert_eq!(kinds, ["correlated", "plain"], "an error that is likelier than not is not taken");
     let output = ringcall(&[&args[..], &["--engine", "cpu"]].concat())?.output()?;
     let text = String::from_utf8(output.stdout)?;
-    for part in ["correlated matching alone", "plain matching alone", "with predecoder", "; matching both;"] {
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    for part in ["  correlated ", "  plain ", "  correlated + network ", "Ratio: "] {
         assert!(text.contains(part), "no `{part}` in {text}{}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(())
@@ -359,9 +360,10 @@ fn the_table_has_a_line_for_each_point() -> Outcome {
     assert!(output.status.success());
     assert_eq!(text.lines().count(), 4, "{text}");
     assert!(
-        text.contains("matching alone") && text.contains("1,000") && text.contains("95.00% intervals"),
+        text.contains("95% interval") && text.ends_with("Decoder: correlated.\n") && text.contains("1,000"),
         "{text}"
     );
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     Ok(())
 }
 
@@ -370,13 +372,13 @@ fn what_cannot_be_studied_is_said_at_once() -> Outcome {
     let floats = model().to_string_lossy().into_owned();
     for (args, part) in [
         (&["--distances", "3,4"][..], "4"),
-        (&["--noises", "0.01,0"], "is no noise"),
+        (&["--noises", "0.01,0"], "--p 0 is no strength of noise"),
         (&["--noises", "0.01,0.010"], "there twice"),
-        (&["--noises", "2"], "between 0 and 0.75"),
+        (&["--noises", "2"], "--p 2 is no strength of noise"),
         (&["--confidence", "1"], "--confidence"),
         (&["--threshold", "1"], "--model"),
-        (&["--noises", "0.01,0.6", "--matching", "correlated"], "0.6 of --noises is too much"),
-        (&["--noises", "0.6", "--matching", "both"], "0.6 of --noises is too much"),
+        (&["--noises", "0.01,0.6", "--matching", "correlated"], "--p 0.6 is too much"),
+        (&["--noises", "0.6", "--matching", "both"], "--p 0.6 is too much"),
         (&["--onnxruntime", "x.so"], "--engine"),
         (&["--engine", "cpu", "--onnxruntime", "x.so"], "is for --engine onnxruntime"),
         (&["--engine", "gpu", "--model", &floats], "predecoder_3x64.onnx: the network is in floating point"),
@@ -384,7 +386,11 @@ fn what_cannot_be_studied_is_said_at_once() -> Outcome {
         (&["--state", "/no/such/folder/state"], "/no/such/folder/state"),
         (&["--shots", "0"], "shots"),
         (&["--preset", "d9"], "d7, d13, d21, d31, d13_r104, d21_r42"),
-        (&["--preset", "d7", "--distances", "5"], "--distances"),
+        (&["--preset", "d7", "--distances", "5"], "--distance"),
+        (&["--p", "0.01:0.001:5"], "a range goes up"),
+        (&["--distance", "3-12"], "odd"),
+        (&["--dem", "/no/such.dem"], "/no/such.dem"),
+        (&["--dem", "x.dem", "--distance", "3"], "--distance"),
     ] {
         let output = ringcall(&[&["sweep"], args].concat())?.output()?;
         assert!(!output.status.success() && said(&output).contains(part), "{args:?}: {}", said(&output));

@@ -14,6 +14,7 @@ use ringcall_qec::decode::{
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::ShotFormat;
+use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,6 +176,7 @@ fn it_makes_fewer_errors() {
             relay: Relay::default(),
             predecoder: None,
             points: vec![Point::surface(9, 9, Basis::Z, 0.006)],
+            models: BTreeMap::new(),
             stop: Stop { shots: 10_000, errors: None },
             threads: 2,
             shard: None,

@@ -14,6 +14,7 @@ use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
 use ringcall_pipeline::remote::RemoteDispatcher;
 use ringcall_predecoder::Network;
 use ringcall_qec::code::Basis;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -183,6 +184,7 @@ fn a_study_counts_the_same_on_the_device() {
                 relay: Relay::default(),
                 predecoder: Some(Arm { label: "3x128_int8".to_owned(), bind }),
                 points: vec![point(3), point(7)],
+                models: BTreeMap::new(),
                 stop: Stop { shots: 400, errors: None },
                 threads: 4,
                 shard: None,

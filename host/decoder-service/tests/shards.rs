@@ -5,6 +5,7 @@ use ringcall_decoder_service::study::{
     Matching, MergeError, Outcome, Point, Relay, Shard, ShotCounts, State, Stop, Study, merge,
 };
 use ringcall_qec::code::Basis;
+use std::collections::BTreeMap;
 
 fn study(errors: Option<u64>, shard: Option<Shard>) -> Study<'static> {
     let point = |distance, p| Point::surface(distance, distance, Basis::Z, p);
@@ -17,6 +18,7 @@ fn study(errors: Option<u64>, shard: Option<Shard>) -> Study<'static> {
         deadline: None,
         predecoder: None,
         points: vec![point(3, 0.02), point(3, 0.05)],
+        models: BTreeMap::new(),
         stop: Stop { shots: 1000, errors },
         threads: 2,
         shard,

@@ -10,6 +10,7 @@ use ringcall_qec::circuit::{Code, DetectorBases, Experiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges, ShotDecoder};
 use ringcall_qec::sample::Sampler;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -104,6 +105,7 @@ fn study(threads: usize, errors: Option<u64>) -> Study<'static> {
         deadline: None,
         predecoder: Some(Arm { label: "made up".to_owned(), bind: &bind }),
         points: vec![point(3, 0.02), point(5, 0.02), point(3, 0.01)],
+        models: BTreeMap::new(),
         stop: Stop { shots: 1000, errors },
         threads,
         shard: None,
@@ -388,9 +390,9 @@ fn a_point_without_correlations_to_use_is_matched_in_one_pass() {
 #[test]
 fn points_and_batches_have_shots_of_their_own() {
     let a = point(3, 0.01);
-    let x = Point(Experiment { basis: Basis::X, ..a.0 });
-    let code = |code| Point(Experiment { p: 0.01, ..Experiment::of(code) });
-    let both = Point(Experiment { detectors: DetectorBases::Both, ..code(Code::Bb144).0 });
+    let x = Point::from(Experiment { basis: Basis::X, ..a.experiment });
+    let code = |code| Point::from(Experiment { p: 0.01, ..Experiment::of(code) });
+    let both = Point::from(Experiment { detectors: DetectorBases::Both, ..code(Code::Bb144).experiment });
     let seeds = [a.seed(1, 0), a.seed(1, 1), a.seed(2, 0), x.seed(1, 0), point(5, 0.01).seed(1, 0)];
     let seeds = seeds.into_iter().chain(Code::ALL.map(|name| code(name).seed(1, 0))).chain([both.seed(1, 0)]);
     let seeds: Vec<u64> = seeds.collect();
@@ -407,7 +409,7 @@ fn points_and_batches_have_shots_of_their_own() {
 /// surface code where Relay-BP is asked for.
 #[test]
 fn relay_takes_the_place_of_matching_where_it_must_or_shall() {
-    let bicycle = Point(Experiment { rounds: 2, p: 0.004, ..Experiment::of(Code::Bb72) });
+    let bicycle = Point::from(Experiment { rounds: 2, p: 0.004, ..Experiment::of(Code::Bb72) });
     let surface = point(3, 0.01);
     let study = |matching| Study {
         program: String::new(),
@@ -418,6 +420,7 @@ fn relay_takes_the_place_of_matching_where_it_must_or_shall() {
         deadline: None,
         predecoder: None,
         points: vec![bicycle, surface],
+        models: BTreeMap::new(),
         stop: Stop { shots: 400, errors: None },
         threads: 2,
         shard: None,

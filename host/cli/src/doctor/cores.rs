@@ -65,6 +65,21 @@ pub(super) fn cores(machine: &Machine) -> Finding {
         .with(json!({ "online": online, "allowed": allowed, "quota": quota }))
 }
 
+/// How many cores this process may use; 0 where the machine does not say.
+pub(super) fn usable(machine: &Machine) -> usize {
+    let allowed = machine.field("/proc/self/status", "Cpus_allowed_list").and_then(|list| parse_list(&list));
+    let online = list_file(machine, "online").unwrap_or_default();
+    allowed.map_or(0, |allowed| allowed.iter().filter(|core| online.contains(core)).count())
+}
+
+/// Whether all of them are of one NUMA node.
+pub(super) fn within_node(machine: &Machine, node: i64) -> bool {
+    let list = |text: Option<String>| text.and_then(|list| parse_list(&list)).unwrap_or_default();
+    let cores = list(machine.text(&format!("/sys/devices/system/node/node{node}/cpulist")));
+    let allowed = list(machine.field("/proc/self/status", "Cpus_allowed_list"));
+    allowed.iter().all(|core| cores.contains(core))
+}
+
 const CORES: &str = "dispatcher, client, worker and consumer poll on a core each";
 
 pub(super) fn isolated(machine: &Machine) -> Finding {
@@ -169,7 +184,7 @@ fn list_file(machine: &Machine, name: &str) -> Option<Vec<u32>> {
 }
 
 /// Reads the kernel's `0-3,8`; none where it is something else, such as `(null)`.
-fn parse_list(text: &str) -> Option<Vec<u32>> {
+pub(super) fn parse_list(text: &str) -> Option<Vec<u32>> {
     /// More cores than any kernel is built for.
     const MOST: u32 = 1 << 16;
     let mut cores = BTreeSet::new();

@@ -97,6 +97,12 @@ impl Machine {
         .collect()
     }
 
+    /// Where programs of these names are on the path.
+    pub(super) fn programs(&self, names: &[&str]) -> Vec<String> {
+        let folders = self.list("PATH");
+        names.iter().flat_map(|name| self.find(&folders, name)).collect()
+    }
+
     /// The same as [`find`](Self::find) in folders given by patterns.
     pub(super) fn find_in(&self, folders: &[&str], name: &str) -> Vec<String> {
         let folders: Vec<String> = folders.iter().flat_map(|folder| self.glob(folder)).collect();

@@ -93,8 +93,32 @@ pub(super) fn memory_lock(machine: &Machine) -> Finding {
     finding.with(json!({ "limit_bytes": bytes }))
 }
 
+/// What the control group leaves of the machine's memory.
+pub(super) fn memory(machine: &Machine) -> Finding {
+    /// What the largest generated codes take.
+    const WANTED: u64 = 4 << 30;
+    let purpose = "decoders of large codes take gigabytes: `ringcall run` refuses what does not fit";
+    let kib = |name: &str| {
+        let text = machine.field("/proc/meminfo", name)?;
+        text.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    };
+    let (total, free) = (kib("MemTotal"), crate::memory::free(machine));
+    let found = match (free, total) {
+        (Some(free), Some(total)) => format!("{} free of {}", size(free), size(total)),
+        (Some(free), None) => format!("{} free", size(free)),
+        _ => "unknown".to_owned(),
+    };
+    Finding::ok("memory", "memory", found, purpose)
+        .limited_if(free.is_none(), "mount /proc where this process can read it")
+        .limited_if(
+            free.is_some_and(|free| free < WANTED),
+            "end other programs, or raise the control group's limit (--memory of a container, MemoryMax)",
+        )
+        .with(json!({ "total_bytes": total, "free_bytes": free }))
+}
+
 /// Bytes in the largest binary unit that leaves at least one.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     let (unit, name) = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
         .into_iter()
         .find(|(unit, _)| bytes >= *unit)

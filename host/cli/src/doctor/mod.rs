@@ -10,6 +10,7 @@
 //! {
 //!   "schema": 1,                      // raised when a key below changes its meaning or goes
 //!   "version": "0.1.0",               // of ringcall
+//!   "latency": "fair",                // or "good" or "poor": what this machine's latencies will be like
 //!   "ok": 7, "limited": 5, "missing": 5,
 //!   "findings": {
 //!     "cores": {
@@ -42,24 +43,38 @@
 //! | `rdma_devices` | `devices`: list of `name`, `model`, `firmware`, `interfaces`, `ports`: list of `port`, `link_layer`, `state`, `rate`; `accessible`, `peer_memory` |
 //! | `verbs` | `libibverbs`, `libmlx5`, `headers`: paths |
 //! | `doca` | `folder`, `version`, `gpunetio`: path of its library, `headers`: path of `doca_gpunetio.h` |
+//! | `virtual_machine` | `virtual`, `product`, `steal`: share of time since boot that a hypervisor gave to others |
+//! | `load` | `load`: of the last minute, `cores` that this process may use |
+//! | `idle_states` | `deepest`: its name, `latency_us`: how long it takes to leave |
+//! | `numa` | `nodes`: list of numbers, `devices`: list of `device`, `node` |
+//! | `memory` | `total_bytes`, `free_bytes` |
+//! | `socket_buffers` | `receive_bytes`, `send_bytes`: the most that a socket gets |
+//! | `onnxruntime` | `paths` |
+//! | `device_toolchain` | `sources`: paths of the standard library, `programs`: paths of compilers and linkers |
+//!
+//! Without `--verbose`, the text is a verdict and what would improve it.
 
 mod cores;
 mod cuda;
 mod finding;
 mod gpu;
 mod kernel;
+mod load;
 pub(crate) mod machine;
 mod memory;
 mod network;
+mod programs;
 mod table;
 mod tensorrt;
+mod verdict;
 
 use anyhow::{Context, Result};
 use finding::{Finding, State};
 use machine::Machine;
 use serde::{Serialize, Serializer};
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
+use verdict::{Latency, Requirement};
 
 /// Options of `ringcall doctor`.
 #[derive(Debug, clap::Args)]
@@ -67,6 +82,15 @@ pub(crate) struct Args {
     /// Write the findings as JSON to FILE, or to standard output (and nothing else) for `-`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Show everything that was looked at, with what it is for
+    #[arg(long, short)]
+    verbose: bool,
+    /// Print the commands that would improve this machine, and change nothing
+    #[arg(long, conflicts_with_all = ["verbose", "json"])]
+    fix: bool,
+    /// Print nothing, and end with 1 and a line on standard error unless the machine has these
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,…", conflicts_with_all = ["verbose", "json", "fix"])]
+    require: Vec<Requirement>,
     /// Examine the machine whose file system is mounted at this folder
     #[arg(long, value_name = "FOLDER", default_value = "/", hide = true)]
     root: PathBuf,
@@ -79,15 +103,23 @@ const CHECKS: &[fn(&Machine) -> Finding] = &[
     cores::isolated,
     cores::smt,
     cores::governor,
+    load::idle_states,
+    load::virtual_machine,
+    load::load,
     kernel::clock,
     kernel::kernel,
     memory::huge_pages,
     memory::memory_lock,
     kernel::realtime,
+    memory::memory,
+    load::numa,
     gpu::driver,
     gpu::gpus,
     cuda::libcudadevrt,
     tensorrt::tensorrt,
+    programs::onnxruntime,
+    programs::device_toolchain,
+    load::socket_buffers,
     network::rdma_devices,
     network::verbs,
     network::doca,
@@ -97,6 +129,7 @@ const CHECKS: &[fn(&Machine) -> Finding] = &[
 struct Report {
     schema: u32,
     version: &'static str,
+    latency: Latency,
     ok: usize,
     limited: usize,
     missing: usize,
@@ -111,6 +144,7 @@ impl Report {
         Self {
             schema: 1,
             version: env!("CARGO_PKG_VERSION"),
+            latency: verdict::latency(&findings).0,
             ok: count(State::Ok),
             limited: count(State::Limited),
             missing: count(State::Missing),
@@ -123,24 +157,36 @@ fn by_key<S: Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S
     serializer.collect_map(findings.iter().map(|finding| (finding.key, finding)))
 }
 
-/// Looks, and says what it found. What a machine lacks is no error.
-pub(crate) fn run(args: &Args) -> Result<()> {
+/// Looks, and says what it found. What a machine lacks is no error, unless it is required.
+pub(crate) fn run(args: &Args) -> Result<u8> {
     match examine(args) {
         // The reader of the output has seen enough: end quietly, as filters do.
-        Err(error) if broken_pipe(&error) => Ok(()),
+        Err(error) if broken_pipe(&error) => Ok(0),
         result => result,
     }
 }
 
-fn examine(args: &Args) -> Result<()> {
+fn examine(args: &Args) -> Result<u8> {
     let report = Report::on(&Machine::at(&args.root));
+    if !args.require.is_empty() {
+        let lacking: Vec<String> =
+            args.require.iter().filter_map(|wanted| wanted.lacking(&report.findings)).collect();
+        if !lacking.is_empty() {
+            crate::usage::tell(&lacking.join("; "));
+        }
+        return Ok(u8::from(!lacking.is_empty()));
+    }
     if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
-        let mut out = std::io::stdout();
-        let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let text = table::render(&report.findings, colour);
+        let text = match (args.fix, args.verbose) {
+            (true, _) => verdict::fixes(&report.findings),
+            (false, true) => verdict::summary(&report.findings) + "\n" + &table::render(&report.findings),
+            (false, false) => verdict::summary(&report.findings) + &verdict::improvements(&report.findings),
+        };
+        let mut out = anstream::stdout();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")?;
     }
-    args.json.as_ref().map_or(Ok(()), |path| crate::output::write_json(path, &report))
+    args.json.as_ref().map_or(Ok(()), |path| crate::output::write_json(path, &report))?;
+    Ok(0)
 }
 
 fn broken_pipe(error: &anyhow::Error) -> bool {

@@ -62,7 +62,7 @@ pub(super) fn run(
         first_psn,
     };
     let mut wire = VerbsCaller::open(pair)?;
-    let timeout = Duration::from_millis(args.timeout_ms);
+    let timeout = args.timeout;
     let there = rendezvous::call(service, wire.side(), timeout)
         .with_context(|| format!("the rendezvous at {service}"))?;
     let pages =

@@ -10,6 +10,7 @@ use crate::serve::TransportArg;
 use crate::serve::decoding::file;
 use crate::side::SideArgs;
 use crate::signals::{self, Signals};
+use crate::style;
 use crate::usage::{Given, Misuse};
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
@@ -159,7 +160,7 @@ impl Patient {
         let parts = if decoder.endless().is_some() { 1 } else { args.parts as usize };
         let part = count.div_ceil(parts).min(MAX_SYNDROME_BITS);
         let frame_bytes = (HEADER_BYTES + EnqueueSyndromes::bytes(part)).max(1024);
-        let deadline = Duration::from_millis(args.timeout_ms);
+        let deadline = args.timeout;
         let options = CallerOptions {
             frame_bytes,
             window: args.in_flight as usize,
@@ -311,28 +312,18 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { decoders, shots, calls, correct, wrong, failed, logical_errors, .. } = self;
         writeln!(f, "{shots} volumes of {decoders} decoders, {calls} calls")?;
-        writeln!(
-            f,
-            "corrections: correct {correct}, wrong {wrong}, none {failed}, logical errors {logical_errors}"
-        )?;
+        let words =
+            format!("correct {correct}, wrong {wrong}, none {failed}, logical errors {logical_errors}");
+        f.write_str(&style::paragraph("corrections", 13, &words))?;
         if self.forced > 0 {
             writeln!(f, "decisions that later rounds might have changed: {}", self.forced)?;
         }
         if let Some(why) = &self.first_failure {
-            writeln!(f, "first failure: {why}")?;
+            f.write_str(&style::paragraph("first failure", 15, why))?;
         }
-        let us = |ns: u64| ns as f64 / 1e3;
-        let Latency { min, p50, p90, p99, p999, max, .. } = self.latency_ns;
-        writeln!(
-            f,
-            "last measurement to corrections us: min {:.1}, p50 {:.1}, p90 {:.1}, p99 {:.1}, p99.9 {:.1}, max {:.1}",
-            us(min),
-            us(p50),
-            us(p90),
-            us(p99),
-            us(p999),
-            us(max)
-        )?;
-        writeln!(f, "{:.0} volumes/s over {:.3} s", *shots as f64 / self.elapsed_s.max(1e-9), self.elapsed_s)
+        // From the last measurements to the corrections.
+        writeln!(f, "latency     {}", super::summary::latency(&self.latency_ns))?;
+        let rate = style::per_second(*shots as f64 / self.elapsed_s.max(1e-9));
+        writeln!(f, "rate        {rate} (volumes) over {:.1} s", self.elapsed_s)
     }
 }

@@ -13,12 +13,14 @@ mod work;
 use crate::decoder::DecoderArgs;
 use crate::experiment::ExperimentArgs;
 use crate::memory::MemoryLimit;
+use crate::number;
 use crate::output;
 use crate::serve::{IcrcArg, QpTypeArg, TransportArg};
 use crate::side::SideArgs;
 use crate::signals::{self, Signals};
+use crate::style;
 use crate::tag_key::TagArgs;
-use crate::usage::Given;
+use crate::usage::{Given, misuse};
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use ringcall_roce::{PathMtu, ROCE_PORT, RoceSocket, rendezvous};
@@ -65,7 +67,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     side: SideArgs,
     /// Requests to send; --protocol decoding: volumes, dealt to the decoders in turn
-    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    #[arg(long, alias = "shots", default_value = "10_000", value_name = "N", value_parser = number::count)]
     requests: u64,
     /// Requests a second [default: as many as there is room in flight]
     #[arg(long, value_name = "PER-SECOND")]
@@ -76,9 +78,9 @@ pub(crate) struct Args {
     /// Payload bytes of `increment`
     #[arg(long, default_value_t = 32, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=16_000))]
     payload: u32,
-    /// A request without an answer after so many milliseconds is given up
-    #[arg(long, default_value_t = 1000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
-    timeout_ms: u64,
+    /// A request without an answer after so long, in ms, is given up
+    #[arg(long, alias = "timeout-ms", default_value = "1s", value_name = "TIME", value_parser = number::some_milliseconds)]
+    timeout: Duration,
     /// Probability that a packet is lost on purpose
     #[arg(long, default_value_t = 0.0, value_name = "P")]
     loss: f64,
@@ -130,6 +132,9 @@ pub(crate) struct Args {
     /// Write the report as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Show every count
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 /// Options of a queue pair.
@@ -154,18 +159,18 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     given.refuse(&["config", "parts", "run_rounds"], "--protocol rpc")?;
     for (name, value) in [("loss", args.loss), ("duplicate", args.duplicate), ("reorder", args.reorder)] {
         if !(0.0..=1.0).contains(&value) {
-            bail!("--{name} must be a probability from 0 to 1, not {value}");
+            bail!(misuse(format!("--{name} must be a probability from 0 to 1, not {value}")));
         }
     }
     if args.loss + args.duplicate + args.reorder > 1.0 {
-        bail!(
+        bail!(misuse(
             "--loss, --duplicate and --reorder are probabilities of one fault a packet: together at most 1"
-        );
+        ));
     }
     let interval = match args.rate {
         None => Duration::ZERO,
         Some(rate) if rate.is_finite() && rate >= 1e-3 => Duration::from_secs_f64(1.0 / rate),
-        Some(rate) => bail!("--rate must be a number of at least 0.001, not {rate}"),
+        Some(rate) => bail!(misuse(format!("--rate must be a number of at least 0.001, not {rate}"))),
     };
     if let Some(path) = &args.json {
         output::check_writable(path)?;
@@ -199,7 +204,9 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
         payload_bytes: args.payload as usize,
         seed: args.seed,
     };
+    let busy = style::Busy::new("building the decoder");
     let (mut source, mut checker) = work::work(&asked, args.memory, target.experiment())?;
+    drop(busy);
     let signals = Signals::listen()?;
     signals.run();
     let stop = || signals.received().is_some();
@@ -211,7 +218,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
                 requests: args.requests,
                 interval,
                 in_flight: args.in_flight as usize,
-                timeout: Duration::from_millis(args.timeout_ms),
+                timeout: args.timeout,
                 frame_bytes: CallerOptions::default().frame_bytes,
                 faults: faults(args),
             };
@@ -261,7 +268,7 @@ fn local(args: &Args, service: SocketAddrV4) -> Result<SocketAddrV4> {
 
 /// What a rendezvous says in place of what the endpoint says.
 fn introduce(args: &Args, service: SocketAddr, target: &mut PlayerTarget) -> Result<()> {
-    let timeout = Duration::from_millis(args.timeout_ms);
+    let timeout = args.timeout;
     let here = rendezvous::Side { qp: args.qp, key: 0, ip: *local(args, target.peer)?.ip() };
     let there =
         rendezvous::call(service, here, timeout).with_context(|| format!("the rendezvous at {service}"))?;
@@ -289,7 +296,7 @@ fn play(
         qp: args.qp,
         interval,
         in_flight: args.in_flight.min(target.pages),
-        timeout: Duration::from_millis(args.timeout_ms),
+        timeout: args.timeout,
         metadata: args.metadata,
         faults: faults(args),
         icrc: args.icrc.into(),
@@ -327,8 +334,10 @@ fn publish(args: &Args, summary: &Summary) -> Result<()> {
     match &args.json {
         Some(path) if path.as_os_str() == "-" => output::write_json(path, summary),
         path => {
-            let mut out = std::io::stdout();
-            write!(out, "{summary}").and_then(|()| out.flush()).context("standard output")?;
+            let mut out = anstream::stdout();
+            write!(out, "{}", summary.shown(args.verbose))
+                .and_then(|()| out.flush())
+                .context("standard output")?;
             path.as_ref().map_or(Ok(()), |path| output::write_json(path, summary))
         }
     }

@@ -1,14 +1,16 @@
 //! What came of a run, for people and for programs.
 
 use super::work::FunctionArg;
+use crate::report::count;
 use crate::serve::TransportArg;
+use crate::style;
 use ringcall_roce::reliable::ConnectionCounts;
 use ringcall_roce::{Reason, Refusals};
 use ringcall_sim::fpga::{FaultCounts, Latency, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
@@ -110,58 +112,71 @@ impl Summary {
     }
 }
 
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
+/// Where the second column starts.
+const LABEL: usize = 12;
+
+impl Summary {
+    /// The text for people: counts above 0, or every count.
+    pub(super) fn shown(&self, verbose: bool) -> String {
+        let title = format!(
             "{} over {}: {} requests sent of {}",
-            self.function, self.transport, self.sent, self.requests
-        )?;
-        writeln!(
-            f,
-            "answered {} (correct {}, wrong {}, refused {}), lost on purpose {}, unanswered {}",
-            self.answered, self.correct, self.wrong, self.refused, self.lost, self.unanswered
-        )?;
+            self.function,
+            self.transport,
+            count(self.sent),
+            count(self.requests)
+        );
+        let mut text = style::styled(style::HEADING, &style::paragraph("", 0, &title));
+        let counts = [
+            ("correct", self.correct, true),
+            ("wrong", self.wrong, false),
+            ("refused", self.refused, false),
+            ("unanswered", self.unanswered, false),
+            ("lost on purpose", self.lost, false),
+            ("duplicates", self.duplicates, false),
+            ("late", self.late, false),
+            ("unexpected", self.unexpected, false),
+            ("malformed", self.malformed, false),
+        ];
+        let shown = counts.into_iter().filter(|(_, n, always)| verbose || *always || *n > 0);
+        let words: Vec<String> = shown.map(|(name, n, _)| format!("{name} {}", count(n))).collect();
+        let mut row = |label: &str, words: &str| text += &style::paragraph(label, LABEL, words);
+        row("answers", &words.join(", "));
         for (name, n) in &self.refusals {
-            writeln!(f, "refused with {name}: {n}")?;
+            row("", &format!("refused with {name}: {}", count(*n)));
         }
-        let Self { late, duplicates, unexpected, malformed, .. } = self;
-        writeln!(f, "duplicates {duplicates}, late {late}, unexpected {unexpected}, malformed {malformed}")?;
         if self.wrong_tag > 0 {
-            writeln!(f, "answers without their tag, or with a wrong one: {}", self.wrong_tag)?;
+            row("", &format!("without their tag, or with a wrong one: {}", count(self.wrong_tag)));
         }
         if self.past_deadline > 0 {
-            writeln!(f, "decodes that took longer than the service's deadline: {}", self.past_deadline)?;
+            row("", &format!("past the service's deadline: {}", count(self.past_deadline)));
         }
         for reason in Reason::ALL.iter().filter(|&&reason| self.ignored.of(reason) > 0) {
-            writeln!(f, "packets ignored: {} {} ({reason})", reason.name(), self.ignored.of(*reason))?;
+            row("ignored", &format!("{} {} ({reason})", reason.name(), count(self.ignored.of(*reason))));
         }
         if let Some(ConnectionCounts { requester, responder }) = self.reliable {
-            writeln!(
-                f,
-                "connection: packets {}, resent {}, timeouts {}, told_sequence_error {}, told_not_ready {}, acks {}, \
-                 sequence_errors {}",
-                requester.packets,
-                requester.retransmitted,
-                requester.timeouts,
-                requester.nak_sequence,
-                requester.not_ready,
-                responder.acks,
-                responder.nak_sequence
-            )?;
+            let counts = [
+                ("packets", requester.packets),
+                ("resent", requester.retransmitted),
+                ("timeouts", requester.timeouts),
+                ("told_sequence_error", requester.nak_sequence),
+                ("told_not_ready", requester.not_ready),
+                ("acks", responder.acks),
+                ("sequence_errors", responder.nak_sequence),
+            ];
+            row("connection", &counts.map(|(name, n)| format!("{name} {n}")).join(", "));
         }
-        let us = |ns: u64| ns as f64 / 1e3;
-        let Latency { min, p50, p90, p99, p999, max, .. } = self.latency_ns;
-        writeln!(
-            f,
-            "latency us: min {:.1}, p50 {:.1}, p90 {:.1}, p99 {:.1}, p99.9 {:.1}, max {:.1}",
-            us(min),
-            us(p50),
-            us(p90),
-            us(p99),
-            us(p999),
-            us(max)
-        )?;
-        writeln!(f, "{:.0} answers/s over {:.3} s", self.throughput_per_s, self.elapsed_s)
+        if self.answered > 0 {
+            row("latency", &latency(&self.latency_ns));
+        }
+        let elapsed = style::span(Duration::from_secs_f64(self.elapsed_s.max(0.0)));
+        row("rate", &format!("{} over {elapsed}", style::per_second(self.throughput_per_s)));
+        text
     }
+}
+
+/// Percentiles in a line.
+pub(super) fn latency(latency: &Latency) -> String {
+    let &Latency { p50, p99, p999, max, .. } = latency;
+    let parts = [("p50", p50), ("p99", p99), ("p99.9", p999), ("max", max)];
+    parts.map(|(name, ns)| format!("{name} {}", style::time(ns as f64 / 1e3))).join("   ")
 }

@@ -3,7 +3,7 @@
 use crate::doctor::machine::Machine;
 
 /// Bytes, or `None` where the machine does not say.
-pub(super) fn free(machine: &Machine) -> Option<u64> {
+pub(crate) fn free(machine: &Machine) -> Option<u64> {
     let available = machine.field("/proc/meminfo", "MemAvailable").and_then(|text| {
         let kib: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;
         kib.checked_mul(1024)

@@ -8,6 +8,7 @@ use crate::usage::Misuse;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 pub(crate) use estimate::Estimate;
+pub(crate) use limit::free;
 use ringcall_qec::dem::text::Limits;
 use std::path::Path;
 
@@ -28,7 +29,7 @@ impl MemoryLimit {
     fn allowed(self) -> Option<u64> {
         match self.max_memory {
             Some(size) => Some(size.as_u64()),
-            None => limit::free(&Machine::at(Path::new("/"))).map(|free| free / 5 * 4),
+            None => free(&Machine::at(Path::new("/"))).map(|free| free / 5 * 4),
         }
     }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
-pub(crate) use target::Target;
+pub(crate) use target::{Target, discard};
 
 /// Writes `value` as JSON to `path`, or to standard output for `-`.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {

@@ -1,8 +1,25 @@
 //! Where output goes.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Result, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Files that are being written beside their place.
+static PARTS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn parts() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    PARTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes unfinished files, before the process ends without more ado. A file that takes its place meanwhile is whole.
+pub(crate) fn discard() {
+    for part in parts().iter() {
+        // The process is ending: a failure cannot be reported.
+        let _ = std::fs::remove_file(part);
+    }
+}
 
 /// Standard output, a pipe or device written as it is, or a regular file that appears whole or not at all.
 ///
@@ -40,6 +57,7 @@ impl Target {
                 name.push(format!(".{}.part", std::process::id()));
                 let part = place.with_file_name(name);
                 let file = File::create(&part)?;
+                parts().insert(part.clone());
                 if let Ok(there) = there {
                     file.set_permissions(there.permissions())?;
                 }
@@ -53,7 +71,8 @@ impl Target {
     pub(crate) fn commit(mut self) -> Result<()> {
         if let Output::Beside { file, part, place, committed } = &mut self.output {
             file.sync_all()?;
-            std::fs::rename(part, place)?;
+            std::fs::rename(&*part, place)?;
+            parts().remove(part);
             *committed = true;
         }
         Ok(())
@@ -64,6 +83,7 @@ impl Drop for Target {
     fn drop(&mut self) {
         if let Output::Beside { part, committed: false, .. } = &self.output {
             let _ = std::fs::remove_file(part); // a failure is already being reported
+            parts().remove(part);
         }
     }
 }

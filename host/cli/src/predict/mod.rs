@@ -9,12 +9,16 @@
 //!
 //! The formats are those of [`ringcall_qec::shots`]: all six of Stim's.
 
+pub(crate) mod mistakes;
 mod pipeline;
 
 use crate::decoder::{DecoderArg, DecoderArgs, MatchingArg, PluginArgs, RelayArgs};
 use crate::memory::{Estimate, MemoryLimit};
+use crate::number;
 use crate::output::Target;
-use crate::usage::Misuse;
+use crate::signals::Signals;
+use crate::style::Busy;
+use crate::usage::{Misuse, tell};
 use anyhow::{Context, Result, anyhow, bail};
 use pipeline::{Counts, Failure};
 use ringcall_qec::decode::{
@@ -25,33 +29,40 @@ use ringcall_qec::dem::text::{self, Limits};
 use ringcall_qec::shots::{ShotError, ShotFormat, ShotLayout, ShotReader, ShotWriter};
 use ringcall_qec::stats::LogicalErrorRate;
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read, Write};
+use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// Options of `ringcall predict`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    common: Common,
+    /// The format of the shots: 01, b8, r8, ptb64, hits or dets
+    #[arg(long = "in_format", alias = "in-format", value_name = "FORMAT", default_value = "b8")]
+    in_format: ShotFormat,
+    /// Where the predicted observables go (default: standard output)
+    #[arg(long = "out", value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The format of the predictions: 01, b8, r8, ptb64, hits or dets
+    #[arg(long = "out_format", alias = "out-format", value_name = "FORMAT", default_value = "01")]
+    out_format: ShotFormat,
+}
+
+/// What `predict` and `count_mistakes` have in common.
+#[derive(Debug, clap::Args)]
+struct Common {
     /// The detector error model to decode with, in Stim's .dem format
     #[arg(long, value_name = "FILE")]
     dem: PathBuf,
     /// The shots: detectors, one row per shot (default: standard input)
     #[arg(long = "in", value_name = "FILE")]
     input: Option<PathBuf>,
-    /// The format of the shots: 01, b8, r8, ptb64, hits or dets
-    #[arg(long = "in_format", value_name = "FORMAT", default_value = "b8")]
-    in_format: ShotFormat,
-    /// The true observables follow the detectors in each shot; logical errors are then counted on standard error
-    #[arg(long = "in_includes_appended_observables")]
+    /// The true observables follow the detectors in each shot; logical errors are then counted
+    #[arg(long = "in_includes_appended_observables", alias = "in-includes-appended-observables")]
     in_includes_appended_observables: bool,
-    /// Where the predicted observables go (default: standard output)
-    #[arg(long = "out", value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// The format of the predictions: 01, b8, r8, ptb64, hits or dets
-    #[arg(long = "out_format", value_name = "FORMAT", default_value = "01")]
-    out_format: ShotFormat,
     /// Match twice, the second time with lower weights for edges that share an error with those found first: more
     /// accurate where the model decomposes errors into several parts (`^`)
-    #[arg(long = "enable_correlations")]
+    #[arg(long = "enable_correlations", alias = "enable-correlations")]
     enable_correlations: bool,
     /// What decodes: matching, relay (Relay-BP, for errors of any number of detectors), or plugin:LIBRARY, a shared library
     /// with the interface of deq's decoder plug-ins [default: matching where no part of the model's errors flips more than
@@ -63,13 +74,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     relay: RelayArgs,
     /// Threads that decode (default: the cores this process may use)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = number::within::<u16>(1, 1024))]
     threads: Option<u16>,
     #[command(flatten)]
     memory: MemoryLimit,
 }
 
-impl Args {
+impl Common {
     /// The decoder that is asked for.
     fn decoder(&self) -> Result<DecoderArgs> {
         let family = self.decoder.as_ref().map(|decoder| decoder.family().name());
@@ -79,49 +90,60 @@ impl Args {
         let kind = self.enable_correlations.then_some(MatchingArg::Correlated);
         Ok(DecoderArgs { family: self.decoder.clone(), plugin: self.plugin.clone(), kind, relay: self.relay })
     }
+
+    /// The model, and a decoder of it for each thread.
+    fn workers(&self) -> Result<(DetectorErrorModel, Vec<pipeline::Worker>)> {
+        let _busy = Busy::new("building the decoder");
+        let decoder = self.decoder()?;
+        decoder.options()?;
+        let model = read_model(&self.dem, self.memory.of_model())?;
+        let threads = self.threads.map_or_else(available_threads, usize::from);
+        let relay = decoder.is_relay_of(&model);
+        self.relay.check(relay)?;
+        if relay && self.decoder.is_none() {
+            tell("decoding by relay: an error of the model flips more than two detectors");
+        }
+        let estimate = Estimate::process().decoder_of(&model, &decoder);
+        self.memory.admit(&estimate.workers(u32::try_from(threads).unwrap_or(u32::MAX)))?;
+        // PyMatching's default, not the best one.
+        let matching = decoder.kind.map_or(MatchingEngine::default(), Into::into);
+        let options = DecoderOptions { matching: (!relay).then_some(matching), ..decoder.options()? };
+        let made = match decoder.plugin(&model)? {
+            Some(decoders) => Ok(decoders),
+            None => ModelDecoders::new(&model, &options),
+        };
+        let decoders =
+            made.and_then(|made| workers(&made, threads)).with_context(|| self.dem.display().to_string())?;
+        Ok((model, decoders))
+    }
+
+    /// The shots in this format.
+    fn reader(&self, format: ShotFormat, model: &DetectorErrorModel) -> Result<ShotReader<Box<dyn Read>>> {
+        let observables = if self.in_includes_appended_observables { model.num_observables } else { 0 };
+        let layout = ShotLayout::with_observables(model.num_detectors, observables);
+        ShotReader::new(open(self.input.as_deref())?, format, layout).with_context(|| self.input_name())
+    }
+
+    fn input_name(&self) -> String {
+        self.input.as_deref().map_or_else(|| "standard input".to_owned(), show)
+    }
 }
 
 /// Decodes every shot of the input.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let decoder = args.decoder()?;
-    decoder.options()?;
-    let model = read_model(&args.dem, args.memory.of_model())?;
-    let threads = args.threads.map_or_else(available_threads, usize::from);
-    let relay = decoder.is_relay_of(&model);
-    args.relay.check(relay)?;
-    if relay && args.decoder.is_none() {
-        // A closed standard error is no reason to fail.
-        let _ = writeln!(
-            std::io::stderr(),
-            "ringcall: decoding by relay: an error of the model flips more than two detectors"
-        );
-    }
-    let estimate = Estimate::process().decoder_of(&model, &decoder);
-    args.memory.admit(&estimate.workers(u32::try_from(threads).unwrap_or(u32::MAX)))?;
-    // PyMatching's default, not the best one.
-    let matching = decoder.kind.map_or(MatchingEngine::default(), Into::into);
-    let options = DecoderOptions { matching: (!relay).then_some(matching), ..decoder.options()? };
-    let made = match decoder.plugin(&model)? {
-        Some(decoders) => Ok(decoders),
-        None => ModelDecoders::new(&model, &options),
-    };
-    let decoders =
-        made.and_then(|made| workers(&made, threads)).with_context(|| args.dem.display().to_string())?;
-
-    let input_name = args.input.as_deref().map_or_else(|| "standard input".to_owned(), show);
-    let output_name = args.output.as_deref().map_or_else(|| "standard output".to_owned(), show);
-    let truth = args.in_includes_appended_observables;
-    let layout =
-        ShotLayout::with_observables(model.num_detectors, if truth { model.num_observables } else { 0 });
-    let reader = ShotReader::new(open(args.input.as_deref())?, args.in_format, layout)
-        .with_context(|| input_name.clone())?;
+    let signals = Signals::listen()?;
+    let (model, decoders) = args.common.workers()?;
+    signals.run_to_the_signal();
+    let truth = args.common.in_includes_appended_observables;
+    let reader = args.common.reader(args.in_format, &model)?;
+    let (input_name, output_name) = (args.common.input_name(), output_name(args.output.as_deref()));
     let target =
         Target::open(args.output.as_deref()).with_context(|| format!("cannot write {output_name}"))?;
     let predictions = ShotLayout::observables(model.num_observables);
     let writer =
         ShotWriter::new(target, args.out_format, predictions).with_context(|| output_name.clone())?;
 
-    let done = match pipeline::run(reader, writer, decoders) {
+    let done = match pipeline::run(reader, None::<ShotReader<Box<dyn Read>>>, writer, decoders) {
         Ok((target, counts)) => {
             target.commit().map(|()| counts).map_err(|error| Failure::Output(ShotError::Io(error)))
         }
@@ -129,27 +151,41 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     match done {
         Ok(counts) => {
-            // A closed standard error must not turn a finished run into a failed one.
             if truth {
-                let _ = writeln!(std::io::stderr(), "ringcall: {}", summary(counts.rate));
+                tell(&summary(counts.rate));
             }
-            if counts.unconverged > 0 {
-                let Counts { shots, unconverged, .. } = counts;
-                let guesses = format!(
-                    "{unconverged} of {shots} shots did not converge: their predictions are best guesses"
-                );
-                let _ = writeln!(std::io::stderr(), "ringcall: {guesses}");
-            }
+            tell_of_guesses(counts);
             Ok(())
         }
         // The reader of the output has seen enough: end quietly, as filters do.
         Err(Failure::Output(ShotError::Io(error))) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(Failure::Output(ShotError::Io(error))) => Err(anyhow!("cannot write {output_name}: {error}")),
-        Err(Failure::Output(error)) => Err(anyhow!(error).context(output_name)),
-        Err(Failure::Input(ShotError::Io(error))) => Err(anyhow!("cannot read {input_name}: {error}")),
-        Err(Failure::Input(error)) => Err(anyhow!(error).context(input_name)),
-        Err(Failure::Decode { shot, error }) => {
-            Err(anyhow!(error).context(format!("{input_name}, shot {shot} (counted from 0)")))
+        Err(failure) => Err(in_place(failure, &input_name, &output_name, "")),
+    }
+}
+
+fn output_name(path: Option<&Path>) -> String {
+    path.map_or_else(|| "standard output".to_owned(), show)
+}
+
+fn tell_of_guesses(Counts { shots, unconverged, .. }: Counts) {
+    if unconverged > 0 {
+        tell(&format!("{unconverged} of {shots} shots did not converge: their predictions are best guesses"));
+    }
+}
+
+/// A failure with the name of the file that it is in.
+fn in_place(failure: Failure, input: &str, output: &str, truth: &str) -> anyhow::Error {
+    match failure {
+        Failure::Output(ShotError::Io(error)) => anyhow!("cannot write {output}: {error}"),
+        Failure::Output(error) => anyhow!(error).context(output.to_owned()),
+        Failure::Input(ShotError::Io(error)) => anyhow!("cannot read {input}: {error}"),
+        Failure::Input(error) => anyhow!(error).context(input.to_owned()),
+        Failure::Truth(ShotError::Io(error)) => anyhow!("cannot read {truth}: {error}"),
+        Failure::Truth(error) => anyhow!(error).context(truth.to_owned()),
+        Failure::Unpaired { shots: true } => anyhow!("{truth} ends before the shots of {input}"),
+        Failure::Unpaired { shots: false } => anyhow!("{input} ends before the observables of {truth}"),
+        Failure::Decode { shot, error } => {
+            anyhow!(error).context(format!("{input}, shot {shot} (counted from 0)"))
         }
     }
 }

@@ -5,7 +5,7 @@
 //! allocated, and a slow output holds the input back.
 
 use ringcall_qec::decode::{DecodeError, Decoder, ShotDecoder};
-use ringcall_qec::shots::{Shot, ShotError, ShotLayout, ShotReader, ShotWriter};
+use ringcall_qec::shots::{Bits, Shot, ShotError, ShotLayout, ShotReader, ShotWriter};
 use ringcall_qec::stats::LogicalErrorRate;
 use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
@@ -24,6 +24,13 @@ const WAITING: usize = 2;
 pub(super) enum Failure {
     /// The shots could not be read.
     Input(ShotError),
+    /// The true observables could not be read.
+    Truth(ShotError),
+    /// Shots and true observables are not equally many.
+    Unpaired {
+        /// There are more shots.
+        shots: bool,
+    },
     /// The predictions could not be written.
     Output(ShotError),
     /// A shot could not be decoded.
@@ -48,6 +55,8 @@ pub(super) struct Counts {
 /// Some shots in a row, and what was predicted for them.
 struct Batch {
     shots: Vec<Shot>,
+    /// Observables of the shots, where they are read by themselves.
+    truth: Option<Vec<Shot>>,
     predicted: Vec<Shot>,
     /// How many of them hold something.
     used: usize,
@@ -58,9 +67,10 @@ struct Batch {
 }
 
 impl Batch {
-    fn new(layout: ShotLayout, predictions: ShotLayout) -> Self {
+    fn new(layout: ShotLayout, predictions: ShotLayout, truth: bool) -> Self {
         Self {
             shots: vec![Shot::new(layout); BATCH],
+            truth: truth.then(|| vec![Shot::new(predictions); BATCH]),
             predicted: vec![Shot::new(predictions); BATCH],
             used: 0,
             unconverged: 0,
@@ -69,12 +79,31 @@ impl Batch {
     }
 
     /// Reads as many shots as there are and fit.
-    fn fill<R: Read>(&mut self, reader: &mut ShotReader<R>) -> Result<(), ShotError> {
+    fn fill<R: Read, T: Read>(
+        &mut self,
+        reader: &mut ShotReader<R>,
+        mut truth: Option<&mut ShotReader<T>>,
+    ) -> Result<(), Failure> {
         self.used = 0;
-        while self.used < BATCH && reader.read(&mut self.shots[self.used])? {
+        while self.used < BATCH {
+            let more = reader.read(&mut self.shots[self.used]).map_err(Failure::Input)?;
+            if let (Some(truth), Some(shots)) = (truth.as_deref_mut(), &mut self.truth) {
+                let paired = truth.read(&mut shots[self.used]).map_err(Failure::Truth)?;
+                if paired != more {
+                    return Err(Failure::Unpaired { shots: more });
+                }
+            }
+            if !more {
+                break;
+            }
             self.used += 1;
         }
         Ok(())
+    }
+
+    /// The true observables of a shot.
+    fn right(&self, index: usize) -> &Bits {
+        &self.truth.as_ref().unwrap_or(&self.shots)[index].observables
     }
 
     fn decode(&mut self, worker: &mut Worker) {
@@ -96,8 +125,11 @@ impl Batch {
 /// output, flushed, and what was counted.
 ///
 /// Before a fault in the input or in decoding is reported, everything ahead of it has been written.
-pub(super) fn run<R: Read, W: Write + Send>(
+///
+/// The true observables are part of the shots, or the rows of `truth`; or nothing is compared.
+pub(super) fn run<R: Read, T: Read, W: Write + Send>(
     mut reader: ShotReader<R>,
+    mut truth: Option<ShotReader<T>>,
     writer: ShotWriter<W>,
     workers: Vec<Worker>,
 ) -> Result<(W, Counts), Failure> {
@@ -107,12 +139,14 @@ pub(super) fn run<R: Read, W: Write + Send>(
         let (spent, recycled) = channel();
         let (inboxes, outboxes): (Vec<_>, Vec<_>) =
             workers.into_iter().map(|worker| spawn_worker(scope, worker)).unzip();
-        let truth = layout.observables > 0;
-        let collector = scope.spawn(move || collect(writer, &outboxes, &spent, truth));
-        let read = deal(&mut reader, &inboxes, &recycled, || Batch::new(layout, predictions));
+        let apart = truth.is_some();
+        let compared = apart || layout.observables > 0;
+        let collector = scope.spawn(move || collect(writer, &outboxes, &spent, compared));
+        let new = || Batch::new(layout, predictions, apart);
+        let read = deal(&mut reader, truth.as_mut(), &inboxes, &recycled, new);
         drop(inboxes); // so that the workers end, and then the collector
         let written = join(collector)?;
-        read.map_err(Failure::Input)?;
+        read?;
         Ok(written)
     })
 }
@@ -135,19 +169,20 @@ fn spawn_worker<'scope>(
 }
 
 /// Reads batches and hands them to the workers in turn, until the input ends or the collector has stopped.
-fn deal<R: Read>(
+fn deal<R: Read, T: Read>(
     reader: &mut ShotReader<R>,
+    mut truth: Option<&mut ShotReader<T>>,
     inboxes: &[SyncSender<Batch>],
     recycled: &Receiver<Batch>,
     new: impl Fn() -> Batch,
-) -> Result<(), ShotError> {
+) -> Result<(), Failure> {
     for inbox in inboxes.iter().cycle() {
         let mut batch = match recycled.try_recv() {
             Ok(batch) => batch,
             Err(TryRecvError::Empty) => new(),
             Err(TryRecvError::Disconnected) => return Ok(()),
         };
-        let read = batch.fill(reader);
+        let read = batch.fill(reader, truth.as_deref_mut());
         let last = batch.used < BATCH;
         if inbox.send(batch).is_err() {
             return Ok(());
@@ -173,10 +208,10 @@ fn collect<W: Write>(
         let Ok(mut batch) = outbox.recv() else { break };
         let failed = batch.failed.take();
         let good = failed.as_ref().map_or(batch.used, |&(index, _)| index);
-        for (shot, predicted) in batch.shots.iter().zip(&batch.predicted).take(good) {
+        for (index, predicted) in batch.predicted.iter().enumerate().take(good) {
             writer.write(predicted).map_err(Failure::Output)?;
             if truth {
-                counts.rate.record(predicted.observables != shot.observables);
+                counts.rate.record(predicted.observables != *batch.right(index));
             }
         }
         if let Some((index, error)) = failed {
@@ -203,6 +238,7 @@ mod tests {
     /// One detector per observable, without a boundary between the last two detectors.
     const MODEL: &str = "error(0.1) D0 L0\nerror(0.1) D1 L1\nerror(0.1) D2 L2\nerror(0.1) D3 D4";
     const SHOTS: usize = 5 * BATCH + 17;
+    const NO_TRUTH: Option<ShotReader<&[u8]>> = None;
 
     fn workers(count: usize) -> Vec<Worker> {
         let model = ringcall_qec::dem::text::parse(MODEL).unwrap();
@@ -227,7 +263,7 @@ mod tests {
     fn through<W: Write + Send>(input: &[u8], output: W, threads: usize) -> Result<(W, Counts), Failure> {
         let reader = ShotReader::new(input, ShotFormat::Text01, ShotLayout::detectors(5)).unwrap();
         let writer = ShotWriter::new(output, ShotFormat::Text01, ShotLayout::observables(3)).unwrap();
-        run(reader, writer, workers(threads))
+        run(reader, NO_TRUTH, writer, workers(threads))
     }
 
     #[test]
@@ -265,6 +301,30 @@ mod tests {
     }
 
     #[test]
+    fn observables_of_a_file_of_their_own_are_compared_shot_by_shot() {
+        let counted = |truth: &[u8]| {
+            let shots = input(None);
+            let reader = ShotReader::new(&shots[..], ShotFormat::Text01, ShotLayout::detectors(5)).unwrap();
+            let observables = ShotLayout::observables(3);
+            let truth = ShotReader::new(truth, ShotFormat::Text01, observables).unwrap();
+            let writer = ShotWriter::new(std::io::sink(), ShotFormat::Text01, observables).unwrap();
+            run(reader, Some(truth), writer, workers(3)).map(|(_, counts)| counts.rate)
+        };
+        let mut truth = expected(SHOTS);
+        let rate = counted(&truth).unwrap();
+        assert_eq!((rate.shots, rate.errors), (SHOTS as u64, 0));
+        for index in [0, BATCH, SHOTS - 1] {
+            truth[index * 4] ^= 1;
+        }
+        assert_eq!(counted(&truth).unwrap().errors, 3);
+        let failure = counted(&truth[..truth.len() - 4]).unwrap_err();
+        assert!(matches!(failure, Failure::Unpaired { shots: true }), "{failure:?}");
+        truth.extend(b"000\n");
+        let failure = counted(&truth).unwrap_err();
+        assert!(matches!(failure, Failure::Unpaired { shots: false }), "{failure:?}");
+    }
+
+    #[test]
     fn a_full_output_ends_an_endless_input() {
         struct Full(usize);
         impl Write for Full {
@@ -279,7 +339,7 @@ mod tests {
         let endless = std::io::repeat(0);
         let reader = ShotReader::new(endless, ShotFormat::B8, ShotLayout::detectors(5)).unwrap();
         let writer = ShotWriter::new(Full(1 << 20), ShotFormat::B8, ShotLayout::observables(3)).unwrap();
-        let failure = run(reader, writer, workers(2)).map(|_| ()).unwrap_err();
+        let failure = run(reader, NO_TRUTH, writer, workers(2)).map(|_| ()).unwrap_err();
         let full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
         assert!(matches!(&failure, Failure::Output(ShotError::Io(error)) if full(error)), "{failure:?}");
     }

@@ -1,196 +1,267 @@
-//! The report for a terminal: aligned, about a hundred columns, no colour.
+//! The report for a terminal: what matters in a few lines, and all of it where that is asked for.
 
+use super::{LatencySummary, RunReport, count, per_observable, rate, reduction};
+use crate::style::{self, HEADING, PALE, WARNING, paragraph, plain, styled, time};
 use std::fmt::Write;
 
-use super::{LatencySummary, RunReport, count, number, per_observable, rate, reduction};
-
 /// Where the second column starts.
-const LABEL: usize = 18;
-/// How wide a column of times is.
-const CELL: usize = 9;
-/// How wide a wrapped line gets.
-const WIDTH: usize = 100;
+const LABEL: usize = 12;
+/// Where it starts in the details.
+const DETAIL: usize = 18;
 
-/// The report as lines of text.
-pub(crate) fn to_text(report: &RunReport) -> String {
-    let mut out = String::new();
-    if !report.settings.is_empty() {
-        wrapped(
-            &mut out,
-            "settings",
-            report.settings.iter().map(|(k, v)| format!("{}={}", plain(k), plain(v))),
-        );
+/// The report as lines of text, in colours; the details as well where `verbose`.
+pub(crate) fn to_text(report: &RunReport, verbose: bool) -> String {
+    let mut out = styled(HEADING, &subject(report));
+    out += &labelled("requests", &requests(report));
+    out += &labelled("latency", &latency(&report.latency_us));
+    if report.shots > 0 {
+        out += &labelled("errors", &errors(report));
     }
-    match report.matching {
-        Some(matching) => line(&mut out, "matching", matching),
-        None => line(&mut out, "decoder", report.decoder),
-    }
-    wrapped(
-        &mut out,
-        "requests",
-        [
-            ("submitted", report.submitted),
-            ("completed", report.completed),
-            ("refused", report.refused),
-            ("timed out", report.timed_out),
-            ("lost", report.lost),
-            ("stalls", report.stalls),
-            ("matching skipped", report.matching_skipped),
-        ]
-        .map(|(name, value)| format!("{name} {}", count(value))),
-    );
-    line(&mut out, "throughput", &format!("{} /s", number(report.throughput_per_s)));
-    out.push('\n');
-    latencies(&mut out, report);
-    out.push('\n');
-    let density = format!(
-        "{} in, {} out (cut {})",
-        rate(report.density_in),
-        rate(report.density_out),
-        reduction(report)
-    );
-    line(&mut out, "syndrome density", &density);
-    let estimate = report.logical_error_rate;
-    let interval = estimate.in_words().map_or_else(String::new, |words| format!(" ({words})"));
-    let errors = format!(
-        "{} of {} shots: {}{interval}",
-        count(report.logical_errors),
-        count(report.shots),
-        rate(estimate.value)
-    );
-    line(&mut out, "logical errors", &errors);
-    if let Some(errors) = per_observable(report) {
-        wrapped(&mut out, "of observables", errors);
-    }
-    if report.matching.is_none() {
-        let guesses = if report.unconverged > 0 { ", best guesses" } else { "" };
-        let guesses =
-            format!("{} of {} answers{guesses}", count(report.unconverged), count(report.completed));
-        line(&mut out, "unconverged", &guesses);
+    if report.matching.is_none() && report.unconverged > 0 {
+        let (open, all) = (count(report.unconverged), count(report.completed));
+        out += &labelled("guesses", &format!("{open} of {all} answers did not converge: best guesses"));
     }
     if report.deadline {
-        let share = |part: u64, of: u64| rate(part as f64 / of as f64);
-        let late = format!(
-            "{} of {} answers: {}; late or wrong {} of {} shots: {}",
-            count(report.late),
-            count(report.completed),
-            share(report.late, report.completed),
-            count(report.late_or_wrong),
-            count(report.shots),
-            share(report.late_or_wrong, report.shots)
-        );
-        line(&mut out, "late", &late);
+        out += &labelled("late", &late(report));
+    }
+    if let Some(warning) = crowded(report) {
+        out += &styled(WARNING, &paragraph("note", LABEL, &warning));
+    }
+    if verbose {
+        details(&mut out, report);
     }
     if let Some(slots) = &report.slots {
         out.push_str("\nslots\n");
         for row in slots.lines() {
             // Writing to a String cannot fail.
-            let _ = writeln!(out, "  {}", plain(row));
+            let _ = writeln!(out, "  {}", style::cut(&plain(row), style::WIDTH - 2));
         }
     }
     out
 }
 
-fn line(out: &mut String, label: &str, text: &str) {
-    let _ = writeln!(out, "{label:<LABEL$}{text}");
-}
-
-/// Items two blanks apart, continued under the first.
-fn wrapped(out: &mut String, label: &str, items: impl IntoIterator<Item = String>) {
-    let (mut label, mut row) = (label, String::new());
-    for item in items {
-        if !row.is_empty() && LABEL + row.len() + 2 + item.len() > WIDTH {
-            line(out, label, &row);
-            label = "";
-            row.clear();
-        }
-        if !row.is_empty() {
-            row.push_str("  ");
-        }
-        row.push_str(&item);
+fn labelled(label: &str, words: &str) -> String {
+    let text = paragraph(label, LABEL, words);
+    // The label alone in a style: columns are counted without one.
+    match text.strip_prefix(label) {
+        Some(rest) => styled(PALE, label) + rest,
+        None => text,
     }
-    line(out, label, &row);
 }
 
-fn latencies(out: &mut String, report: &RunReport) {
-    let row = |out: &mut String, name: &str, cells: [String; 9]| {
-        let _ = write!(out, "{name:<LABEL$}");
-        for cell in cells {
-            let _ = write!(out, "{cell:>CELL$}");
+fn setting<'a>(report: &'a RunReport, name: &str) -> Option<&'a str> {
+    report.settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+/// What was decoded, and by what.
+fn subject(report: &RunReport) -> String {
+    let of = |name| setting(report, name).map(plain);
+    let mut words = match (of("model"), of("code")) {
+        (Some(file), _) => file,
+        (None, Some(code)) => {
+            let part = |name, what| of(name).map_or_else(String::new, |value| format!(", {what}{value}"));
+            let parts = [
+                part("distance", "distance "),
+                part("rounds", "rounds "),
+                part("basis", "basis "),
+                part("p", "p = "),
+            ];
+            format!("{code} code{}", parts.concat())
         }
-        out.push('\n');
+        (None, None) => "an experiment".to_owned(),
     };
-    let values = |summary: &LatencySummary| summary.columns().map(|(_, value)| cell(value));
-    row(out, "latency, us", LatencySummary::NONE.columns().map(|(heading, _)| heading.to_owned()));
-    row(out, "whole request", values(&report.latency_us));
-    for stage in &report.stages_us {
-        row(out, &format!("  {}", stage.name), values(&stage.summary));
+    if let Some(detectors) = of("detectors") {
+        words += &format!(", {detectors} detectors");
+    }
+    words += &match report.matching {
+        Some(matching) => format!("; {matching} matching"),
+        None => format!("; {}", report.decoder),
+    };
+    if let Some(engine) = of("engine").filter(|engine| !engine.ends_with(" alone")) {
+        words += &format!(" after engine {engine}");
+    }
+    paragraph("", 0, &words)
+}
+
+/// How many, how fast, and how many were not answered.
+fn requests(report: &RunReport) -> String {
+    let mut words =
+        format!("{} answered, {}", count(report.completed), style::per_second(report.throughput_per_s));
+    let faults: Vec<String> =
+        [("refused", report.refused), ("timed out", report.timed_out), ("lost", report.lost)]
+            .into_iter()
+            .filter(|(_, number)| *number > 0)
+            .map(|(name, number)| format!("{} {name}", count(number)))
+            .collect();
+    words += "; ";
+    words += &if faults.is_empty() { "none lost".to_owned() } else { faults.join(", ") };
+    if report.stalls > 0 {
+        words += &format!("; {} waited for a free slot", count(report.stalls));
+    }
+    words
+}
+
+fn latency(summary: &LatencySummary) -> String {
+    if summary.p50.is_nan() {
+        return "none: no request was answered".to_owned();
+    }
+    let LatencySummary { p50, p99, p999, max, .. } = *summary;
+    let parts = [("p50", p50), ("p99", p99), ("p99.9", p999), ("max", max)];
+    parts.map(|(name, value)| format!("{name} {}", time(value))).join("   ")
+}
+
+fn errors(report: &RunReport) -> String {
+    let estimate = report.logical_error_rate;
+    let interval = estimate.in_words().map_or_else(String::new, |words| format!(" ({words})"));
+    let (errors, shots) = (count(report.logical_errors), count(report.shots));
+    format!("{errors} of {shots} shots: {}{interval}", rate(estimate.value))
+}
+
+fn late(report: &RunReport) -> String {
+    let share = |part: u64, of: u64| match of {
+        0 => "-".to_owned(),
+        _ => rate(part as f64 / of as f64),
+    };
+    let mut words = format!(
+        "{} of {} answers: {}",
+        count(report.late),
+        count(report.completed),
+        share(report.late, report.completed)
+    );
+    if report.shots > 0 {
+        let (wrong, shots) = (count(report.late_or_wrong), count(report.shots));
+        words +=
+            &format!("; late or wrong {wrong} of {shots}: {}", share(report.late_or_wrong, report.shots));
+    }
+    words
+}
+
+/// Threads that poll beside the workers: dispatcher, consumer, driver.
+const POLLING: usize = 3;
+
+/// Why the machine, and not the decoder, makes these times.
+fn crowded(report: &RunReport) -> Option<String> {
+    let workers: usize = setting(report, "workers")?.parse().ok()?;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = workers + POLLING;
+    (threads > cores).then(|| {
+        let cores = if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
+        format!("{cores} for {threads} threads that poll: these times are the scheduler's (`ringcall help latency`)")
+    })
+}
+
+fn details(out: &mut String, report: &RunReport) {
+    out.push('\n');
+    latencies(out, report);
+    out.push('\n');
+    let mut row = |label: &str, words: &str| *out += &paragraph(label, DETAIL, words);
+    let counts = [
+        ("submitted", report.submitted),
+        ("completed", report.completed),
+        ("refused", report.refused),
+        ("timed out", report.timed_out),
+        ("lost", report.lost),
+        ("stalls", report.stalls),
+        ("matching skipped", report.matching_skipped),
+    ];
+    row("requests", &counts.map(|(name, number)| format!("{name} {}", count(number))).join(", "));
+    if report.density_in.is_finite() {
+        let (before, after) = (rate(report.density_in), rate(report.density_out));
+        row("syndrome density", &format!("{before} in, {after} out (cut {})", reduction(report)));
+    }
+    if let Some(errors) = per_observable(report) {
+        row("of observables", &errors.join(", "));
+    }
+    if report.matching.is_none() {
+        let (open, all) = (count(report.unconverged), count(report.completed));
+        row("unconverged", &format!("{open} of {all} answers"));
+    }
+    for (key, value) in &report.settings {
+        row(&plain(key), &plain(value));
     }
 }
 
-/// A number that leaves a blank before it.
-fn cell(value: f64) -> String {
-    let text = number(value);
-    if text.len() < CELL { text } else { format!("{value:.2e}") }
-}
-
-/// Without control characters, which a terminal would obey.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+/// The whole request and its parts, without what was not measured.
+fn latencies(out: &mut String, report: &RunReport) {
+    let headings = ["p50", "p90", "p99", "p99.9", "max", "mean"];
+    let line = |name: &str, cells: [String; 6]| {
+        let cells = cells.map(|cell| format!("{cell:>10}")).concat();
+        format!("{name:DETAIL$}{cells}")
+    };
+    let values = |summary: &LatencySummary| {
+        let LatencySummary { p50, p90, p99, p999, max, mean, .. } = *summary;
+        [p50, p90, p99, p999, max, mean].map(time)
+    };
+    let rows = [("whole request".to_owned(), &report.latency_us)].into_iter();
+    // Lateness comes before the request: it is no part of it.
+    let stages = report.stages_us.iter().filter(|stage| stage.name != "injection");
+    let rows = rows.chain(stages.map(|stage| (format!("  {}", stage.name), &stage.summary)));
+    let late = report.stages_us.iter().filter(|stage| stage.name == "injection");
+    let rows = rows.chain(late.map(|stage| ("driver's lateness".to_owned(), &stage.summary)));
+    let _ = writeln!(out, "{}", styled(HEADING, &line("latency", headings.map(str::to_owned))));
+    for (name, summary) in rows.filter(|(_, summary)| summary.p50.is_finite()) {
+        let _ = writeln!(out, "{}", line(&name, values(summary)));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::sample;
     use super::*;
+    use crate::style::WIDTH;
+
+    /// As a file would have it.
+    fn shown(report: &RunReport, verbose: bool) -> String {
+        let text = anstream::adapter::strip_str(&to_text(report, verbose)).to_string();
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(!text.lines().any(|line| line.ends_with(' ')), "{text}");
+        text
+    }
 
     #[test]
-    fn columns_line_up_and_nothing_is_missing() {
-        let text = to_text(&sample::full());
-        let table: Vec<&str> = text
-            .lines()
-            .skip_while(|l| !l.starts_with("latency, us"))
-            .take_while(|l| !l.is_empty())
-            .collect();
-        assert_eq!(table.len(), 2 + 5, "{text}");
-        assert!(table.iter().all(|l| l.len() == LABEL + 9 * CELL), "{text}");
+    fn what_matters_comes_first_and_the_rest_on_demand() {
+        let text = shown(&sample::full(), false);
         for words in [
-            "submitted 333,333",
-            "timed out 2",
-            "lost 1",
-            "matching skipped 4,321",
-            "distance=13",
-            "matching          correlated",
-            "0.0937 in, 0.0197 out (cut 4.8 x)",
+            "correlated matching after engine gpu",
+            "answered",
+            "2 timed out, 1 lost",
+            "p50 ",
             "157 of 12,000 shots: 0.0131 (95% confidence: 0.0111 to 0.0153)",
             "slot 3",
         ] {
             assert!(text.contains(words), "no `{words}` in\n{text}");
         }
-        assert!(text.lines().all(|l| l.chars().count() <= WIDTH), "{text}");
+        let all = shown(&sample::full(), true);
+        assert!(all.starts_with(text.split("\nslots").next().unwrap()), "{all}");
+        for words in [
+            "submitted 333,333",
+            "distance          13",
+            "matching skipped 4,321",
+            "0.0937 in, 0.0197 out (cut 4.8 x)",
+        ] {
+            assert!(all.contains(words), "no `{words}` in\n{all}");
+        }
+        let table = all.lines().skip_while(|line| !line.starts_with("latency  ") || !line.ends_with("mean"));
+        let rows: Vec<&str> = table.take_while(|line| !line.is_empty()).collect();
+        assert_eq!(rows.len(), 2 + sample::full().stages_us.len(), "{all}");
     }
 
     #[test]
-    fn seconds_leave_a_blank_between_columns() {
-        let mut report = sample::full();
-        report.latency_us.max = 1_009_779.0;
-        report.latency_us.p999 = 999_999.0;
-        let text = to_text(&report);
-        let row = text.lines().find(|line| line.starts_with("whole request")).unwrap();
-        assert!(row.split_whitespace().count() == 2 + 9 && row.contains("  999,999   1.01e6"), "{row}");
-    }
-
-    #[test]
-    fn an_empty_run_shows_dashes() {
-        let text = to_text(&sample::empty());
-        assert!(text.contains("completed 0") && !text.contains("NaN") && !text.contains("inf"), "{text}");
-        assert!(text.contains("0 of 0 shots: -\n"), "{text}");
+    fn no_stage_is_shown_that_was_not_measured() {
+        let text = shown(&sample::empty(), true);
+        assert!(
+            text.contains("none: no request") && !text.contains("NaN") && !text.contains("inf"),
+            "{text}"
+        );
+        assert!(!text.contains("errors") && !text.contains(" - "), "{text}");
     }
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
         let mut report = sample::empty();
         report.settings.push(("title".into(), "\x1b]0;owned\x07".into()));
-        assert!(!to_text(&report).contains(['\x1b', '\x07']));
+        assert!(
+            !to_text(&report, true).contains(['\x07', '\u{9b}']) && !to_text(&report, true).contains("\x1b]")
+        );
     }
 }

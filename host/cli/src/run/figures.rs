@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 use ringcall_decoder_service::{Problem, ServiceConfig, Summary};
 use ringcall_qec::circuit::Experiment;
 use ringcall_qec::decode::{BpConfig, DecoderFamily, MatchingEngine};
+use std::time::Duration;
 
 const CONFIDENCE: f64 = 0.95;
 
@@ -76,7 +77,7 @@ fn settings(
     }
     rows.push(("detectors", problem.detectors().to_string()));
     rows.push(("observables", problem.observables().to_string()));
-    match &args.shots {
+    match args.shots_in() {
         Some(path) => rows.push(("shots", path.display().to_string())),
         None => rows.push(("seed", args.seed.to_string())),
     }
@@ -91,7 +92,7 @@ fn settings(
         let most = first_iterations.saturating_add(leg_iterations.saturating_mul(legs)).min(max_iterations);
         rows.push(("relay_iterations", most.to_string()));
         rows.push(("relay_lanes", lanes.to_string()));
-        rows.extend(args.relay_deadline_us.map(|us| ("relay_deadline_us", us.to_string())));
+        rows.extend(args.relay_deadline.map(|time| ("relay_deadline_us", us(time))));
     }
     let engine = match (args.engine, network) {
         (EngineArg::Matching, _) => format!("{} alone", problem.family().name()),
@@ -114,15 +115,18 @@ fn settings(
     if flag || args.dispatcher == DispatcherArg::Device {
         rows.push(("kernels", args.kernels.to_string()));
     }
-    if let Some(us) = args.deadline.deadline_us {
-        rows.push(("deadline_us", us.to_string()));
-    }
-    rows.push(("interval_us", args.interval_us.to_string()));
+    rows.extend(args.deadline.deadline.map(|time| ("deadline_us", us(time))));
+    rows.push(("interval_us", us(args.interval)));
     rows.push(("workers", config.workers.to_string()));
     rows.push(("slots", config.slots.to_string()));
     rows.push(("pinned", config.cores.dispatcher.is_some().to_string()));
     rows.push(("machine", crate::machine::describe()));
     rows.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// A time in microseconds.
+fn us(time: Duration) -> String {
+    (time.as_nanos() as f64 / 1e3).to_string()
 }
 
 /// What a generated experiment is.

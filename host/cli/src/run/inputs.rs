@@ -13,7 +13,6 @@ use ringcall_qec::circuit::{Experiment, MemoryExperiment};
 use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What is decoded, and the generated experiment that it is of.
 pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
@@ -109,7 +108,7 @@ pub(super) fn start(
 
 /// Starts the pipeline around Relay-BP on a GPU.
 fn relay(args: &Args, problem: &Problem, config: ServiceConfig) -> Result<Service> {
-    let bounds = Bounds { deadline: args.relay_deadline_us.map(Duration::from_micros), ..Bounds::default() };
+    let bounds = Bounds { deadline: args.relay_deadline, ..Bounds::default() };
     let relay = match GpuRelay::new(problem, bounds) {
         Err(GpuRelayError::NoGpu(why)) => {
             bail!(Misuse(format!(
@@ -142,11 +141,11 @@ fn without_network(args: &Args, problem: &Problem) -> Result<Inference> {
 }
 
 pub(super) fn source(args: &Args, problem: &Problem) -> Result<ShotSource> {
-    match &args.shots {
+    match args.shots_in() {
         None => Ok(ShotSource::sampled(problem, args.seed)?),
         Some(path) => {
             let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-            let format = args.shots_format.into();
+            let format = args.shots_format();
             ShotSource::read(problem, BufReader::new(file), format, args.shots_with_observables)
                 .with_context(|| path.display().to_string())
         }

@@ -5,22 +5,27 @@ mod inputs;
 mod options;
 
 use crate::signals::{self, Interrupt, Signals};
-use crate::usage::Misuse;
+use crate::style::{self, Busy};
+use crate::usage::misuse;
 use crate::{output, report};
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 pub(crate) use options::Args;
 use ringcall_decoder_service::{Progress, Summary};
 use ringcall_qec::circuit::Experiment;
 use ringcall_qec::decode::DecoderFamily;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::Duration;
+
+/// How long after a signal requests under way are waited for.
+const GRACE_PERIOD: Duration = Duration::from_millis(1500);
 
 /// Runs, reports, and says by its exit code whether every request was answered.
 pub(crate) fn run(args: &Args) -> Result<u8> {
     args.check()?;
     let signals = Signals::listen()?;
     let (report, summary) = measure(args, &signals)?;
+    signals.came_to_an_end();
     publish(args, &report)?;
     if let Some(signal) = signals.received() {
         eprintln!("ringcall: stopped by signal {signal} after {} requests", summary.stats.submitted);
@@ -42,21 +47,23 @@ pub(crate) fn called(args: &Args, interrupt: &dyn Interrupt) -> Result<(String, 
 /// Runs, and says what came of it.
 fn measure(args: &Args, interrupt: &dyn Interrupt) -> Result<(report::RunReport, Summary)> {
     if args.nvtx {
-        ringcall_cuda::nvtx::enable().map_err(|why| Misuse(format!("--nvtx: {why}")))?;
+        ringcall_cuda::nvtx::enable().map_err(|why| misuse(format!("--nvtx: {why}")))?;
     }
     // Before the run: a path that cannot be written should not cost the run.
     for path in [&args.json, &args.report].into_iter().flatten() {
         output::check_writable(path)?;
     }
+    let busy = Busy::new("building the decoder");
     let (problem, experiment) = inputs::problem(args)?;
     let source = inputs::source(args, &problem)?;
     let config = args.service_config(problem.family() != DecoderFamily::Matching)?;
     let surface = experiment.as_ref().and_then(Experiment::surface);
     let inputs::Started { service, network } = inputs::start(args, &problem, surface.as_ref(), config)?;
+    drop(busy);
     service.pins().iter().for_each(crate::pinning::tell);
     let monitor = service.monitor();
     let bar = progress_bar(args);
-    interrupt.begin(None);
+    interrupt.begin(Some(GRACE_PERIOD));
     let summary = service.drive(source, args.pace(), &mut |progress| {
         show(&bar, args, progress);
         interrupt.received().is_none()
@@ -95,8 +102,8 @@ fn exit_code(summary: &Summary) -> Result<u8> {
 fn publish(args: &Args, report: &report::RunReport) -> Result<()> {
     let json_on_stdout = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
     if !json_on_stdout {
-        let mut out = std::io::stdout();
-        out.write_all(report::to_text(report).as_bytes())
+        let mut out = anstream::stdout();
+        out.write_all(report::to_text(report, args.verbose).as_bytes())
             .and_then(|()| out.flush())
             .context("standard output")?;
     }
@@ -112,22 +119,18 @@ fn publish(args: &Args, report: &report::RunReport) -> Result<()> {
 
 /// On a terminal only; quiet otherwise.
 fn progress_bar(args: &Args) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let (length, template) = match (args.requests, args.run_time()) {
-        (Some(requests), _) => (requests, "{bar:30} {pos}/{len} requests  {msg}"),
-        (None, Some(duration)) => (duration.as_millis() as u64, "{bar:30} {elapsed}  {msg}"),
-        (None, None) => return ProgressBar::new_spinner(),
+    let (length, template) = match (args.most_requests(), args.run_time()) {
+        (Some(requests), _) => (Some(requests), "{bar:20} {pos}/{len} requests  {wide_msg}"),
+        (None, Some(duration)) => (Some(duration.as_millis() as u64), "{bar:20} {elapsed}  {wide_msg}"),
+        (None, None) => (None, "{spinner} {elapsed}  {wide_msg}"),
     };
-    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
-    // A template that does not parse leaves the library's own style.
-    ProgressStyle::with_template(template).map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style))
+    style::bar(length, template)
 }
 
 fn show(bar: &ProgressBar, args: &Args, progress: &Progress) {
     let Progress { submitted, completed, logical_errors, elapsed, latest_us } = *progress;
-    bar.set_position(if args.requests.is_some() { submitted } else { elapsed.as_millis() as u64 });
+    bar.set_position(if args.most_requests().is_some() { submitted } else { elapsed.as_millis() as u64 });
     let rate = completed as f64 / elapsed.max(Duration::from_millis(1)).as_secs_f64();
-    bar.set_message(format!("{rate:.0}/s  latest {latest_us:.1} us  {logical_errors} logical errors"));
+    let (rate, latest) = (style::per_second(rate), style::time(latest_us));
+    bar.set_message(format!("{rate}  latest {latest}  {logical_errors} logical errors"));
 }

@@ -4,8 +4,9 @@ use crate::decoder::{DeadlineArgs, DecoderArg, DecoderArgs, RelayArgs};
 use crate::experiment::{BasisArg, CONFIGURED, Choice, CodeArg, DetectorsArg, ModelFile, Preset};
 use crate::memory::MemoryLimit;
 use crate::network::NetworkArg;
+use crate::number;
 use crate::pinning::{self, CoreList};
-use crate::usage::Misuse;
+use crate::usage::{Misuse, misuse};
 use anyhow::{Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use ringcall::Wait;
@@ -13,7 +14,7 @@ use ringcall_decoder_service::gpu::Copies;
 use ringcall_decoder_service::{Pace, ServiceConfig};
 use ringcall_pipeline::CorePinning;
 use ringcall_qec::shots::ShotFormat;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -75,13 +76,13 @@ impl EngineArg {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// How long a request may take unless the user says so, ms.
-    const fn timeout_ms(self, relay: bool) -> u64 {
+    /// How long a request may take unless the user says so.
+    const fn timeout(self, relay: bool) -> Duration {
         match self {
-            Self::Cpu | Self::Onnxruntime => 60_000,
+            Self::Cpu | Self::Onnxruntime => Duration::from_secs(60),
             // A shot that does not converge takes all its iterations.
-            _ if relay => 60_000,
-            _ => 1000,
+            _ if relay => Duration::from_secs(60),
+            _ => Duration::from_secs(1),
         }
     }
 
@@ -96,6 +97,32 @@ impl EngineArg {
             Self::Matching | Self::Passthrough | Self::Relay => None,
         }
     }
+}
+
+/// How many shots, or as an earlier version had it, their file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ShotsArg {
+    Count(u64),
+    File(PathBuf),
+}
+
+impl FromStr for ShotsArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match number::count(text) {
+            Ok(shots) => Ok(Self::Count(shots)),
+            // A number that is none is no file's name either.
+            Err(why) if text.starts_with(['-', '+']) || text.parse::<f64>().is_ok() => Err(why),
+            Err(_) => Ok(Self::File(text.into())),
+        }
+    }
+}
+
+fn relay_deadline(text: &str) -> Result<Duration, String> {
+    let time = number::microseconds(text)?;
+    let range = Duration::from_micros(1)..=Duration::from_secs(10);
+    if range.contains(&time) { Ok(time) } else { Err("give a time from 1us to 10s".to_owned()) }
 }
 
 /// Who takes requests from the ring.
@@ -196,24 +223,29 @@ pub(crate) struct Args {
     p: f64,
     #[command(flatten)]
     pub(super) file: ModelFile,
-    /// Shots to decode, in place of sampled ones; ends with the file
-    #[arg(long, value_name = "FILE")]
-    pub(super) shots: Option<PathBuf>,
-    /// Format of --shots
-    #[arg(long, value_enum, default_value = "b8", requires = "shots")]
-    pub(super) shots_format: FormatArg,
-    /// Each shot's true observables follow its detectors
-    #[arg(long, requires = "shots")]
-    pub(super) shots_with_observables: bool,
-    /// Stop after so many requests
+    /// Stop after so many shots: one request each
     #[arg(long, value_name = "N")]
-    pub(super) requests: Option<u64>,
-    /// Stop after so many seconds [default: 3 where --requests and --shots are absent]
-    #[arg(long, value_name = "SECONDS")]
-    pub(super) duration: Option<f64>,
-    /// From one request to the next, in microseconds; 0: as fast as slots come free
-    #[arg(long, default_value_t = 100.0, value_name = "US")]
-    pub(super) interval_us: f64,
+    shots: Option<ShotsArg>,
+    #[arg(long, value_name = "N", hide = true, value_parser = number::count)]
+    requests: Option<u64>,
+    /// Shots to decode, in place of sampled ones; ends with the file
+    #[arg(long = "in", value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Format of the shots of --in [default: b8]
+    #[arg(long = "in-format", aliases = ["in_format", "shots-format"], value_enum, value_name = "FORMAT")]
+    shots_format: Option<FormatArg>,
+    /// Each shot's true observables follow its detectors
+    #[arg(
+        long = "in-includes-appended-observables",
+        aliases = ["in_includes_appended_observables", "shots-with-observables"]
+    )]
+    pub(super) shots_with_observables: bool,
+    /// Stop after so long, in s [default: 3 s where --shots and --in are absent]
+    #[arg(long, value_name = "TIME", value_parser = number::seconds)]
+    duration: Option<Duration>,
+    /// From one request to the next, in us; 0: as fast as slots come free
+    #[arg(long, alias = "interval-us", default_value = "100us", value_name = "TIME", value_parser = number::microseconds)]
+    pub(super) interval: Duration,
     /// Worker threads, each with an engine and a decoder [default: as many as there are cores to spare, at most 8]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(super) workers: Option<u32>,
@@ -228,9 +260,9 @@ pub(crate) struct Args {
     /// one after another, for the same answers [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) relay_lanes: Option<u32>,
-    /// With --engine relay: end a decode after so many microseconds, with a best guess that says that it did not converge
-    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    pub(super) relay_deadline_us: Option<u64>,
+    /// With --engine relay: end a decode after so long, in us, with a best guess that says that it did not converge
+    #[arg(long, alias = "relay-deadline-us", value_name = "TIME", value_parser = relay_deadline)]
+    pub(super) relay_deadline: Option<Duration>,
     /// What runs before the decoder, or in its place
     #[arg(long, value_enum, default_value = "matching")]
     pub(super) engine: EngineArg,
@@ -263,10 +295,13 @@ pub(crate) struct Args {
     /// Pin threads: `none`, `auto` (where there are cores enough), or DISPATCHER,CONSUMER,FIRST-WORKER
     #[arg(long, default_value = "none", value_name = "CORES")]
     pub(super) pin: PinArg,
-    /// Answer a request TIMED_OUT after so many milliseconds [default: 1000; 60000 with a network on the CPU, where a full
+    /// Answer a request TIMED_OUT after so long, in ms [default: 1 s; 60 s with a network on the CPU, where a full
     /// ring takes seconds, and with Relay-BP, where a shot that does not converge takes all its iterations]
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(super) timeout_ms: Option<u64>,
+    #[arg(long, alias = "timeout-ms", value_name = "TIME", value_parser = number::some_milliseconds)]
+    timeout: Option<Duration>,
+    /// Show all that was measured: settings, stages, counts
+    #[arg(long, short)]
+    pub(super) verbose: bool,
     /// Write the report as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
@@ -283,53 +318,57 @@ pub(crate) struct Args {
 impl Args {
     /// What the parser cannot see.
     pub(super) fn check(&self) -> Result<()> {
-        let seconds = |name: &str, value: f64| {
-            if value.is_finite() && (0.0..=1e9).contains(&value) {
-                return Ok(());
+        if self.input.is_some() && self.shots_in().is_some() {
+            bail!(misuse("--shots is a number of shots: their file is --in"));
+        }
+        if self.shots_in().is_none() {
+            for (option, given) in [
+                ("in-format", self.shots_format.is_some()),
+                ("in-includes-appended-observables", self.shots_with_observables),
+            ] {
+                if given {
+                    bail!(misuse(format!("--{option} is for the shots of a file: give --in as well")));
+                }
             }
-            bail!("--{name} must be a number from 0 to 1e9, not {value}")
-        };
-        seconds("duration", self.duration.unwrap_or(0.0))?;
-        seconds("interval-us", self.interval_us)?;
-        self.deadline.check()?;
+        }
         if self.dispatcher == DispatcherArg::Device
             && !matches!(self.engine, EngineArg::Gpu | EngineArg::Relay)
         {
-            bail!("--dispatcher device is for --engine gpu and --engine relay");
+            bail!(misuse("--dispatcher device is for --engine gpu and --engine relay"));
         }
-        if self.relay_deadline_us.is_some() && self.engine != EngineArg::Relay {
-            bail!(Misuse("--relay-deadline-us is for --engine relay".to_owned()));
+        if self.relay_deadline.is_some() && self.engine != EngineArg::Relay {
+            bail!(misuse("--relay-deadline is for --engine relay"));
         }
         let flag = self.handoff == HandoffArg::Flag;
         if flag && (self.engine != EngineArg::Gpu || self.dispatcher != DispatcherArg::Host) {
-            bail!(Misuse("--handoff flag is for --engine gpu with --dispatcher host".to_owned()));
+            bail!(misuse("--handoff flag is for --engine gpu with --dispatcher host"));
         }
         if self.copies.is_some() && !flag {
-            bail!(Misuse("--copies is for --handoff flag".to_owned()));
+            bail!(misuse("--copies is for --handoff flag"));
         }
         if self.kernels > 1 && self.dispatcher != DispatcherArg::Device && !flag {
-            bail!("--kernels is for --dispatcher device and --handoff flag");
+            bail!(misuse("--kernels is for --dispatcher device and --handoff flag"));
         }
         if self.engine.network().is_none() {
             for (option, given) in [("model", self.model.is_some()), ("threshold", self.threshold.is_some())]
             {
                 if given {
-                    bail!(
+                    bail!(misuse(format!(
                         "--{option} is for the engines that run a network: cpu, gpu, onnxruntime, \
                          onnxruntime-cuda, tensorrt"
-                    );
+                    )));
                 }
             }
         } else if self.file.path().is_some() {
             if self.engine == EngineArg::Gpu {
-                bail!("--engine gpu is for the generated experiment, not for --dem or --circuit");
+                bail!(misuse("--engine gpu is for the generated experiment, not for --dem or --circuit"));
             }
             if self.model.is_none() {
-                bail!(
+                bail!(misuse(format!(
                     "--engine {} needs --model FILE.onnx with --dem or --circuit: the network that is built in is for the \
                      generated experiment",
                     self.engine.name()
-                );
+                )));
             }
         }
         Ok(())
@@ -371,17 +410,35 @@ impl Args {
         self.slots.unwrap_or(if self.preset.is_some() { Preset::SLOTS } else { 32 })
     }
 
+    /// The file of shots: an earlier version had it as --shots.
+    pub(super) fn shots_in(&self) -> Option<&Path> {
+        let earlier = match &self.shots {
+            Some(ShotsArg::File(path)) => Some(path),
+            _ => None,
+        };
+        self.input.as_ref().or(earlier).map(PathBuf::as_path)
+    }
+
+    /// Its format.
+    pub(super) fn shots_format(&self) -> ShotFormat {
+        self.shots_format.unwrap_or(FormatArg::B8).into()
+    }
+
+    /// The most requests.
+    pub(super) fn most_requests(&self) -> Option<u64> {
+        match self.shots {
+            Some(ShotsArg::Count(shots)) => Some(self.requests.unwrap_or(shots).min(shots)),
+            _ => self.requests,
+        }
+    }
+
     pub(super) fn run_time(&self) -> Option<Duration> {
-        let default = (self.requests.is_none() && self.shots.is_none()).then_some(3.0);
-        self.duration.or(default).map(Duration::from_secs_f64)
+        let endless = self.most_requests().is_none() && self.shots_in().is_none();
+        self.duration.or(endless.then_some(Duration::from_secs(3)))
     }
 
     pub(super) fn pace(&self) -> Pace {
-        Pace {
-            requests: self.requests,
-            duration: self.run_time(),
-            interval: Duration::from_secs_f64(self.interval_us / 1e6),
-        }
+        Pace { requests: self.most_requests(), duration: self.run_time(), interval: self.interval }
     }
 
     pub(super) fn workers(&self) -> u32 {
@@ -396,10 +453,10 @@ impl Args {
                 let last = worker_base.saturating_add(workers as usize - 1);
                 for (core, whose) in [(dispatcher, "dispatcher"), (consumer, "consumer")] {
                     if (*worker_base..=last).contains(core) {
-                        bail!(
+                        bail!(misuse(format!(
                             "--pin gives core {core} twice: to the {whose} and to one of {workers} workers, which have \
                              cores {worker_base} to {last}"
-                        );
+                        )));
                     }
                 }
                 CorePinning {
@@ -410,7 +467,7 @@ impl Args {
             }
             PinArg::Auto => pinning::auto(workers)?,
         };
-        let timeout = Duration::from_millis(self.timeout_ms.unwrap_or(self.engine.timeout_ms(relay)));
+        let timeout = self.timeout.unwrap_or(self.engine.timeout(relay));
         Ok(ServiceConfig {
             workers,
             slots: self.slots(),

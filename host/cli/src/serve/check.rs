@@ -23,7 +23,6 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     if args.experiment.preset.is_some() {
         given.refuse(&["slots", "slot_bytes"], "--preset, which sets the ring")?;
     }
-    args.deadline.check()?;
     if args.config.is_none() && !args.stream {
         given.refuse(&["frame"], "a service without sessions: give --config or --stream")?;
     }

@@ -17,9 +17,11 @@ mod supervisor;
 use crate::decoder::DeadlineArgs;
 use crate::experiment::ExperimentArgs;
 use crate::memory::{Estimate, MemoryLimit};
+use crate::number;
 use crate::output;
 use crate::side::SideArgs;
 use crate::signals::Signals;
+use crate::style;
 use crate::tag_key::TagArgs;
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
@@ -33,7 +35,7 @@ use sandbox::Sandbox;
 use served::Outcome;
 use server::Server;
 use service::Service;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -116,7 +118,7 @@ pub(crate) const DEFAULT_PORT: PortOptions = PortOptions::new(64, 1024);
 /// Serves `rpc_increment` and `decode_syndrome` (with --weights and --readout `decode_weighted` and `decode_readout`) on a network, or with --config the decoders of a file by CUDA-Q QEC's calls.
 ///
 /// Prints where it is reached as one line of `key=value` pairs, then serves until SIGINT, SIGTERM or
-/// --seconds; then answers requests under way, prints its counters and ends with 0 if they balance.
+/// --duration; then answers requests under way, prints its counters and ends with 0 if they balance.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Args {
     /// What requests come over: udp (a datagram a request), roce (RDMA WRITEs by RoCE v2, as an FPGA sends them,
@@ -210,12 +212,12 @@ pub(crate) struct Args {
     /// rendezvous does: its answers then go to its queue pair, at port 4791 unless --peer says another
     #[arg(long, value_name = "ADDRESS")]
     rendezvous: Option<SocketAddr>,
-    /// End after so many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    seconds: Option<u64>,
-    /// How long a stop waits for requests under way
-    #[arg(long, default_value_t = 1000, value_name = "MS")]
-    stop_ms: u64,
+    /// End after so long, in s
+    #[arg(long, alias = "seconds", value_name = "TIME", value_parser = number::some_seconds)]
+    duration: Option<Duration>,
+    /// How long a stop waits for requests under way, in ms
+    #[arg(long, alias = "stop-ms", default_value = "1s", value_name = "TIME", value_parser = number::milliseconds)]
+    stop_timeout: Duration,
     /// Serve the counters for Prometheus at http://ADDRESS/metrics
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
@@ -229,6 +231,9 @@ pub(crate) struct Args {
     /// Write the final counters as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Show at the end what was not counted, too
+    #[arg(long, short)]
+    verbose: bool,
     /// Arguments of the plug-in
     #[arg(last = true, value_name = "ARGUMENT")]
     plugin_args: Vec<String>,
@@ -274,6 +279,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
         output::check_writable(path)?;
     }
     let signals = Signals::listen()?;
+    let busy = style::Busy::new("building the decoder");
     let problem = if args.dispatcher == Some(DispatcherArg::Device) {
         args.memory.admit(&around(args, Estimate::process()))?;
         None
@@ -281,6 +287,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
         let problem = args.experiment.problem(args.memory, |decoding| around(args, decoding))?;
         Some(args.deadline.limit(problem)?)
     };
+    drop(busy);
     let sandbox = Sandbox::begin(args)?;
     let (introducer, heard) = introductions();
     let service = Service::start(args, given, problem, args.rendezvous.is_some().then_some(heard))?;
@@ -302,13 +309,13 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     // Before the line: a program that reads it may tell this process to end at once.
     signals.run();
     let mut out = std::io::stdout();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")?;
+    say(&mut out, &line)?;
 
     serve_until_told(args, &signals, &line);
     if let Some(rendezvous) = rendezvous {
         rendezvous.stop();
     }
-    let outcome = service.stop(Duration::from_millis(args.stop_ms));
+    let outcome = service.stop(args.stop_timeout);
     if let Some(metrics) = metrics {
         metrics.stop();
     }
@@ -322,13 +329,19 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     }
 }
 
-/// Waits for a signal or for the end of --seconds. A service manager is told of `line`, and that the service is alive.
+/// Says where the service is reached: in one line for programs, in as many as it takes on a terminal, from which it may be
+/// copied as it is.
+fn say(out: &mut std::io::Stdout, line: &str) -> Result<()> {
+    let line = if out.is_terminal() { style::paragraph("", 0, line) } else { format!("{line}\n") };
+    out.write_all(line.as_bytes()).and_then(|()| out.flush()).context("standard output")
+}
+
+/// Waits for a signal or for the end of --duration. A service manager is told of `line`, and that the service is alive.
 fn serve_until_told(args: &Args, signals: &Signals, line: &str) {
     let mut supervisor = supervisor::Supervisor::ready(line);
     signals.run();
     let begin = Instant::now();
-    let limit = args.seconds.map(Duration::from_secs);
-    while signals.received().is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {
+    while signals.received().is_none() && args.duration.is_none_or(|limit| begin.elapsed() < limit) {
         std::thread::sleep(STOP_CHECK_INTERVAL);
         supervisor.alive();
     }
@@ -337,9 +350,8 @@ fn serve_until_told(args: &Args, signals: &Signals, line: &str) {
 
 fn publish(args: &Args, outcome: &Outcome) -> Result<()> {
     if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
-        let (frames, requests) = outcome.balance;
         let mut out = std::io::stdout();
-        writeln!(out, "{}\nunaccounted: {frames} frames, {requests} requests", outcome.text)
+        out.write_all(outcome.shown(args.verbose).as_bytes())
             .and_then(|()| out.flush())
             .context("standard output")?;
     }

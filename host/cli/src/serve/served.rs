@@ -2,6 +2,8 @@
 
 use super::ThreadsArg;
 use super::figures::{self, Figures};
+use crate::report::count;
+use crate::style;
 use anyhow::Result;
 use ringcall::HostDispatcher;
 use ringcall::dispatcher::{Running, Watch, Wired};
@@ -27,7 +29,7 @@ pub(super) trait Served {
 
 /// How a service ended.
 pub(super) struct Outcome {
-    /// For people.
+    /// How it stopped, in a line.
     pub(super) text: String,
     /// For programs.
     pub(super) json: Value,
@@ -159,20 +161,34 @@ fn counts(named: impl Iterator<Item = (&'static str, u64)>) -> Value {
     Value::Object(named.map(|(name, n)| (name.to_owned(), n.into())).collect::<Map<_, _>>())
 }
 
-fn line(counters: &Snapshot) -> String {
-    let mut line = String::new();
-    for (name, n) in counters.named() {
-        line += if line.is_empty() { "" } else { ", " };
-        line += &format!("{name} {n}");
-    }
-    line
-}
-
 impl Outcome {
+    /// The text for people: every count that is not 0, or every count.
+    pub(super) fn shown(&self, verbose: bool) -> String {
+        const LABEL: usize = 12;
+        let mut text = style::paragraph("stopped", LABEL, &self.text);
+        for part in ["transport", "dispatcher"] {
+            let counts = self.json[part].as_object().into_iter().flatten();
+            let counts = counts.filter_map(|(name, count)| Some((name, count.as_u64()?)));
+            let shown = counts.filter(|(_, count)| verbose || *count > 0);
+            let words: Vec<String> = shown.map(|(name, n)| format!("{name} {}", count(n))).collect();
+            let words = if words.is_empty() { "nothing yet".to_owned() } else { words.join(", ") };
+            text += &style::paragraph(part, LABEL, &words);
+        }
+        let (frames, requests) = self.balance;
+        text + &format!("unaccounted: {frames} frames, {requests} requests\n")
+    }
+
     fn of_ring(report: &StopReport, stuck: bool, counters: &Snapshot) -> Self {
         let balance @ (frames, slots) = report.statistics.balance();
         Self {
-            text: format!("{report}\ndispatcher: {}", line(counters)),
+            text: format!(
+                "in {}; {} requests answered late, {} dropped, {} refused{}",
+                style::span(report.took),
+                report.drained,
+                report.dropped,
+                report.refused,
+                if report.stuck { "; the thread is stuck" } else { "" }
+            ),
             json: json!({
                 "drained": report.drained,
                 "dropped": report.dropped,
@@ -191,7 +207,10 @@ impl Outcome {
         let balance @ (frames, slots) = (messages, requests.abs() + answers.abs());
         let broken: u64 = report.broken().map(|(_, n)| n).sum();
         Self {
-            text: format!("{report}\ndispatcher: {}", line(&report.dispatcher)),
+            text: match broken {
+                0 => "in order".to_owned(),
+                broken => format!("{broken} broken rules: {report}"),
+            },
             json: json!({
                 "unaccounted": { "frames": frames as i64, "requests": slots as i64 },
                 "broken_rules": broken,

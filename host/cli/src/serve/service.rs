@@ -101,7 +101,7 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
     let experiment = experiment::digest(&problem);
     let family = problem.family();
     let relay = (family == DecoderFamily::Relay).then(|| args.experiment.decoder.relay.config());
-    let deadline_us = args.deadline.deadline_us;
+    let deadline_us = args.deadline.deadline.map(|time| time.as_nanos() as f64 / 1e3);
     let decoder = problem.decoder_name();
     let decodes = Decodes { experiment, decoder, family, relay, deadline_us, side: args.side, answers };
     Ok((table, Some(decodes)))

@@ -1,8 +1,9 @@
 //! `ringcall merge`: the results of a sweep in shards.
 
+use super::grid::Names;
 use super::outputs::Outputs;
 use super::results::{self, Settings};
-use super::{publish, shards};
+use super::{Whole, shards};
 use crate::machine;
 use anyhow::Result;
 use std::path::PathBuf;
@@ -19,6 +20,9 @@ pub(crate) struct Args {
     folder: PathBuf,
     #[command(flatten)]
     outputs: Outputs,
+    /// Show all that was measured: density of syndromes, rates per round, settings
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 /// Joins, and reports.
@@ -34,5 +38,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ..Settings::new(merged.state.setup(), &merged.stop, args.outputs.confidence)
     };
     let outcomes = results::outcomes(&merged.state, &merged.points, &merged.stop);
-    publish(&args.outputs, merged.state.setup(), &outcomes, settings, true)
+    // States name models of files by their digest alone.
+    let names = Names::new();
+    Whole { setup: merged.state.setup().clone(), outcomes, settings, names }.publish(
+        &args.outputs,
+        args.verbose,
+        true,
+    )
 }

@@ -1,5 +1,6 @@
 //! `ringcall sweep`: logical error rates over distances and noises. `ringcall merge`: those of a sweep in shards.
 
+mod grid;
 pub(crate) mod merge;
 mod options;
 mod outputs;
@@ -11,23 +12,27 @@ mod sinter;
 mod state;
 mod table;
 
+use crate::report::count;
 use crate::signals::{self, Interrupt, Signals};
-use crate::usage::Given;
-use crate::{machine, output};
+use crate::usage::{Given, in_words, tell};
+use crate::{machine, output, style};
 use anyhow::{Context, Result, anyhow};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use grid::{Grid, Names};
+use indicatif::ProgressBar;
 pub(crate) use options::Args;
 use outputs::Outputs;
 use results::{PointResult, Results, Settings};
 use ringcall_decoder_service::study::{
     Arm, Outcome, Point, Progress, Setup, Shard, State, StateError, Study, StudyError,
 };
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long after a signal a sweep may still work: threads that build a point's graph or decode a batch are not waited for.
-const GRACE_PERIOD: Duration = Duration::from_millis(1500);
+/// How long after a signal a sweep may still work: threads that build a point's graph or decode a batch are waited for no longer,
+/// and what was counted before is reported.
+const GRACE_PERIOD: Duration = Duration::from_millis(300);
 
 /// Studies, reports, and says by its exit code whether every point has enough.
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
@@ -37,15 +42,16 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     args.outputs.check()?;
     let signals = Signals::listen()?;
     let Found { complete, whole } = study(args, &signals)?;
-    if let Some(Whole { setup, outcomes, settings }) = whole {
-        publish(&args.outputs, &setup, &outcomes, settings, complete)?;
+    signals.came_to_an_end();
+    if let Some(whole) = whole {
+        whole.publish(&args.outputs, args.verbose, complete)?;
     } else if let (Some(shard), Some(folder)) = (args.shard, &args.state) {
         say(shard, folder, complete)?;
     }
     match signals.received().filter(|_| !complete) {
         Some(signal) => {
             let kept = if args.state.is_some() { "; the same command goes on from here" } else { "" };
-            eprintln!("ringcall: stopped by signal {signal}{kept}");
+            tell(&format!("stopped by signal {signal}{kept}"));
             Ok(signals::status(signal))
         }
         None => Ok(0),
@@ -59,18 +65,20 @@ struct Found {
     whole: Option<Whole>,
 }
 
+#[derive(Clone)]
 struct Whole {
     setup: Setup,
     outcomes: Vec<(Point, Outcome)>,
     settings: Settings,
+    names: Names,
 }
 
 /// A sweep's results for a caller: JSON and a page; `None` of a shard.
 pub(crate) fn called(args: &Args, interrupt: &dyn Interrupt) -> Result<Option<(String, String)>> {
     args.outputs.check()?;
     let Found { complete, whole } = study(args, interrupt)?;
-    let page = |Whole { outcomes, settings, .. }| {
-        let results = results(&args.outputs, &outcomes, settings, complete)?;
+    let page = |whole: Whole| {
+        let results = whole.results(&args.outputs, complete)?;
         Ok((serde_json::to_string(&results)?, page::to_html(&results)))
     };
     whole.map(page).transpose()
@@ -78,11 +86,12 @@ pub(crate) fn called(args: &Args, interrupt: &dyn Interrupt) -> Result<Option<(S
 
 /// Studies until every point has enough, or until it is interrupted.
 fn study(args: &Args, interrupt: &dyn Interrupt) -> Result<Found> {
-    let points = args.points()?;
+    let Grid { points, models, names } = args.grid()?;
     let network = args.network()?;
     let bind = |point: &Point| {
         let (network, _) = network.as_ref().ok_or("no model")?;
-        Ok(network.bind(point.surface().as_ref(), args.threshold)?.inference)
+        let generated = point.surface().filter(|_| point.given.is_none());
+        Ok(network.bind(generated.as_ref(), args.threshold)?.inference)
     };
     let study = Study {
         program: args.state.as_ref().map(|_| state::program()).transpose()?.unwrap_or_default(),
@@ -92,8 +101,9 @@ fn study(args: &Args, interrupt: &dyn Interrupt) -> Result<Found> {
         relay: args.relay(),
         predecoder: network.as_ref().map(|(_, label)| Arm { label: label.clone(), bind: &bind }),
         points,
+        models,
         stop: args.stop(),
-        deadline: args.deadline()?,
+        deadline: args.deadline,
         threads: args.threads(),
         shard: args.shard,
     };
@@ -112,10 +122,37 @@ fn study(args: &Args, interrupt: &dyn Interrupt) -> Result<Found> {
     let mut nowhere = io::sink();
     let lines: &mut dyn Write = log.as_mut().map_or(&mut nowhere, |log| log);
     let bar = progress_bar(&study);
+    let settings = Settings {
+        threads: Some(study.threads),
+        machine: machine::describe(),
+        ..Settings::new(state.setup(), &study.stop, args.outputs.confidence)
+    };
+    let found = Whole {
+        setup: state.setup().clone(),
+        outcomes: results::outcomes(&state, &study.points, &study.stop),
+        settings,
+        names,
+    };
+    let latest = Arc::new(Mutex::new(found));
+    if args.shard.is_none() {
+        let (latest, bar) = (Arc::clone(&latest), bar.clone());
+        let (outputs, verbose) = (args.outputs.clone(), args.verbose);
+        interrupt.at_the_end_of_time(Box::new(move || {
+            bar.finish_and_clear();
+            let found = latest.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = found.publish(&outputs, verbose, false) {
+                tell(&in_words(&error));
+            }
+        }));
+    }
     interrupt.begin(Some(GRACE_PERIOD));
     let mut look = |state: &mut State| others.iter_mut().for_each(|others| others.look(state));
     let complete = study.run_beside(&mut state, lines, &mut look, &mut |progress| {
         show(&bar, &study, progress);
+        let mut found = latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, outcome)) = found.outcomes.get_mut(progress.index) {
+            *outcome = progress.outcome;
+        }
         interrupt.received().is_none()
     });
     bar.finish_and_clear();
@@ -133,28 +170,9 @@ fn study(args: &Args, interrupt: &dyn Interrupt) -> Result<Found> {
     if args.shard.is_some() {
         return Ok(Found { complete, whole: None });
     }
-    let settings = Settings {
-        threads: Some(study.threads),
-        machine: machine::describe(),
-        ..Settings::new(state.setup(), &study.stop, args.outputs.confidence)
-    };
+    let latest = latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let outcomes = results::outcomes(&state, &study.points, &study.stop);
-    let whole = Some(Whole { setup: state.setup().clone(), outcomes, settings });
-    Ok(Found { complete, whole })
-}
-
-/// Everything that is reported of these outcomes.
-fn results(
-    outputs: &Outputs,
-    outcomes: &[(Point, Outcome)],
-    settings: Settings,
-    complete: bool,
-) -> Result<Results> {
-    let timed = settings.deadline_us.is_some();
-    let result =
-        |(point, outcome): &(Point, Outcome)| PointResult::new(point, outcome, outputs.confidence, timed);
-    let points = outcomes.iter().map(result);
-    Ok(Results { complete, settings, points: points.collect::<Result<_, _>>()? })
+    Ok(Found { complete, whole: Some(Whole { outcomes, ..latest }) })
 }
 
 /// What a shard says instead of results, which are none without the other shards.
@@ -168,53 +186,57 @@ fn say(shard: Shard, folder: &Path, complete: bool) -> Result<()> {
     writeln!(io::stdout(), "{text}").context("standard output")
 }
 
-/// Writes results where they are asked for.
-fn publish(
-    outputs: &Outputs,
-    setup: &Setup,
-    outcomes: &[(Point, Outcome)],
-    settings: Settings,
-    complete: bool,
-) -> Result<()> {
-    let results = results(outputs, outcomes, settings, complete)?;
-    let to_stdout =
-        |path: &Option<std::path::PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
-    if !to_stdout(&outputs.json) && !to_stdout(&outputs.sinter_csv) {
-        let mut out = std::io::stdout();
-        out.write_all(table::to_text(&results).as_bytes())
-            .and_then(|()| out.flush())
-            .context("standard output")?;
+impl Whole {
+    /// Everything that is reported.
+    fn results(&self, outputs: &Outputs, complete: bool) -> Result<Results> {
+        let timed = self.settings.deadline_us.is_some();
+        let result = |(point, outcome): &(Point, Outcome)| {
+            PointResult::new(point, outcome, outputs.confidence, &self.names, timed)
+        };
+        let points = self.outcomes.iter().map(result).collect::<Result<_, _>>()?;
+        Ok(Results { complete, settings: self.settings.clone(), points })
     }
-    if let Some(path) = &outputs.json {
-        output::write_json(path, &results)?;
+
+    /// Writes results where they are asked for.
+    fn publish(&self, outputs: &Outputs, verbose: bool, complete: bool) -> Result<()> {
+        let results = self.results(outputs, complete)?;
+        let to_stdout =
+            |path: &Option<std::path::PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str() == "-");
+        if !to_stdout(&outputs.json) && !to_stdout(&outputs.sinter_csv) {
+            let mut out = anstream::stdout();
+            out.write_all(table::to_text(&results, verbose).as_bytes())
+                .and_then(|()| out.flush())
+                .context("standard output")?;
+        }
+        if let Some(path) = &outputs.json {
+            output::write_json(path, &results)?;
+        }
+        if let Some(path) = &outputs.sinter_csv {
+            output::write_text(path, &sinter::to_csv(&self.setup, &self.outcomes, &self.names)?)?;
+        }
+        if let Some(path) = &outputs.report {
+            let svg = crate::report::page::is_svg(path);
+            output::write_text(path, &if svg { page::to_svg(&results)? } else { page::to_html(&results) })?;
+        }
+        Ok(())
     }
-    if let Some(path) = &outputs.sinter_csv {
-        output::write_text(path, &sinter::to_csv(setup, outcomes)?)?;
-    }
-    if let Some(path) = &outputs.report {
-        let svg = crate::report::page::is_svg(path);
-        output::write_text(path, &if svg { page::to_svg(&results)? } else { page::to_html(&results) })?;
-    }
-    Ok(())
 }
 
 /// On a terminal only; quiet otherwise.
 fn progress_bar(study: &Study<'_>) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
     let length = study.stop.shots * study.points.len() as u64;
-    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
-    // A template that does not parse leaves the library's own style.
-    ProgressStyle::with_template("{bar:30} {elapsed} of about {duration}  {msg}")
-        .map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style))
+    let bar = style::bar(Some(length), "{spinner} {bar:20} {elapsed} of about {duration}  {wide_msg}");
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
 }
 
 fn show(bar: &ProgressBar, study: &Study<'_>, progress: &Progress) {
     let Progress { point, index, outcome } = progress;
     let counts = &outcome.counts;
     bar.set_position(*index as u64 * study.stop.shots + counts.shots.min(study.stop.shots));
-    let with =
-        counts.predecoder.map_or_else(String::new, |arm| format!(", {} with the predecoder", arm.errors));
-    bar.set_message(format!("{point}: {} shots, {} errors{with}", counts.shots, counts.errors));
+    let with = counts.predecoder.map_or_else(String::new, |arm| format!(", {} with the network", arm.errors));
+    bar.set_message(match counts.shots {
+        0 => format!("{point}: building the decoder"),
+        shots => format!("{point}: {} shots, {} errors{with}", count(shots), count(counts.errors)),
+    });
 }

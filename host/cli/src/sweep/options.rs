@@ -1,16 +1,19 @@
 //! The options of `ringcall sweep`.
 
+use super::grid::{Files, Grid};
 use super::outputs::Outputs;
 use crate::decoder::{DecoderArg, RelayArgs};
-use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg, Preset};
+use crate::experiment::{BasisArg, Choice, CodeArg, DetectorsArg, Preset, read_circuit, read_model};
 use crate::memory::{Estimate, MemoryLimit};
 use crate::network::{Network, NetworkArg, NetworkFile};
-use crate::usage::Misuse;
+use crate::number::{self, Distances, Noises};
+use crate::usage::misuse;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use ringcall_decoder_service::study::{Matching, Point, Relay, Shard, Stop};
 use ringcall_qec::circuit::{Code, Experiment};
 use ringcall_qec::decode::BpConfig;
+use ringcall_qec::dem::Mechanism;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,7 +29,10 @@ pub(super) enum KindsArg {
     Both,
 }
 
-/// Measures logical error rates over code distances and noises, with and without a predecoder.
+/// Options of generated experiments, which files take the place of.
+const GENERATED: [&str; 7] = ["preset", "codes", "distances", "noises", "rounds", "basis", "detectors"];
+
+/// Measures logical error rates over code distances and noises, or of models of your own, with and without a predecoder.
 ///
 /// All arms decode the same shots, which depend on the seed alone: neither on the number of threads nor on
 /// interruptions. With --state each finished batch is written down, and the same command later continues from
@@ -44,7 +50,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "NAME",
-        conflicts_with_all = ["codes", "distances", "rounds", "basis", "detectors"]
+        conflicts_with_all = ["codes", "distances", "rounds", "basis", "detectors", "dem", "circuit"]
     )]
     preset: Option<Preset>,
     /// Codes whose memory experiments are studied
@@ -56,18 +62,26 @@ pub(crate) struct Args {
         value_name = "CODE,…"
     )]
     codes: Vec<CodeArg>,
-    /// Code distances of surface and colour codes, odd, at least 3 [default: 3,5,7]
-    #[arg(long, alias = "distance", value_delimiter = ',', value_name = "D,…")]
-    distances: Vec<u32>,
-    /// Strengths of the circuit noise, each of its rates
+    /// Code distances of surface and colour codes, odd, at least 3: a list, or a range as 3-13 [default: 3,5,7]
+    #[arg(long = "distance", alias = "distances", value_delimiter = ',', value_name = "D,…")]
+    distances: Vec<Distances>,
+    /// Strengths of the circuit noise, each of its rates: a list, or a range as 0.001:0.01:5, evenly spaced on a
+    /// logarithmic axis
     #[arg(
-        long,
-        alias = "p",
+        long = "p",
+        alias = "noises",
         value_delimiter = ',',
         default_value = "0.002,0.004,0.006,0.01",
         value_name = "P,…"
     )]
-    noises: Vec<f64>,
+    noises: Vec<Noises>,
+    /// Detector error models in Stim's format, in place of generated experiments. Of a file that is called d=5,p=0.003.dem
+    /// these are the point's distance and noise
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = GENERATED)]
+    dem: Vec<Files>,
+    /// Circuits in Stim's format, in place of generated experiments: their models are derived here
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = GENERATED)]
+    circuit: Vec<Files>,
     /// Rounds of syndrome extraction [default: each distance's own number]
     #[arg(long)]
     rounds: Option<u32>,
@@ -100,14 +114,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "predecoder")]
     pub(super) onnxruntime: Option<PathBuf>,
     /// The most shots of a point, rounded up to whole batches
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value = "10_000", value_name = "N", value_parser = number::within::<u64>(1, u64::MAX))]
     pub(super) shots: u64,
     /// Count decodes that take longer than so many microseconds of processor time as late (they are not cut off), and shots that
     /// are late or wrong; without a predecoder's inference
-    #[arg(long, value_name = "US")]
-    deadline_us: Option<f64>,
+    #[arg(long, alias = "deadline-us", value_name = "TIME", value_parser = number::microseconds)]
+    pub(super) deadline: Option<Duration>,
     /// End a point once each arm has made so many logical errors
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::within::<u64>(1, u64::MAX))]
     pub(super) max_errors: Option<u64>,
     /// Seed of all shots
     #[arg(long, default_value_t = 1)]
@@ -116,7 +130,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
     /// Shots of a batch: what an interruption costs each thread at most [default: 100 with a predecoder, else 1000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = number::within::<u32>(1, 1_000_000))]
     pub(super) batch: Option<u32>,
     /// Where finished batches are kept, a line of JSON each; made if it is not there; a folder with --shard
     #[arg(long, value_name = "FILE")]
@@ -126,20 +140,24 @@ pub(crate) struct Args {
     pub(super) shard: Option<Shard>,
     #[command(flatten)]
     memory: MemoryLimit,
+    /// Show all that was measured: density of syndromes, rates per round, settings
+    #[arg(long, short)]
+    pub(super) verbose: bool,
     #[command(flatten)]
     pub(super) outputs: Outputs,
 }
 
 impl Args {
-    /// The grid: codes and distances in the order given, and within each the noises.
-    pub(super) fn points(&self) -> Result<Vec<Point>> {
+    /// The grid: codes and distances in the order given, and within each the noises; or the models of files, in the order given.
+    pub(super) fn grid(&self) -> Result<Grid> {
         if let Some(DecoderArg::Plugin(_)) = &self.decoder {
-            bail!(Misuse(
-                "--decoder plugin:LIBRARY does not apply to sweep: take matching or relay".to_owned()
-            ));
+            bail!(misuse("--decoder plugin:LIBRARY does not apply to sweep: take matching or relay"));
         }
         if self.decoder == Some(DecoderArg::Relay) && self.matching.is_some() {
-            bail!(Misuse("--matching does not apply to --decoder relay".to_owned()));
+            bail!(misuse("--matching does not apply to --decoder relay"));
+        }
+        if !self.dem.is_empty() || !self.circuit.is_empty() {
+            return self.files();
         }
         let bases: Vec<Experiment> =
             self.codes.iter().map(|&code| self.experiments(code)).collect::<Result<Vec<_>>>()?.concat();
@@ -150,27 +168,54 @@ impl Args {
         let relay = self.decoder == Some(DecoderArg::Relay)
             || self.codes.iter().any(|&code| code != CodeArg::Surface);
         self.relay.check(relay)?;
-        let mut points = Vec::new();
+        let mut grid = Grid::default();
         for base in bases {
-            for &p in &self.noises {
-                let point = Point(Experiment { p, ..base });
-                if p.is_nan() || p <= 0.0 {
-                    bail!("--noises: {p} is no noise; each is a number above 0");
+            for p in self.noises.iter().flat_map(|Noises(noises)| noises).copied() {
+                // Written so that NaN fails. A one-qubit channel mixes fully at 3/4.
+                if !(p > 0.0 && p <= 0.75) {
+                    bail!(misuse(format!("--p {p} is no strength of noise: give numbers above 0, to 0.75")));
                 }
                 if p > 0.5 && self.matching.is_some_and(|kinds| kinds != KindsArg::Plain) {
-                    bail!(
-                        "correlated matching takes no error that is likelier than not: {p} of --noises is too much"
-                    );
+                    bail!(misuse(format!(
+                        "correlated matching takes no error that is likelier than not: --p {p} is too much"
+                    )));
                 }
+                let point = Point::from(Experiment { p, ..base });
                 // The last point's mistakes are known before the first one's hours.
-                point.check()?;
-                if points.contains(&point) {
-                    bail!("{point} is there twice");
-                }
-                points.push(point);
+                point.check().map_err(misuse)?;
+                grid.add(point)?;
             }
         }
-        Ok(points)
+        Ok(grid)
+    }
+
+    /// The models of files.
+    fn files(&self) -> Result<Grid> {
+        if self.engine.is_some() && self.model.is_none() {
+            bail!(misuse(
+                "--engine needs --model FILE.onnx with --dem or --circuit: the network that is built in is for generated \
+                 experiments"
+            ));
+        }
+        let threads = u32::try_from(self.threads()).unwrap_or(u32::MAX);
+        let relay = self.decoder == Some(DecoderArg::Relay);
+        let (mut grid, mut relayed) = (Grid::default(), relay);
+        let dems = self.dem.iter().flat_map(|Files(paths)| paths).map(|path| (path, true));
+        let circuits = self.circuit.iter().flat_map(|Files(paths)| paths).map(|path| (path, false));
+        for (path, is_model) in dems.chain(circuits) {
+            let model = if is_model { read_model(path, self.memory)? } else { read_circuit(path)? };
+            let relay_here = relay || !model.mechanisms.iter().all(Mechanism::is_graphlike);
+            relayed |= relay_here;
+            let decoding = if relay_here {
+                Estimate::process().relay(&model)
+            } else {
+                Estimate::process().model(&model, self.matching != Some(KindsArg::Plain))
+            };
+            self.memory.admit(&decoding.workers(threads))?;
+            grid.add_model(path, model)?;
+        }
+        self.relay.check(relayed)?;
+        Ok(grid)
     }
 
     /// The experiments of one code, without noise.
@@ -189,7 +234,8 @@ impl Args {
                 Choice { code, distance: None, default_distance: 0, rounds, basis, detectors, p: 0.0 };
             return Ok(vec![preset.choose(choice).experiment()?]);
         }
-        match (only.distance(), &self.distances[..]) {
+        let distances: Vec<u32> = self.distances.iter().flat_map(|Distances(list)| list).copied().collect();
+        match (only.distance(), &distances[..]) {
             (Some(_), [first, ..]) if !shared => Ok(vec![of(Some(*first))?]),
             (Some(_), _) => Ok(vec![of(None)?]),
             (None, []) => [3, 5, 7].into_iter().map(|distance| of(Some(distance))).collect(),
@@ -225,19 +271,6 @@ impl Args {
         Relay { solutions, iterations: max_iterations }
     }
 
-    /// When a decode is late.
-    ///
-    /// # Errors
-    /// [`Misuse`]: no time.
-    pub(super) fn deadline(&self) -> Result<Option<Duration>> {
-        match self.deadline_us {
-            Some(us) if !(us.is_finite() && (0.0..=1e9).contains(&us)) => {
-                bail!(Misuse(format!("--deadline-us must be a number from 0 to 1e9, not {us}")))
-            }
-            us => Ok(us.map(|us| Duration::from_secs_f64(us / 1e6))),
-        }
-    }
-
     pub(super) fn stop(&self) -> Stop {
         Stop { shots: self.shots, errors: self.max_errors }
     }
@@ -260,9 +293,7 @@ impl Args {
     pub(super) fn network(&self) -> Result<Option<(Network, String)>> {
         let Some(engine) = self.engine() else { return Ok(None) };
         if self.codes.iter().any(|&code| Code::from(code) != Code::Surface) {
-            bail!(Misuse(
-                "--model and --engine are for --code surface, which predecoders are for".to_owned()
-            ));
+            bail!(misuse("--model and --engine are for --code surface, which predecoders are for"));
         }
         let file = NetworkFile::read(self.model.as_deref())?;
         let threshold =

@@ -1,11 +1,12 @@
 //! The options that say where results of a sweep go: those of `ringcall sweep` and of `ringcall merge`.
 
 use crate::output;
+use crate::usage::misuse;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 
 /// Where results go.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Outputs {
     /// Confidence of the intervals
     #[arg(long, default_value_t = 0.95)]
@@ -31,7 +32,7 @@ impl Outputs {
             output::check_writable(path)?;
         }
         if !(self.confidence > 0.0 && self.confidence < 1.0) {
-            bail!("--confidence must be between 0 and 1, not {}", self.confidence);
+            bail!(misuse(format!("--confidence must be between 0 and 1, not {}", self.confidence)));
         }
         Ok(())
     }

@@ -46,7 +46,8 @@ fn pick(point: &PointResult, (matching, predecoder): Which) -> Option<(&ArmResul
 
 /// `None` without a shot.
 pub(super) fn svg(points: &[PointResult]) -> Svg {
-    let measured: Vec<&PointResult> = points.iter().filter(|point| point.shots > 0).collect();
+    let measured: Vec<&PointResult> =
+        points.iter().filter(|point| point.shots > 0 && point.p > 0.0).collect();
     let arms = || measured.iter().flat_map(|point| point.arms.iter().map(|arm| &arm.arm));
     // A lower end of next to nothing would leave no room for the rest.
     let lows = arms().map(|arm| match arm.logical_error_rate {

@@ -1,5 +1,6 @@
 //! What a sweep found, as plain values: what JSON, table and page show.
 
+use super::grid::Names;
 use ringcall_decoder_service::study::{ArmCounts, Matching, Outcome, Point, Setup, State, Stop};
 use ringcall_qec::circuit::Code;
 use ringcall_qec::code::Basis;
@@ -38,7 +39,11 @@ pub(super) struct Settings {
 /// One point. Rates and ratios without a number are `null`.
 #[derive(Debug, Serialize)]
 pub(super) struct PointResult {
+    /// `model` of a file's.
     pub(super) code: &'static str,
+    /// What a file's model is called; `None` of a generated experiment.
+    pub(super) name: Option<String>,
+    /// 0 where a file's name does not say it, as are rounds; the noise is then NaN.
     pub(super) distance: u32,
     pub(super) rounds: u32,
     /// `None` of a code whose memory goes through all bases.
@@ -152,6 +157,10 @@ impl PointResult {
     /// What tells its code from others.
     pub(super) fn label(&self) -> String {
         let (code, distance) = (self.code, self.distance);
+        if let Some(name) = &self.name {
+            // Files that say both are points of one line.
+            return if distance > 0 && self.p > 0.0 { format!("d = {distance}") } else { name.clone() };
+        }
         match Code::ALL.into_iter().find(|known| known.name() == code) {
             Some(Code::Surface) => format!("d = {distance}"),
             Some(Code::Color) => format!("{code}, d = {distance}"),
@@ -159,13 +168,20 @@ impl PointResult {
         }
     }
 
-    /// `timed`: the study has a deadline.
     pub(super) fn new(
         point: &Point,
         outcome: &Outcome,
         confidence: f64,
+        names: &Names,
         timed: bool,
     ) -> Result<Self, StatsError> {
+        let known = names.get(&point.to_string()).cloned();
+        let name =
+            point.given.map(|model| known.unwrap_or_else(|| format!("model {:08x}", model.digest >> 32)));
+        let per_round = |rate: LogicalErrorRate| match point.rounds {
+            0 => f64::NAN,
+            rounds => rate.rate_per_round(rounds),
+        };
         let Outcome { counts, complete } = outcome;
         let arm = |rate: LogicalErrorRate, matching_ns| -> Result<ArmResult, StatsError> {
             Ok(ArmResult {
@@ -175,7 +191,7 @@ impl PointResult {
                     0 => NONE,
                     _ => ends(rate.clopper_pearson(confidence)?),
                 },
-                logical_error_rate_per_round: rate.rate_per_round(point.rounds),
+                logical_error_rate_per_round: per_round(rate),
                 matching_us: counts.mean_us(matching_ns),
             })
         };
@@ -209,18 +225,23 @@ impl PointResult {
             });
         }
         Ok(Self {
-            code: point.code.name(),
+            code: if name.is_some() { "model" } else { point.code.name() },
             distance: point.distance,
             rounds: point.rounds,
-            basis: point.code.has_basis().then_some(if point.basis == Basis::X { 'X' } else { 'Z' }),
-            p: point.p,
+            basis: (name.is_none() && point.code.has_basis()).then_some(if point.basis == Basis::X {
+                'X'
+            } else {
+                'Z'
+            }),
+            p: if name.is_some() && point.p <= 0.0 { f64::NAN } else { point.p },
+            name,
             complete: *complete,
             shots: counts.shots,
             matching: counts.matching().map(Matching::name),
             unconverged: counts.unconverged,
-            observables: point.code.observables(),
+            observables: point.observables(),
             error_rate_per_observable: counts.observable_errors as f64
-                / (counts.shots as f64 * f64::from(point.code.observables())),
+                / (counts.shots as f64 * f64::from(point.observables())),
             density_in: counts.density().density(),
             alone: arm(counts.alone(), counts.matching_ns)?,
             predecoder,

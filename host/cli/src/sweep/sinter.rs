@@ -1,5 +1,6 @@
 //! Counts of a sweep as sinter's CSV (`sinter.CSV_HEADER`, sinter 1.13 and later).
 
+use super::grid::Names;
 use anyhow::Result;
 use ringcall_decoder_service::study::{ArmCounts, Matching, Outcome, Point, Setup, ShotCounts};
 use ringcall_qec::circuit::DetectorBases;
@@ -13,12 +14,12 @@ const HEADER: &str =
     "     shots,    errors,  discards, seconds,decoder,strong_id,json_metadata,custom_counts\n";
 
 /// One row for each point and arm that has a shot.
-pub(super) fn to_csv(setup: &Setup, outcomes: &[(Point, Outcome)]) -> Result<String> {
+pub(super) fn to_csv(setup: &Setup, outcomes: &[(Point, Outcome)], names: &Names) -> Result<String> {
     let mut csv = HEADER.to_owned();
     for (point, Outcome { counts, .. }) in outcomes.iter().filter(|(_, outcome)| outcome.counts.shots > 0) {
         for arm in counts.arms() {
             let decoder = decoder(&arm);
-            let metadata = Value::Object(metadata(point)).to_string();
+            let metadata = Value::Object(metadata(point, names)).to_string();
             let id = strong_id(setup, point, decoder)?;
             let (shots, errors, seconds) = (counts.shots, arm.errors, seconds(counts, &arm));
             let (metadata, custom) = (quoted(&metadata), quoted(&custom_counts(counts, &arm).to_string()));
@@ -46,9 +47,25 @@ fn decoder(arm: &ArmCounts) -> &'static str {
 }
 
 /// The point, by the letters that sinter's documentation has for such fields.
-fn metadata(point: &Point) -> Map<String, Value> {
+fn metadata(point: &Point, names: &Names) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |key: &str, value: Value| drop(fields.insert(key.to_owned(), value));
+    if let Some(model) = point.given {
+        set("model", json!(format!("{:016x}", model.digest)));
+        if let Some(name) = names.get(&point.to_string()) {
+            set("name", json!(name));
+        }
+        // Unknown numbers are left out.
+        for (key, number) in [("d", point.distance), ("r", point.rounds)] {
+            if number > 0 {
+                set(key, json!(number));
+            }
+        }
+        if point.p > 0.0 {
+            set("p", json!(point.p));
+        }
+        return fields;
+    }
     if point.code.has_basis() {
         set("b", json!(if point.basis == Basis::X { "X" } else { "Z" }));
     }

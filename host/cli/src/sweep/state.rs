@@ -86,7 +86,10 @@ pub(super) fn open(path: &Path, setup: Setup) -> Result<(State, Log)> {
         // What a killed run was writing.
         let torn = file.metadata()?.len().saturating_sub(whole);
         if torn > 0 {
-            eprintln!("ringcall: the last line of {} was cut short: {torn} bytes dropped", path.display());
+            crate::usage::tell(&format!(
+                "the last line of {} was cut short: {torn} bytes dropped",
+                path.display()
+            ));
             file.set_len(whole)?;
         }
         file.seek(SeekFrom::Start(whole))?;

@@ -1,11 +1,13 @@
-//! The results for a terminal.
+//! The results as tables: for a terminal, and for the page.
 
-use super::results::{ComparedResult, PointResult, Results};
+use super::results::{ArmResult, ComparedResult, PointResult, Results};
 use crate::report::{count, number, rate};
+use crate::style::{self, WIDTH};
 use ringcall_decoder_service::study::Matching;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The columns of the table, and of the page's.
+/// The columns of the page's table.
 pub(super) const COLUMNS: [&str; 10] = [
     "code",
     "p",
@@ -49,7 +51,7 @@ pub(super) fn rows(point: &PointResult) -> Vec<[String; COLUMNS.len()]> {
         let inference = after.map_or_else(String::new, |after| format!(" + {}", number(after.inference_us)));
         [
             point.label(),
-            point.p.to_string(),
+            noise(point),
             shots.clone(),
             name,
             count(arm.errors),
@@ -63,28 +65,128 @@ pub(super) fn rows(point: &PointResult) -> Vec<[String; COLUMNS.len()]> {
     point.arms.iter().enumerate().map(row).collect()
 }
 
-/// The table, and what it is of.
-pub(super) fn to_text(results: &Results) -> String {
-    let rows: Vec<_> = results.points.iter().flat_map(rows).collect();
-    let widths: Vec<usize> = (0..COLUMNS.len())
-        .map(|i| rows.iter().map(|row| row[i].len()).chain([COLUMNS[i].len()]).max().unwrap_or(0))
+/// Columns of a table, each as wide as its widest cell; the first is cut where the line would be too long. A row of one cell is a
+/// title.
+fn table(out: &mut String, headings: &[&str], rows: &[Vec<String>]) {
+    let width = |text: &str| text.chars().count();
+    let mut widths: Vec<usize> = (0..headings.len())
+        .map(|i| {
+            rows.iter()
+                .filter(|row| row.len() > 1)
+                .map(|row| width(&row[i]))
+                .chain([width(headings[i])])
+                .max()
+                .unwrap_or(0)
+        })
         .collect();
-    let mut out = String::new();
-    let mut line = |cells: &[&str]| {
-        for (cell, width) in cells.iter().zip(&widths) {
+    let others: usize = widths.iter().skip(1).map(|width| width + 2).sum();
+    widths[0] = widths[0].min(WIDTH.saturating_sub(others).max(8));
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let mut line = String::new();
+        for (place, (cell, width)) in cells.zip(&widths).enumerate() {
             // Writing to a String cannot fail.
-            let _ = write!(out, "{cell:>width$}  ");
+            let _ = match place {
+                0 => write!(line, "{:width$}", style::cut(cell, *width)),
+                _ => write!(line, "  {cell:>width$}"),
+            };
         }
-        out.truncate(out.trim_end().len());
-        out.push('\n');
+        line.truncate(line.trim_end().len());
+        line
     };
-    line(&COLUMNS);
-    for row in &rows {
-        line(&row.each_ref().map(String::as_str));
+    let _ = writeln!(out, "{}", style::styled(style::HEADING, &line(&mut headings.iter().copied())));
+    for row in rows {
+        let _ = match &row[..] {
+            [title] => writeln!(out, "{}", style::cut(title, WIDTH)),
+            row => writeln!(out, "{}", line(&mut row.iter().map(String::as_str))),
+        };
+    }
+}
+
+/// An interval's ends, in a factor's digits.
+fn interval([low, high]: [f64; 2]) -> String {
+    if low.is_finite() && high.is_finite() {
+        format!("{} to {}", rate(low), rate(high))
+    } else {
+        "-".to_owned()
+    }
+}
+
+/// How an arm decodes, in few letters.
+fn arm_name(arm: &ComparedResult) -> String {
+    let with = if arm.predecoder { " + network" } else { "" };
+    format!("{}{with}", arm.matching.unwrap_or("-"))
+}
+
+/// The table for a terminal, and what it is of.
+pub(super) fn to_text(results: &Results, verbose: bool) -> String {
+    let mut out = String::new();
+    let settings = &results.settings;
+    let percent = settings.confidence * 100.0;
+    let confidence = format!("{percent}% interval");
+    if results.points.iter().all(|point| point.arms.len() == 1) {
+        let decoders: BTreeSet<String> =
+            results.points.iter().flat_map(|point| &point.arms).map(arm_name).collect();
+        let mut columns = vec!["code", "p", "shots", "errors", "error rate", &confidence, "decode"];
+        let several = decoders.len() > 1;
+        if several {
+            columns.insert(1, "decoder");
+        }
+        let row = |(point, arm): (&PointResult, &ComparedResult)| {
+            let mut row = vec![
+                point.label(),
+                noise(point),
+                count(point.shots),
+                count(arm.arm.errors),
+                rate(arm.arm.logical_error_rate),
+                interval(arm.arm.logical_error_rate_ci),
+                style::time(arm.arm.matching_us),
+            ];
+            if several {
+                row.insert(1, arm_name(arm));
+            }
+            row
+        };
+        let arms = results.points.iter().flat_map(|point| point.arms.iter().map(move |arm| (point, arm)));
+        table(&mut out, &columns, &arms.map(row).collect::<Vec<_>>());
+        if let (false, Some(decoder)) = (several, decoders.first()) {
+            out += &style::paragraph("", 0, &format!("Decoder: {decoder}."));
+        }
+    } else {
+        let columns = ["decoder", "errors", "error rate", &confidence, "ratio", "decode"];
+        let mut rows = Vec::new();
+        for point in &results.points {
+            let title = format!("{}, p = {}, {} shots", point.label(), noise(point), count(point.shots));
+            rows.push(vec![title]);
+            rows.extend(point.arms.iter().map(|arm| {
+                let ArmResult { errors, logical_error_rate, logical_error_rate_ci, matching_us, .. } =
+                    arm.arm;
+                let inference = point.predecoder.as_ref().filter(|_| arm.predecoder);
+                vec![
+                    format!("  {}", arm_name(arm)),
+                    count(errors),
+                    rate(logical_error_rate),
+                    interval(logical_error_rate_ci),
+                    if arm.ratio.is_finite() { format!("{:.2}", arm.ratio) } else { "-".to_owned() },
+                    style::time(matching_us + inference.map_or(0.0, |after| after.inference_us)),
+                ]
+            }));
+        }
+        table(&mut out, &columns, &rows);
+        out += &style::paragraph("", 0, "Ratio: errors for each of a point's first row, on the same shots.");
     }
     for point in results.points.iter().filter(|point| point.unconverged > 0) {
         let (open, shots) = (count(point.unconverged), count(point.shots));
-        let _ = writeln!(out, "{}, p = {}: {open} of {shots} shots did not converge", point.label(), point.p);
+        let line =
+            format!("{}, p = {}: {open} of {shots} shots did not converge", point.label(), noise(point));
+        out += &style::paragraph("", 0, &line);
+    }
+    if !results.complete {
+        let open = results.points.iter().filter(|point| !point.complete).count();
+        let line = format!("Not complete: {open} of {} points have too few shots.", results.points.len());
+        let _ = writeln!(out, "{}", style::styled(style::WARNING, &line));
+    }
+    if verbose {
+        details(&mut out, results);
     }
     for point in &results.points {
         for arm in &point.arms {
@@ -100,19 +202,41 @@ pub(super) fn to_text(results: &Results) -> String {
             );
         }
     }
+    out
+}
+
+/// What few people look at.
+fn details(out: &mut String, results: &Results) {
+    out.push('\n');
+    let row = |point: &PointResult| {
+        let after = point.predecoder.as_ref();
+        vec![
+            point.label(),
+            noise(point),
+            rate(point.density_in),
+            after.map_or_else(|| "-".to_owned(), |after| rate(after.density_out)),
+            rate(point.alone.logical_error_rate_per_round),
+            rate(point.error_rate_per_observable),
+        ]
+    };
+    let rows: Vec<Vec<String>> = results.points.iter().map(row).collect();
+    table(out, &["code", "p", "density", "after network", "rate per round", "per observable"], &rows);
     let settings = &results.settings;
-    let _ = write!(out, "{}% intervals; seed {}", number(settings.confidence * 100.0), settings.seed);
-    let _ = write!(out, "; matching {}", settings.matching);
+    let mut words = format!("seed {}; matching {}", settings.seed, settings.matching);
     if let Some(predecoder) = &settings.predecoder {
-        let _ = write!(out, "; predecoder {predecoder}");
+        words += &format!("; predecoder {predecoder}");
     }
     if let Some(us) = settings.deadline_us {
-        let _ = write!(out, "; late after {us} us of processor time");
+        words += &format!("; late after {us} µs of processor time");
     }
-    let _ = write!(out, "; on {}", settings.machine);
+    words += &format!("; on {}", settings.machine);
     if let Some(threads) = settings.threads {
-        let _ = write!(out, ", {threads} threads");
+        words += &format!(", {threads} threads");
     }
-    out.push('\n');
-    out
+    *out += &style::paragraph("", 0, &style::plain(&words));
+}
+
+/// A point's noise.
+fn noise(point: &PointResult) -> String {
+    if point.p.is_nan() { "-".to_owned() } else { point.p.to_string() }
 }

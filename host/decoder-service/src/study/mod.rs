@@ -1,4 +1,4 @@
-//! A study of logical error rates: a grid of memory experiments, each decoded by matching alone and, if there is one, by a
+//! A study of logical error rates: a grid of memory experiments, or of error models that are given, each decoded by matching alone and, if there is one, by a
 //! predecoder and matching, on the same shots; by plain matching, by correlated matching, or by both; and by Relay-BP in place
 //! of matching where that is asked for or where a code's errors need it.
 //!
@@ -31,6 +31,7 @@
 //!     predecoder: None,
 //!     deadline: None,
 //!     points: vec![point(3, 0.01), point(5, 0.01)],
+//!     models: std::collections::BTreeMap::new(),
 //!     stop: Stop { shots: 2000, errors: Some(50) },
 //!     threads: 2,
 //!     shard: None,
@@ -60,15 +61,17 @@ mod worker;
 pub use counts::{ArmCounts, PredecoderCounts, ShotCounts, Stop};
 pub use merge::{MergeError, Merged, merge};
 pub use plain::{PlainCounts, PlainPredecoderCounts};
-pub use point::Point;
+pub use point::{GivenModel, Point};
 pub use shard::{Part, Shard};
 pub use state::{Outcome, Setup, State, StateError};
 
 use crate::Inference;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_qec::decode::{BpConfig, DecoderFamily, DecoderOptions, MatchingEngine};
+use ringcall_qec::dem::DetectorErrorModel;
 use serde::{Deserialize, Serialize};
 use state::Counted;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -178,6 +181,8 @@ pub struct Study<'a> {
     pub deadline: Option<Duration>,
     /// The grid, in the order in which it is worked through.
     pub points: Vec<Point>,
+    /// The models of points that are given, by [`GivenModel::digest`].
+    pub models: BTreeMap<u64, DetectorErrorModel>,
     /// When a point has enough.
     pub stop: Stop,
     /// Threads, at least 1.
@@ -308,7 +313,7 @@ impl Study<'_> {
         log: &mut dyn Write,
         look: &mut dyn FnMut(&mut State, &mut PointCounts) -> bool,
     ) -> Result<(), StudyError> {
-        let mut prepared = Prepared::new(*point, self.matching, self.relay, self.predecoder.as_ref())?;
+        let mut prepared = Prepared::new(*point, self)?;
         prepared.deadline_ns = state.setup().deadline_ns;
         let (batches, done) = (self.stop.batches(self.batch_shots), state.finished(point));
         let (first, step) = self.shard.map_or((0, 1), |shard| (u64::from(shard.index() - 1), shard.of()));

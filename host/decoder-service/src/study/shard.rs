@@ -1,6 +1,6 @@
 //! Shards of a study: which batches each of several processes counts.
 
-use super::Point;
+use super::{GivenModel, Point};
 use ringcall_qec::circuit::{Code, DetectorBases, Experiment};
 use ringcall_qec::code::Basis;
 use serde::{Deserialize, Serialize};
@@ -119,16 +119,23 @@ impl FromStr for Point {
             }
             None => Code::Surface,
         };
-        let mut point = Self(Experiment::of(code));
+        let mut point = Self::from(Experiment::of(code));
+        if let ["model", digest, observables, ..] = parts[..] {
+            let digest = u64::from_str_radix(digest, 16).map_err(|_| refused())?;
+            let observables = observables.strip_prefix('o').and_then(|digits| digits.parse().ok());
+            let model = GivenModel { digest, observables: observables.ok_or_else(refused)? };
+            point = Self::of_model(model, 0, 0, 0.0);
+            parts.drain(..3);
+        }
         for part in parts {
             let number = |digits: &str| digits.parse::<u32>().map_err(|_| refused());
             match (part, part.split_at_checked(1)) {
-                ("x", _) => point.0.basis = Basis::X,
-                ("z", _) => point.0.basis = Basis::Z,
-                ("both", _) => point.0.detectors = DetectorBases::Both,
-                (_, Some(("d", rest))) => point.0.distance = number(rest)?,
-                (_, Some(("r", rest))) => point.0.rounds = number(rest)?,
-                (_, Some(("p", rest))) => point.0.p = rest.parse().map_err(|_| refused())?,
+                ("x", _) => point.experiment.basis = Basis::X,
+                ("z", _) => point.experiment.basis = Basis::Z,
+                ("both", _) => point.experiment.detectors = DetectorBases::Both,
+                (_, Some(("d", rest))) => point.experiment.distance = number(rest)?,
+                (_, Some(("r", rest))) => point.experiment.rounds = number(rest)?,
+                (_, Some(("p", rest))) => point.experiment.p = rest.parse().map_err(|_| refused())?,
                 _ => return Err(refused()),
             }
         }
@@ -155,14 +162,22 @@ mod tests {
                 if both && experiment.code.has_detector_bases() {
                     experiment.detectors = DetectorBases::Both;
                 }
-                Point(experiment)
+                Point::from(experiment)
+            },
+        )
+    }
+
+    fn any_given() -> impl Strategy<Value = Point> {
+        (any::<u64>(), 0_u32..65, 0_u32..9, 0_u32..9, prop_oneof![Just(0.0), 1e-9_f64..0.75]).prop_map(
+            |(digest, observables, distance, rounds, p)| {
+                Point::of_model(GivenModel { digest, observables }, distance, rounds, p)
             },
         )
     }
 
     proptest! {
         #[test]
-        fn a_point_is_read_from_its_name(point in any_point()) {
+        fn a_point_is_read_from_its_name(point in prop_oneof![any_point(), any_given()]) {
             prop_assert_eq!(point.to_string().parse::<Point>(), Ok(point));
         }
 
@@ -176,9 +191,18 @@ mod tests {
 
     #[test]
     fn what_names_no_point_is_refused() {
-        for text in
-            ["", "d3", "r3/d3/z/p0.1", "d3/r3/z/p0.10", "d3/r3/z/p0.1/", "bb72/d6/r6/z/p0.1", "d3/r3/é/p0.1"]
-        {
+        for text in [
+            "",
+            "d3",
+            "r3/d3/z/p0.1",
+            "d3/r3/z/p0.10",
+            "d3/r3/z/p0.1/",
+            "bb72/d6/r6/z/p0.1",
+            "d3/r3/é/p0.1",
+            "model/1/o1",
+            "model/0000000000000001",
+            "model/0000000000000001/d3",
+        ] {
             assert!(text.parse::<Point>().is_err(), "{text}");
         }
     }

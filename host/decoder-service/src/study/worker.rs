@@ -1,6 +1,6 @@
 //! One thread's part: batches of shots, decoded by both arms.
 
-use super::{Arm, Cause, Matching, PlainCounts, Point, Relay, ShotCounts, StudyError};
+use super::{Cause, Matching, PlainCounts, Point, ShotCounts, Study, StudyError};
 use crate::{Inference, Problem};
 use ringcall::wire::bits::{BitView, packed_len};
 use ringcall::wire::header::RequestHeader;
@@ -27,18 +27,21 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(
-        point: Point,
-        matching: Matching,
-        relay: Relay,
-        arm: Option<&Arm<'_>>,
-    ) -> Result<Self, StudyError> {
+    pub(super) fn new(point: Point, study: &Study<'_>) -> Result<Self, StudyError> {
+        let &Study { matching, relay, .. } = study;
         let at = |source| StudyError::Point { point, source };
-        let problem = point.detector_error_model().map_err(|e| at(e.into())).and_then(|model| {
+        let model = match point.given {
+            Some(given) => {
+                study.models.get(&given.digest).cloned().ok_or("its error model is not there".into())
+            }
+            None => point.detector_error_model().map_err(Into::into),
+        };
+        let problem = model.map_err(at).and_then(|model| {
             let matchable = model.mechanisms.iter().all(Mechanism::is_graphlike);
             Problem::with_decoder(model, &matching.options(matchable, relay)).map_err(|e| at(e.into()))
         })?;
         let sampler = Sampler::new(problem.model(), 0).map_err(|e| at(e.into()))?;
+        let arm = study.predecoder.as_ref();
         let inference = arm.map(|arm| (arm.bind)(&point)).transpose().map_err(at)?;
         if let Some(inference) = &inference {
             inference.check(&problem).map_err(|e| at(e.into()))?;

@@ -124,12 +124,12 @@ fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config) -> Result
         line += &format!(" metrics={}", metrics.address());
     }
     line += &sandbox.end()?;
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")?;
+    super::say(&mut out, &line)?;
     let start = |Bound { id, start, .. }: Bound| start().map(|served| DecoderRing { id, served });
     let rings = bound.into_iter().map(start).collect::<Result<Vec<_>>>()?;
     let _ = counts.set(figures(&rings));
     serve_until_told(&args, &signals, &line);
-    let outcomes: Vec<_> = stop(rings, Duration::from_millis(args.stop_ms));
+    let outcomes: Vec<_> = stop(rings, args.stop_timeout);
     if let Some(metrics) = metrics {
         Server::stop(metrics);
     }
@@ -248,7 +248,7 @@ fn publish(args: &Args, outcomes: &[(i64, Outcome)], sessions: &Sessions) -> Res
         let total: u64 = outcomes.iter().map(|(_, outcome)| dispatched(outcome)).sum();
         text += &format!("QEC_DECODING_SERVER_DISPATCHED count={total}\n");
         for (id, outcome) in outcomes {
-            text += &format!("decoder {id}: {}\n", outcome.text.replace('\n', "; "));
+            text += &format!("decoder {id}\n{}", outcome.shown(args.verbose));
         }
         text += &format!("unaccounted: {frames} frames, {requests} requests");
         writeln!(out, "{text}").and_then(|()| out.flush()).context("standard output")?;

@@ -34,7 +34,7 @@ fn of_sessions(args: &Args, given: &Given<'_>, what: &str) -> Result<()> {
         return misuse(format!("{what} is served by the host's dispatcher: leave --dispatcher out"));
     }
     if args.check {
-        given.refuse(&["seconds", "stop_ms", "metrics", "json"], "--check, which serves nothing")?;
+        given.refuse(&["duration", "stop_timeout", "metrics", "json"], "--check, which serves nothing")?;
     }
     Ok(())
 }

@@ -1,0 +1,336 @@
+//! Every command on a terminal of 80 columns: no line wraps. And what a command line may say: units, ranges, defaults, topics.
+
+use assert_cmd::Command;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::Value;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+const COLUMNS: u16 = 80;
+
+fn ringcall(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringcall"));
+    command.args(args);
+    command
+}
+
+fn data(name: &str) -> String {
+    format!("{}/tests/data/predict/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What a command writes to a terminal, standard error included, and how it ends; it is sent SIGINT once it has written `until`.
+fn on_a_terminal(args: &[&str], until: Option<&str>) -> (String, Option<i32>) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&master).and_then(|()| unlockpt(&master)).expect("ours");
+    let size = Winsize { ws_row: 24, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&master, size).expect("a size");
+    let name = ptsname(&master, Vec::new()).expect("a name");
+    let slave = File::options().read(true).write(true).open(name.to_str().expect("text")).expect("opened");
+    let output = || Stdio::from(slave.try_clone().expect("a copy"));
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"))
+        .args(args)
+        .env_remove("NO_COLOR")
+        .env("TERM", "xterm-256color")
+        .stdin(Stdio::null())
+        .stdout(output())
+        .stderr(output())
+        .spawn()
+        .expect("started");
+    drop(slave);
+    let (mut bytes, mut block, mut told) = (Vec::new(), [0; 4096], until.is_none());
+    // Reading fails once the last process that writes to it has ended.
+    while let Ok(n) = File::from(master.try_clone().expect("a copy")).read(&mut block) {
+        if n == 0 {
+            break;
+        }
+        bytes.extend_from_slice(&block[..n]);
+        if !told && until.is_some_and(|until| String::from_utf8_lossy(&bytes).contains(until)) {
+            told = true;
+            let pid = rustix::process::Pid::from_child(&child);
+            rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+        }
+    }
+    (String::from_utf8_lossy(&bytes).into_owned(), child.wait().expect("ended").code())
+}
+
+/// Lines as a terminal shows them: a carriage return begins a line anew, and colours take no place.
+fn too_wide(text: &str) -> Vec<String> {
+    let plain = anstream::adapter::strip_str(text).to_string();
+    let lines = plain.split(['\n', '\r']).filter(|line| line.chars().count() > usize::from(COLUMNS));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn no_line_of_any_command_wraps() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let long = folder.path().join(format!("{}.dem", "a_rather_long_name".repeat(6)));
+    std::fs::copy(data("surface.dem"), &long).expect("copied");
+    let (long, dem, shots) = (long.to_str().expect("text"), data("surface.dem"), data("surface.shots.b8"));
+    let nowhere = folder.path().join("out");
+    let nowhere = nowhere.to_str().expect("text");
+    let fast = ["--shots", "300", "--interval", "0"];
+    let commands: Vec<(Vec<&str>, Option<&str>)> = vec![
+        ([&["run", "--distance", "3"][..], &fast].concat(), None),
+        ([&["run", "--verbose", "--deadline", "1ms", "--dem", long][..], &fast].concat(), None),
+        (
+            [&["run", "--code", "bb72", "--rounds", "2", "--verbose", "--timeout", "60s"][..], &fast]
+                .concat(),
+            None,
+        ),
+        (vec!["sweep", "--distance", "3-5", "--p", "0.01:0.02:3", "--shots", "1000", "--verbose"], None),
+        (vec!["sweep", "--distance", "3", "--matching", "both", "--shots", "1000", "--verbose"], None),
+        (vec!["sweep", "--dem", long, "--shots", "1000", "--verbose"], None),
+        (vec!["sweep", "--distance", "5", "--shots", "1e9"], Some("errors")),
+        (
+            vec![
+                "predict",
+                "--dem",
+                &dem,
+                "--in",
+                &shots,
+                "--out",
+                nowhere,
+                "--in_includes_appended_observables",
+            ],
+            None,
+        ),
+        (vec!["predict", "--dem", long, "--in", &dem], None),
+        (vec!["serve", "--distance", "3", "--metrics", "127.0.0.1:0"], Some("metrics=")),
+        (vec!["emulate", "--connect", "127.0.0.1:9", "--requests", "3", "--timeout", "100ms"], None),
+        (vec!["doctor"], None),
+        (vec!["doctor", "--verbose"], None),
+        (vec!["doctor", "--fix"], None),
+        (vec!["help"], None),
+        (vec!["help", "run"], None),
+        (vec!["help", "numbers"], None),
+    ];
+    for (args, until) in commands {
+        let (text, code) = on_a_terminal(&args, until);
+        assert!(code.is_some() && text.lines().count() > 0, "{args:?}: {text}");
+        assert_eq!(too_wide(&text), Vec::<String>::new(), "{args:?}:\n{text}");
+        if until.is_some() && args[0] != "serve" {
+            assert_eq!(code, Some(130), "{args:?}: {text}");
+        }
+    }
+}
+
+/// What was counted is reported, though the point that is being built takes minutes.
+#[test]
+fn a_sweep_that_is_stopped_while_it_builds_reports_what_it_has() {
+    let args = ["sweep", "--distance", "3,75", "--p", "0.01", "--shots", "1000", "--max-memory", "1TiB"];
+    let (text, code) = on_a_terminal(&args, Some("d75/r75/z/p0.01"));
+    let text = anstream::adapter::strip_str(&text).to_string();
+    assert_eq!(code, Some(130), "{text}");
+    assert!(
+        text.contains("d = 3") && text.contains("1,000") && text.contains("Not complete: 1 of 2"),
+        "{text}"
+    );
+}
+
+#[test]
+fn colours_are_for_terminals_and_not_where_no_color_is_set() {
+    let (text, _) = on_a_terminal(&["doctor"], None);
+    assert!(text.contains("\x1b[32mReady"), "{text}");
+    let output = ringcall(&["doctor"]).assert().success();
+    assert!(!output.get_output().stdout.contains(&0x1b));
+}
+
+fn json(mut command: Command) -> Value {
+    let output = command.args(["--json", "-"]).output().expect("ran");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn earlier_names_and_numbers_alone_mean_what_they_did() {
+    let earlier =
+        ["--requests", "200", "--interval-us", "20", "--timeout-ms", "5000", "--deadline-us", "1000"];
+    let now = ["--shots", "2e2", "--interval", "20us", "--timeout", "5s", "--deadline", "1ms"];
+    let [earlier, now] =
+        [&earlier[..], &now].map(|args| json(ringcall(&[&["run", "--distance", "3"], args].concat())));
+    assert_eq!(earlier["settings"], now["settings"]);
+    assert_eq!((&earlier["submitted"], &now["submitted"]), (&200.into(), &200.into()));
+    assert_eq!(
+        (&now["settings"]["interval_us"], &now["settings"]["deadline_us"]),
+        (&"20".into(), &"1000".into())
+    );
+    let sweep = |args: &[&str]| json(ringcall(&[&["sweep", "--shots", "1_000"], args].concat()));
+    let points = |results: &Value| -> Vec<(u64, f64, u64)> {
+        let list = results["points"].as_array().expect("points");
+        let point = |point: &Value| {
+            (point["distance"].as_u64(), point["p"].as_f64(), point["alone"]["errors"].as_u64())
+        };
+        list.iter().map(point).map(|(d, p, n)| (d.unwrap(), p.unwrap(), n.unwrap())).collect()
+    };
+    let earlier = points(&sweep(&["--distances", "3,5", "--noises", "0.01,0.0141,0.02"]));
+    assert_eq!(points(&sweep(&["--distance", "3-5", "--p", "0.01:0.02:3"])), earlier);
+}
+
+#[test]
+fn defaults_come_from_a_file_and_from_the_environment() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let in_folder = |args: &[&str]| {
+        let mut command = ringcall(args);
+        command.current_dir(folder.path());
+        command
+    };
+    let file = folder.path().join("ringcall.toml");
+    std::fs::write(&file, "[run]\ndistance = 3\np = 0.02\nshots = 100\n").expect("written");
+    let run = |command: Command| json(command)["settings"].clone();
+    let settings = run(in_folder(&["run"]));
+    assert_eq!((&settings["distance"], &settings["p"]), (&"3".into(), &"0.02".into()));
+    let mut command = in_folder(&["run", "--p", "0.01"]);
+    command.env("RINGCALL_RUN_DISTANCE", "5");
+    let settings = run(command);
+    assert_eq!((&settings["distance"], &settings["p"]), (&"5".into(), &"0.01".into()));
+    let help = in_folder(&["run", "--help"]).output().expect("ran").stdout;
+    assert!(String::from_utf8_lossy(&help).contains("[default: 0.02]"));
+    let mut command = in_folder(&["run", "--shots", "100"]);
+    command.env("RINGCALL_CONFIG", "");
+    assert_eq!(run(command)["distance"], "7");
+
+    std::fs::write(&file, "[run]\ndistnace = 3\n").expect("written");
+    let output = in_folder(&["run"]).assert().code(2);
+    let text = String::from_utf8_lossy(&output.get_output().stderr);
+    assert!(
+        text.contains("ringcall.toml") && text.contains("--distnace") && text.lines().count() == 1,
+        "{text}"
+    );
+    std::fs::write(&file, "[run]\ndistance = \"far\"\n").expect("written");
+    let output = in_folder(&["run"]).assert().code(2);
+    let text = String::from_utf8_lossy(&output.get_output().stderr);
+    assert!(text.starts_with("ringcall: `far` for --distance is from ringcall.toml"), "{text}");
+}
+
+#[test]
+fn help_has_groups_examples_and_topics() {
+    let text = |args: &[&str]| {
+        let output = ringcall(args).assert().success();
+        String::from_utf8(output.get_output().stdout.clone()).expect("text")
+    };
+    let run = text(&["help", "run"]);
+    for part in ["What is decoded:", "Shots:", "Decoder:", "Machine:", "Examples:", "--shots <N>"] {
+        assert!(run.contains(part), "no `{part}` in {run}");
+    }
+    assert!(!run.contains("--requests") && !run.contains("interval-us"), "{run}");
+    assert!(text(&["help"]).contains("latency  ") && text(&["help", "latency"]).contains("`injection`"));
+    let output = ringcall(&["help", "physics"]).assert().code(2);
+    assert!(String::from_utf8_lossy(&output.get_output().stderr).contains("topics are numbers, models"));
+}
+
+/// Files whose names say what they are of, in the table, the plot, the state and sinter's rows.
+#[test]
+fn a_sweep_takes_files_of_models() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let (named, other) = (at("d=3,r=3,p=0.01.dem"), at("mine.dem"));
+    std::fs::copy(data("surface.dem"), &named).expect("copied");
+    std::fs::copy(data("bundle.dem"), &other).expect("copied");
+    let (state, page, csv) = (at("state.jsonl"), at("page.html"), at("counts.csv"));
+    let study = ["sweep", "--dem", &named, &other, "--shots", "2000", "--batch", "100"];
+    let results =
+        json(ringcall(&[&study[..], &["--state", &state, "--report", &page, "--sinter-csv", &csv]].concat()));
+    let points = results["points"].as_array().expect("points");
+    assert_eq!(points.len(), 2);
+    let of = |point: &Value| ["code", "name", "distance", "p", "shots"].map(|key| point[key].clone());
+    let text = |text: &str| Value::from(text);
+    assert_eq!(of(&points[0]), [text("model"), text("d=3,r=3,p=0.01"), 3.into(), 0.01.into(), 2000.into()]);
+    assert_eq!(of(&points[1]), [text("model"), text("mine"), 0.into(), Value::Null, 2000.into()]);
+    let page = std::fs::read_to_string(page).expect("a page");
+    assert!(page.contains("<svg") && page.contains("mine") && !page.contains("NaN"));
+    let csv = std::fs::read_to_string(csv).expect("rows");
+    assert!(
+        csv.lines().count() == 3 && csv.contains("\"\"name\"\":\"\"mine\"\"") && csv.contains("\"\"d\"\":3"),
+        "{csv}"
+    );
+    // From the state; and in shards.
+    let again = json(ringcall(&[&study[..], &["--state", &state]].concat()));
+    let errors = |results: &Value| {
+        [0, 1].map(|place| results["points"][place]["alone"]["errors"].as_u64().expect("a count"))
+    };
+    assert_eq!(errors(&again), errors(&results));
+    assert!(errors(&results)[0] > 0);
+    let shards = at("shards");
+    for shard in ["1/2", "2/2"] {
+        ringcall(&[&study[..], &["--state", &shards, "--shard", shard]].concat()).assert().success();
+    }
+    let merged = json(ringcall(&["merge", &shards]));
+    assert_eq!(errors(&merged), errors(&results));
+    assert_eq!(merged["points"][0]["distance"], 3);
+
+    let twice = at("again.dem");
+    std::fs::copy(&other, &twice).expect("copied");
+    let output = ringcall(&["sweep", "--dem", &other, &twice, "--shots", "10"]).assert().code(2);
+    assert!(
+        String::from_utf8_lossy(&output.get_output().stderr).contains("again.dem is the same model as mine")
+    );
+}
+
+#[test]
+fn mistakes_are_counted_as_pymatching_counts_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let truth = folder.path().join("truth.01");
+    let (dem, shots) = (data("surface.dem"), folder.path().join("shots.01"));
+    let row = |name: &str| std::fs::read_to_string(data(name)).expect("rows");
+    let observables = row("surface.predicted.01").lines().next().expect("a row").len();
+    // Of the shots that have them, without their observables.
+    let bare: String = row("surface.shots.01")
+        .lines()
+        .map(|line| format!("{}\n", &line[..line.len() - observables]))
+        .collect();
+    std::fs::write(&shots, bare).expect("written");
+    let common = ["--dem", &dem, "--in", shots.to_str().expect("text"), "--in_format", "01"];
+    let path = truth.to_str().expect("text");
+    ringcall(&[&["predict"][..], &common, &["--out", path]].concat()).assert().success();
+    let mut rows = std::fs::read_to_string(&truth).expect("predictions");
+    let count = rows.lines().count();
+    let counted = |more: &[&str]| {
+        let output = ringcall(&[&["count_mistakes"][..], &common, more].concat()).assert().success();
+        String::from_utf8(output.get_output().stdout.clone()).expect("text")
+    };
+    assert_eq!(counted(&["--obs_in", path]), format!("0 / {count}\n"));
+    let flipped = if rows.starts_with('0') { "1" } else { "0" };
+    rows.replace_range(0..1, flipped);
+    std::fs::write(&truth, &rows).expect("written");
+    assert_eq!(counted(&["--obs_in", path]), format!("1 / {count}\n"));
+    let out = folder.path().join("counts");
+    assert_eq!(counted(&["--obs_in", path, "--out", out.to_str().expect("text"), "--time"]), "");
+    assert_eq!(std::fs::read_to_string(&out).expect("counts"), format!("1 / {count}\n"));
+
+    std::fs::write(&truth, rows.split_once('\n').expect("rows").1).expect("written");
+    for (more, code, part) in [
+        (&["--obs_in", path][..], 1, "truth.01 ends before the shots of"),
+        (&[], 2, "nothing says what is right"),
+    ] {
+        let output = ringcall(&[&["count_mistakes"][..], &common, more].concat()).assert().code(code);
+        let text = String::from_utf8_lossy(&output.get_output().stderr);
+        assert!(text.contains(part) && text.trim_end().lines().count() == 1, "{text}");
+    }
+}
+
+/// A stop leaves no part of a file behind.
+#[test]
+fn predictions_that_are_stopped_leave_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out: PathBuf = folder.path().join("out");
+    let dem = data("surface.dem");
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"))
+        .args(["predict", "--dem", &dem, "--in", "/dev/zero", "--out"])
+        .arg(&out)
+        .spawn()
+        .expect("started");
+    let names = |folder: &Path| std::fs::read_dir(folder).expect("a folder").count();
+    let begin = std::time::Instant::now();
+    while names(folder.path()) == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nothing is ever written");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+    assert_eq!(child.wait().expect("ended").code(), Some(130));
+    assert_eq!(names(folder.path()), 0);
+}
