@@ -68,7 +68,7 @@ pub(crate) fn to_text(report: &RunReport) -> String {
             format!("{} of {} answers{guesses}", count(report.unconverged), count(report.completed));
         line(&mut out, "unconverged", &guesses);
     }
-    if report.deadline {
+    if report.deadline_us.is_some() {
         let share = |part: u64, of: u64| rate(part as f64 / of as f64);
         let late = format!(
             "{} of {} answers: {}; late or wrong {} of {} shots: {}",

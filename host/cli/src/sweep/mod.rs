@@ -1,5 +1,6 @@
 //! `ringcall sweep`: logical error rates over distances and noises. `ringcall merge`: those of a sweep in shards.
 
+mod fits;
 pub(crate) mod merge;
 mod options;
 mod outputs;
@@ -11,11 +12,13 @@ mod sinter;
 mod state;
 mod table;
 
+use crate::report::Provenance;
 use crate::signals::{self, Interrupt, Signals};
 use crate::usage::Given;
 use crate::{machine, output};
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use fits::Fits;
 pub(crate) use options::Args;
 use outputs::Outputs;
 use results::{PointResult, Results, Settings};
@@ -150,7 +153,8 @@ fn results(
     complete: bool,
 ) -> Result<Results> {
     let points = outcomes.iter().map(|(point, outcome)| PointResult::new(point, outcome, outputs.confidence));
-    Ok(Results { complete, settings, points: points.collect::<Result<_, _>>()? })
+    let points = points.collect::<Result<Vec<_>, _>>()?;
+    Ok(Results { complete, settings, fits: Fits::of(&points), points, provenance: Provenance::now() })
 }
 
 /// What a shard says instead of results, which are none without the other shards.
@@ -187,9 +191,14 @@ fn publish(
     if let Some(path) = &outputs.sinter_csv {
         output::write_text(path, &sinter::to_csv(setup, outcomes)?)?;
     }
-    if let Some(path) = &outputs.report {
-        let svg = crate::report::page::is_svg(path);
-        output::write_text(path, &if svg { page::to_svg(&results)? } else { page::to_html(&results) })?;
+    for path in &outputs.report {
+        let is = |extension| crate::report::page::has_extension(path, extension);
+        let text = match () {
+            () if is("svg") => page::to_svg(&results)?,
+            () if is("csv") => page::to_csv(&results),
+            () => page::to_html(&results),
+        };
+        output::write_text(path, &text)?;
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! What a sweep found, as plain values: what JSON, table and page show.
 
+use super::fits::Fits;
+use crate::report::Provenance;
 use ringcall_decoder_service::study::{ArmCounts, Matching, Outcome, Point, Setup, State, Stop};
 use ringcall_qec::circuit::Code;
 use ringcall_qec::code::Basis;
@@ -13,6 +15,8 @@ pub(super) struct Results {
     pub(super) complete: bool,
     pub(super) settings: Settings,
     pub(super) points: Vec<PointResult>,
+    pub(super) fits: Fits,
+    pub(super) provenance: Provenance,
 }
 
 /// What was studied, and where.
