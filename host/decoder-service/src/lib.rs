@@ -51,6 +51,4 @@ pub use residual::{ResidualDecoder, converged, pack_elements};
 pub use service::{Service, ServiceConfig, ServiceError};
 pub use source::{ShotSource, SourceError};
 pub use stages::{Inference, InferenceError};
-pub use summary::{
-    Breakdown, Progress, REMOTE_STAGES, STAGES, SlowRequest, Stages, Summary, TimelinePoint,
-};
+pub use summary::{Breakdown, Progress, REMOTE_STAGES, STAGES, SlowRequest, Stages, Summary, TimelinePoint};

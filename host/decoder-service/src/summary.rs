@@ -494,10 +494,8 @@ mod tests {
             let queue = if id % 50 == 7 { 1_000_000 } else { 1000 };
             account.expect(id, 0, begin, [begin, u64::from(id == 60) * 5]);
             let [accepted, started] = [begin + 10, begin + 10 + queue];
-            account.settle(&outcome(
-                id,
-                [begin, accepted, started, started + 20, started + 300, started + 340],
-            ));
+            account
+                .settle(&outcome(id, [begin, accepted, started, started + 20, started + 300, started + 340]));
         }
         account.expect(100, 0, 1000, [1000, 0]);
         account.settle(&outcome(100, [1000, 0, 0, 0, 0, 3_000_000]));

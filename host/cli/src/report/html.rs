@@ -213,7 +213,10 @@ mod tests {
         let report = sample::full();
         let page = to_html(&report);
         let footer = page.split("<footer").nth(1).expect("a footer");
-        assert!(footer.contains(&report.provenance.date) && footer.contains(report.provenance.version), "{footer}");
+        assert!(
+            footer.contains(&report.provenance.date) && footer.contains(report.provenance.version),
+            "{footer}"
+        );
     }
 
     #[test]

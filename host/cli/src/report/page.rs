@@ -134,7 +134,12 @@ pub(crate) fn table<const COLUMNS: usize>(
 }
 
 /// A section with a chart in it, and its legend.
-pub(crate) fn chart(id: &str, title: &str, draw: impl Fn(Screen) -> Svg, legend: &[(&str, RGBColor)]) -> Markup {
+pub(crate) fn chart(
+    id: &str,
+    title: &str,
+    draw: impl Fn(Screen) -> Svg,
+    legend: &[(&str, RGBColor)],
+) -> Markup {
     html! { section id=(id) { h2 { (title) } (picture(draw, legend)) } }
 }
 

@@ -4,7 +4,9 @@ use super::inputs::NetworkInUse;
 use super::options::{Args, DispatcherArg, EngineArg};
 use crate::decoder::{DecoderArg, RelayArgs};
 use crate::report::charts::axis::LOG_FROM;
-use crate::report::{Breakdown, Estimate, LatencySummary, Provenance, RunReport, SlowRequest, Stage, TimelinePoint};
+use crate::report::{
+    Breakdown, Estimate, LatencySummary, Provenance, RunReport, SlowRequest, Stage, TimelinePoint,
+};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use ringcall_decoder_service::{Problem, ServiceConfig, Summary};

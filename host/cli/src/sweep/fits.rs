@@ -47,7 +47,8 @@ fn value_and_error<S: serde::Serializer>(threshold: &Threshold, serializer: S) -
 /// An arm in words.
 fn arm(matching: Option<&str>, predecoder: bool) -> String {
     let matching = matching.unwrap_or("no");
-    format!("{matching} matching{}", if predecoder { " with predecoder" } else { "" }).replace("relay matching", "relay")
+    format!("{matching} matching{}", if predecoder { " with predecoder" } else { "" })
+        .replace("relay matching", "relay")
 }
 
 impl Crossing {

@@ -23,7 +23,9 @@ pub(super) fn to_svg(results: &Results) -> Result<String> {
 
 /// The points as comma-separated values, a row for each arm.
 pub(super) fn to_csv(results: &Results) -> String {
-    let mut out = "code,distance,rounds,p,matching,predecoder,shots,errors,rate_per_shot,low,high,rate_per_round\n".to_owned();
+    let mut out =
+        "code,distance,rounds,p,matching,predecoder,shots,errors,rate_per_shot,low,high,rate_per_round\n"
+            .to_owned();
     for point in &results.points {
         for compared in &point.arms {
             let arm = &compared.arm;
@@ -54,9 +56,8 @@ fn legend(labels: &[String]) -> Vec<(&str, RGBColor)> {
 
 /// The plot, by shot or by round as its reader chooses.
 fn plots(results: &Results, legend: &[(&str, RGBColor)]) -> Markup {
-    let picture = |per| {
-        page::picture(|screen| plot::svg(&results.points, &results.fits, per, screen), legend)
-    };
+    let picture =
+        |per| page::picture(|screen| plot::svg(&results.points, &results.fits, per, screen), legend);
     html! {
         section id="plot" {
             h2 { "Logical error rate against noise" }

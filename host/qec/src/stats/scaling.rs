@@ -227,7 +227,8 @@ fn solve(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
 fn minimum([from, to]: [f64; 2], cost: impl Fn(f64) -> f64) -> f64 {
     const GRID: u32 = 24;
     let at = |i: u32| from + (to - from) * f64::from(i) / f64::from(GRID);
-    let best = (0..=GRID).map(|i| (i, cost(at(i)))).min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |best| best.0);
+    let best =
+        (0..=GRID).map(|i| (i, cost(at(i)))).min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |best| best.0);
     let (mut low, mut high) = (at(best.saturating_sub(1)), at((best + 1).min(GRID)));
     let golden = (5f64.sqrt() - 1.0) / 2.0;
     for _ in 0..40 {

@@ -144,7 +144,8 @@ impl Frame<'_> {
             for (hover, (x, y)) in said.iter().zip(places) {
                 let title = maud::html! { title { (hover.text) } }.into_string();
                 // Writing to a String cannot fail.
-                let _ = writeln!(points, "<circle cx=\"{x}\" cy=\"{y}\" r=\"9\" opacity=\"0\">{title}</circle>");
+                let _ =
+                    writeln!(points, "<circle cx=\"{x}\" cy=\"{y}\" r=\"9\" opacity=\"0\">{title}</circle>");
             }
             svg.insert_str(end, &points);
         }
