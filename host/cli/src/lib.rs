@@ -9,6 +9,7 @@ mod decoder;
 mod doctor;
 mod emulate;
 mod experiment;
+mod explain;
 mod machine;
 mod manual;
 mod memory;
@@ -54,6 +55,8 @@ enum Command {
     Merge(sweep::merge::Args),
     /// Decodes a file of shots, with the options of `pymatching predict`
     Predict(predict::Args),
+    /// Draws how one shot is decoded, as an animated picture
+    Explain(Box<explain::Args>),
     /// Says what this machine has, what it is for, and what to do about missing parts
     Doctor(doctor::Args),
     /// Writes completions of this command for a shell
@@ -92,6 +95,7 @@ fn dispatch(command: Command, given: &Given<'_>) -> Result<u8> {
         Command::Sweep(args) => sweep::run(&args, given),
         Command::Merge(args) => sweep::merge::run(&args).map(done),
         Command::Predict(args) => predict::run(&args).map(done),
+        Command::Explain(args) => explain::run(&args).map(done),
         Command::Doctor(args) => doctor::run(&args).map(done),
         Command::Completions(args) => manual::completions(&args, Cli::command()).map(done),
         Command::Man(args) => manual::man(&args, Cli::command()).map(done),
