@@ -22,6 +22,7 @@ mod run;
 mod serve;
 mod signals;
 mod sweep;
+mod top;
 mod usage;
 
 use anyhow::Result;
@@ -47,6 +48,8 @@ enum Command {
     Bench(bench::Args),
     /// Serves requests from a network: a decoder, and a function to measure with
     Serve(serve::Args),
+    /// Shows what a service does, from its metrics
+    Top(top::Args),
     /// Plays the FPGA: sends requests to a service, checks every answer, and accounts for each
     Emulate(emulate::Args),
     /// Measures logical error rates over distances and noises, with and without a predecoder
@@ -91,6 +94,7 @@ fn dispatch(command: Command, given: &Given<'_>) -> Result<u8> {
         Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::run(&args).map(done),
         Command::Serve(args) => serve::run(&args, given),
+        Command::Top(args) => top::run(&args).map(done),
         Command::Emulate(args) => emulate::run(&args, given),
         Command::Sweep(args) => sweep::run(&args, given),
         Command::Merge(args) => sweep::merge::run(&args).map(done),

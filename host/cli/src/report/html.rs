@@ -18,7 +18,8 @@ pub(crate) fn to_html(report: &RunReport) -> String {
         (chart("ccdf", "How many requests took longer", |screen| charts::ccdf(report, screen), &[]))
         (chart("stages", "Where the time goes, at the median and at the 99th percentile",
             |screen| charts::stages(report, screen), &stages))
-        (chart("slowest", "The ten slowest requests", |screen| charts::slowest(report, screen), &stages))
+        (chart("slowest", "The ten slowest requests", |screen| charts::slowest(report, screen),
+            &charts::slow_legend(report)))
         (chart("timeline", "Latency over the run", |screen| charts::timeline(report, screen),
             &[("p50", BLUE), ("p99", AMBER), ("max", RED)]))
         (chart("backlog", "Backlog over the run", |screen| charts::backlog(report, screen), &[]))

@@ -55,7 +55,11 @@ impl Crossing {
     pub(super) fn in_words(&self) -> String {
         let Self { code, matching, predecoder, threshold, .. } = self;
         let arm = arm(*matching, *predecoder);
-        format!("{code}, {arm}: threshold {}, χ² {:.1}", with_error(threshold.p), threshold.reduced_chi2)
+        format!(
+            "{code}, {arm}: threshold {}, reduced χ² {:.1}",
+            with_error(threshold.p),
+            threshold.reduced_chi2
+        )
     }
 }
 

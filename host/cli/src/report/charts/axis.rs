@@ -53,7 +53,7 @@ impl Axis {
         let (from, to) = (from.log10(), to.max(from * 1.1).log10());
         let steps: &[f64] = match to - from {
             // Within a third of a decade there may be neither 1, nor 2, nor 5.
-            few if few < 0.5 => &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+            few if few < 0.9 => &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
             some if some < 2.2 => &[1.0, 2.0, 5.0],
             _ => &[1.0],
         };

@@ -115,7 +115,8 @@ pub(in crate::report) fn ccdf(report: &RunReport, screen: Screen) -> Svg {
         for (row, (us, name, colour)) in limits.into_iter().enumerate() {
             let above = points.iter().rev().find(|point| point.0 <= us).map_or(1.0, |point| point.1);
             let text = format!("{name} {} µs: {}% take longer", number(us), number(above * 100.0));
-            mark(chart, &frame, x.at(us), row, &text, colour)?;
+            // Below the line at 100%.
+            mark(chart, &frame, x.at(us), row + 1, &text, colour)?;
         }
         Ok(())
     }))
@@ -126,9 +127,12 @@ pub(in crate::report) fn stage_legend(report: &RunReport) -> Vec<(&'static str, 
     report.parts().enumerate().map(|(place, name)| (name, colour(place))).collect()
 }
 
+/// What is drawn for the time of a request that did not reach every stage.
+const UNKNOWN: (&str, RGBColor) = ("refused, timed out or not measured", RGBColor(120, 128, 140));
+
 fn colour_of(report: &RunReport, name: &str) -> RGBColor {
     let place = report.parts().position(|part| part == name);
-    place.map_or(INK, colour)
+    place.map_or(UNKNOWN.1, colour)
 }
 
 /// Bars from left to right, each made of named parts, and what stands behind each.
@@ -171,6 +175,13 @@ fn stacked(
     }))
 }
 
+/// The same, with what stands for times that are not known where there are some.
+pub(in crate::report) fn slow_legend(report: &RunReport) -> Vec<(&'static str, RGBColor)> {
+    let parts = report.parts().count();
+    let unknown = report.slowest.iter().any(|slow| slow.parts_us.len() < parts);
+    stage_legend(report).into_iter().chain(unknown.then_some(UNKNOWN)).collect()
+}
+
 /// Where the time goes: one bar for requests around the median and one for those around the 99th percentile.
 pub(in crate::report) fn stages(report: &RunReport, screen: Screen) -> Svg {
     let rows: Vec<_> = report
@@ -193,7 +204,7 @@ pub(in crate::report) fn slowest(report: &RunReport, screen: Screen) -> Svg {
             let known: f64 = slow.parts_us.iter().map(|part| part.1).sum();
             let mut parts = slow.parts_us.clone();
             if known < slow.latency_us {
-                parts.push(("not answered by every stage", slow.latency_us - known));
+                parts.push((UNKNOWN.0, slow.latency_us - known));
             }
             let when = screen.pick(format!(", at {:.3} s", slow.submitted_s), String::new());
             (format!("#{}", slow.request_id), parts, format!("{} µs{when}", number(slow.latency_us)))
