@@ -160,7 +160,7 @@ fn bins(times: &Histogram<u64>) -> Vec<(u64, u64, u64)> {
 
 impl Row {
     pub(super) const HEADING: &'static str =
-        "a round trip                  p50       p99     p99.9      max  × floor        rate";
+        "a round trip                 p50       p99     p99.9      max  × floor      rate";
 
     pub(super) fn new(times: &Histogram<u64>) -> Self {
         let at = |q| times.value_at_quantile(q);
@@ -191,7 +191,8 @@ pub(super) fn time(ns: f64) -> String {
         few if few < 1e3 => format!("{few:.0} ns"),
         some if some < 1e5 => format!("{:.2} µs", some / 1e3),
         many if many < 1e6 => format!("{:.0} µs", many / 1e3),
-        more if more < 1e9 => format!("{:.2} ms", more / 1e6),
+        more if more < 1e8 => format!("{:.2} ms", more / 1e6),
+        long if long < 1e9 => format!("{:.0} ms", long / 1e6),
         most => format!("{:.2} s", most / 1e9),
     }
 }
@@ -212,7 +213,7 @@ impl std::fmt::Display for Row {
         let rate = self.per_s.map_or_else(|| "-".to_owned(), per_second);
         let [p50, p99, p999, max] =
             [self.p50_ns, self.p99_ns, self.p999_ns, self.max_ns].map(|ns| time(ns as f64));
-        write!(f, "{:24} {p50:>8} {p99:>9} {p999:>9} {max:>8} {ratio:>8} {rate:>11}", self.name)?;
+        write!(f, "{:23} {p50:>8} {p99:>9} {p999:>9} {max:>8} {ratio:>8} {rate:>9}", self.name)?;
         if let Some(floor) = self.arithmetic_floor_ns {
             let share = floor / self.p50_ns as f64 * 100.0;
             write!(f, "\n  arithmetic alone {} on an H200: {share:.0}% of p50", time(floor))?;

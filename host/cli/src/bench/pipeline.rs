@@ -111,7 +111,7 @@ fn measure(
                 waiter.idle();
             }
             polls = polls.wrapping_add(1);
-            if polls % LOOK_EVERY == 0 {
+            if polls.is_multiple_of(LOOK_EVERY) {
                 let patience: &Patience = patience.get_or_insert_with(patient);
                 if let Some(Verdict::Over(why)) = patience.judge() {
                     bail!("request {i} had no completion {why}");

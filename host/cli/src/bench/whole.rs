@@ -113,7 +113,7 @@ pub(super) struct Row {
 
 impl Row {
     pub(super) const HEADING: &'static str =
-        "a request                   every       p50       p99     p99.9      max        rate";
+        "a request                  every      p50      p99    p99.9      max      rate";
 
     /// Requests that were not answered by the stages they were meant for.
     pub(super) fn wrong(&self) -> u64 {
@@ -123,11 +123,11 @@ impl Row {
 
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let pace = if self.interval_us > 0.0 { time(self.interval_us * 1e3) } else { "-".to_owned() };
+        let pace = if self.interval_us > 0.0 { format!("{} µs", self.interval_us) } else { "-".to_owned() };
         let [p50, p99, p999, max] =
             [self.p50_us, self.p99_us, self.p999_us, self.max_us].map(|us| time(us * 1e3));
         let rate = per_second(self.per_s);
-        write!(f, "{:24} {pace:>8} {p50:>9} {p99:>9} {p999:>9} {max:>8} {rate:>9}", self.name)?;
+        write!(f, "{:25} {pace:>6} {p50:>8} {p99:>8} {p999:>8} {max:>8} {rate:>9}", self.name)?;
         let stages: Vec<String> =
             self.stages_p50_us.iter().map(|(name, us)| format!("{name} {}", time(us * 1e3))).collect();
         write!(f, "\n  p50 of {}", stages.join(", "))?;

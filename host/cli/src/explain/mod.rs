@@ -93,10 +93,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Reads or samples the next shot; whether there was one.
+type Next = Box<dyn FnMut(&mut Shot) -> Result<bool>>;
+
 /// The shot that was asked for.
 fn choose(args: &Args, problem: &Problem) -> Result<Chosen> {
     let (detectors, observables) = (problem.detectors(), problem.observables());
-    let mut next: Box<dyn FnMut(&mut Shot) -> Result<bool>>;
+    let mut next: Next;
     let (layout, known) = match &args.shots {
         None => {
             let mut sampler = Sampler::new(problem.model(), args.seed)?;
@@ -233,8 +236,8 @@ mod tests {
     use ringcall_qec::code::Basis;
 
     fn problem() -> Problem {
-        let noise = CircuitNoise::uniform(0.01).expect("a noise");
-        let experiment = MemoryExperiment::new(3, 3, Basis::Z, noise).expect("an experiment");
+        let experiment =
+            MemoryExperiment { distance: 3, rounds: 3, basis: Basis::Z, noise: CircuitNoise::uniform(0.01) };
         Problem::new(experiment.detector_error_model().expect("a model")).expect("a problem")
     }
 

@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_threshold_is_found_within_its_error() {
-        let pulls: Vec<f64> = (0..40)
+        let pulls: Vec<f64> = (0..12)
             .map(|seed| {
                 let found = threshold(&study(seed, 0.01)).expect("a crossing");
                 assert!(found.p.error < 2e-4 && found.reduced_chi2 < 3.0, "{found:?}");

@@ -135,10 +135,13 @@ fn colour_of(report: &RunReport, name: &str) -> RGBColor {
     place.map_or(UNKNOWN.1, colour)
 }
 
+/// What a bar is of, its parts, and what stands behind it.
+type Bar = (String, Vec<(&'static str, f64)>, String);
+
 /// Bars from left to right, each made of named parts, and what stands behind each.
 fn stacked(
     report: &RunReport,
-    rows: &[(String, Vec<(&'static str, f64)>, String)],
+    rows: &[Bar],
     screen: Screen,
     title: &'static str,
 ) -> Svg {
