@@ -22,6 +22,7 @@ for (const width of [1200, 400]) {
       const box = svg.getBoundingClientRect();
       if (box.width === 0) continue;
       for (const text of svg.querySelectorAll('text')) {
+        if (!text.textContent.trim()) continue;
         const at = text.getBoundingClientRect();
         texts += 1;
         if (at.left < box.left - 1 || at.right > box.right + 1 || at.top < box.top - 1 || at.bottom > box.bottom + 1)

@@ -139,12 +139,7 @@ fn colour_of(report: &RunReport, name: &str) -> RGBColor {
 type Bar = (String, Vec<(&'static str, f64)>, String);
 
 /// Bars from left to right, each made of named parts, and what stands behind each.
-fn stacked(
-    report: &RunReport,
-    rows: &[Bar],
-    screen: Screen,
-    title: &'static str,
-) -> Svg {
+fn stacked(report: &RunReport, rows: &[Bar], screen: Screen, title: &'static str) -> Svg {
     let whole = |parts: &[(&str, f64)]| parts.iter().map(|part| part.1).sum::<f64>();
     let (_, longest) = extent(rows.iter().map(|row| whole(&row.1)));
     if longest <= 0.0 {
