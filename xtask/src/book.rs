@@ -100,9 +100,9 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
 fn outside_code(text: &str) -> impl Iterator<Item = &str> {
     let mut inside = false;
     text.lines().filter(move |line| {
-        let fence = line.trim_start().starts_with("```");
-        inside ^= fence;
-        !inside && !fence
+        let border = line.trim_start().starts_with("```");
+        inside ^= border;
+        !inside && !border
     })
 }
 

@@ -1,4 +1,4 @@
-//! Where each detector stands in the picture.
+//! The place of each detector in the picture.
 
 use ringcall_qec::dem::DetectorErrorModel;
 

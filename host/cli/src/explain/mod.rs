@@ -54,7 +54,7 @@ pub(crate) struct Args {
     output: PathBuf,
 }
 
-/// A shot, and what is known of it.
+/// A shot, with its true observables where they are known.
 struct Chosen {
     number: u64,
     defects: Vec<u32>,
@@ -217,7 +217,7 @@ fn page(
     page::page("Ringcall explain", &body, &Provenance::now())
 }
 
-/// What is to be seen, in order.
+/// The legend of the picture.
 fn steps() -> Markup {
     html! {
         p.note {

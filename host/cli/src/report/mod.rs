@@ -125,7 +125,7 @@ pub(crate) struct SlowRequest {
     /// Since the run began.
     pub(crate) submitted_s: f64,
     pub(crate) latency_us: f64,
-    /// What is known of its parts.
+    /// Its parts, as far as they were measured.
     pub(crate) parts_us: Vec<(&'static str, f64)>,
 }
 

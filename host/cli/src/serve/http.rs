@@ -18,7 +18,7 @@ const MOST_CLIENTS: usize = 256;
 /// How long a connection may take, from its beginning to its end.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What is served at one path.
+/// A page at one path.
 pub(super) struct Page {
     /// Where, such as `/metrics`.
     pub(super) path: &'static str,

@@ -22,7 +22,7 @@ pub(crate) enum LogFormatArg {
     Json,
 }
 
-/// Begins to log. A process that logs already goes on as it does.
+/// Begins to log. A process that logs already keeps its format.
 pub(super) fn start(format: LogFormatArg) {
     let asked = std::env::var("RUST_LOG").ok().and_then(|asked| asked.parse::<Targets>().ok());
     let targets = asked.unwrap_or_else(|| Targets::new().with_default(Level::WARN));
@@ -34,7 +34,7 @@ pub(super) fn start(format: LogFormatArg) {
     };
 }
 
-/// The counts that somebody should look at when they rise: frames that were not served as their senders hoped.
+/// The counts that an operator should look at when they rise: frames that were not served as their senders hoped.
 const WORRYING: [&str; 22] = [
     "oversize",
     "truncated",

@@ -1,6 +1,6 @@
 //! What the points of a sweep say together: thresholds, and Λ.
 
-use super::plot::{Which, all_arms, codes, pick};
+use super::lines::{Which, all_arms, codes, pick};
 use super::results::PointResult;
 use ringcall_qec::circuit::Code;
 use ringcall_qec::stats::{LogicalErrorRate, Measured, ScalingPoint, Threshold, suppression, threshold};

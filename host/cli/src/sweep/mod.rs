@@ -1,6 +1,8 @@
 //! `ringcall sweep`: logical error rates over distances and noises. `ringcall merge`: those of a sweep in shards.
 
 mod fits;
+mod found;
+mod lines;
 pub(crate) mod merge;
 mod options;
 mod outputs;
@@ -18,10 +20,11 @@ use crate::usage::Given;
 use crate::{machine, output};
 use anyhow::{Context, Result, anyhow};
 use fits::Fits;
+use found::Results;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) use options::Args;
 use outputs::Outputs;
-use results::{PointResult, Results, Settings};
+use results::{PointResult, Settings};
 use ringcall_decoder_service::study::{
     Arm, Outcome, Point, Progress, Setup, Shard, State, StateError, Study, StudyError,
 };

@@ -1,8 +1,9 @@
 //! The results as one HTML file.
 
 use super::fits::{Fits, Suppression};
+use super::found::Results;
+use super::lines;
 use super::plot::{self, Per};
-use super::results::Results;
 use super::table::{COLUMNS, rows};
 use crate::report::charts::{colour, frame::Screen};
 use crate::report::page;
@@ -17,7 +18,7 @@ use std::fmt::Write;
 /// # Errors
 /// No shot was taken.
 pub(super) fn to_svg(results: &Results) -> Result<String> {
-    let labels = plot::codes(&results.points);
+    let labels = lines::codes(&results.points);
     page::svg_file(plot::svg(&results.points, &results.fits, Per::Shot, Screen::Wide), &legend(&labels))
 }
 
@@ -97,7 +98,7 @@ fn fits(fits: &Fits) -> Markup {
 /// The page.
 pub(super) fn to_html(results: &Results) -> String {
     let settings = &results.settings;
-    let labels = plot::codes(&results.points);
+    let labels = lines::codes(&results.points);
     let body = html! {
         @if !results.complete { p.note { "Not complete: it was stopped before every point had enough shots." } }
         (plots(results, &legend(&labels)))

@@ -1,23 +1,10 @@
 //! What a sweep found, as plain values: what JSON, table and page show.
 
-use super::fits::Fits;
-use crate::report::Provenance;
 use ringcall_decoder_service::study::{ArmCounts, Matching, Outcome, Point, Setup, State, Stop};
 use ringcall_qec::circuit::Code;
 use ringcall_qec::code::Basis;
 use ringcall_qec::stats::{Interval, LogicalErrorRate, PairedErrors, StatsError};
 use serde::Serialize;
-
-/// Everything that is reported.
-#[derive(Debug, Serialize)]
-pub(super) struct Results {
-    /// Every point has enough shots.
-    pub(super) complete: bool,
-    pub(super) settings: Settings,
-    pub(super) points: Vec<PointResult>,
-    pub(super) fits: Fits,
-    pub(super) provenance: Provenance,
-}
 
 /// What was studied, and where.
 #[derive(Debug, Clone, Serialize)]

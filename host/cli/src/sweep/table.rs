@@ -1,6 +1,7 @@
 //! The results for a terminal.
 
-use super::results::{ComparedResult, PointResult, Results};
+use super::found::Results;
+use super::results::{ComparedResult, PointResult};
 use crate::report::{count, number, rate};
 use ringcall_decoder_service::study::Matching;
 use std::fmt::Write;

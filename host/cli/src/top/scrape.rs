@@ -24,7 +24,7 @@ impl Scrape {
     /// Asks.
     ///
     /// # Errors
-    /// Nobody answers there, or something else than metrics.
+    /// No service answers there, or something else than metrics.
     pub(super) fn read(address: SocketAddr) -> Result<Self> {
         let ask = || -> Result<String> {
             let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;

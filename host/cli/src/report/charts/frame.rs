@@ -51,14 +51,14 @@ pub(crate) fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * LETTER
 }
 
-/// What is said of a point while the mouse is over it, or when it is read aloud.
+/// The words for a point while the mouse is over it, or when it is read aloud.
 pub(crate) struct Hover {
     /// As the axes draw it.
     pub(crate) at: (f64, f64),
     pub(crate) text: String,
 }
 
-/// What is inside the axes, besides the points that say something.
+/// The words of all points of a chart.
 pub(crate) type Said = Vec<Hover>;
 
 /// The room of a chart.

@@ -1,7 +1,7 @@
 //! The charts, as SVG to be placed inside HTML.
 //!
 //! Each axis is mapped in [`axis`] (linear, logarithmic, or with ticks that a chart gives) and handed to plotters as plain
-//! positions with ticks of our choice, so that every tick falls on a round value. [`frame`] draws axes and what is in them, once for
+//! positions with ticks of our choice, so that every tick falls on a round value. [`frame`] draws axes and their contents, once for
 //! a wide page and once for a narrow one.
 
 pub(crate) mod axis;

@@ -127,7 +127,7 @@ pub(in crate::report) fn stage_legend(report: &RunReport) -> Vec<(&'static str, 
     report.parts().enumerate().map(|(place, name)| (name, colour(place))).collect()
 }
 
-/// What is drawn for the time of a request that did not reach every stage.
+/// The bar for the time of a request that did not reach every stage.
 const UNKNOWN: (&str, RGBColor) = ("refused, timed out or not measured", RGBColor(120, 128, 140));
 
 fn colour_of(report: &RunReport, name: &str) -> RGBColor {
