@@ -1,5 +1,6 @@
 //! All checks in order, each under a heading with its time.
 
+use crate::book;
 use crate::deq;
 use crate::dist;
 use crate::publish;
@@ -20,6 +21,7 @@ struct Step {
 const STEPS: &[Step] = &[
     Step { name: "fmt", run: steps::fmt },
     Step { name: "rooms", run: steps::rooms },
+    Step { name: "book", run: book::step },
     Step { name: "publishable", run: publish::step },
     Step { name: "ptx", run: steps::ptx },
     Step { name: "test", run: steps::test },

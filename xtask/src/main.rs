@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout)] // a command-line tool: standard output is its user interface
 
 mod advisories;
+mod book;
 mod bundle;
 mod ci;
 mod deq;
@@ -87,6 +88,8 @@ enum Task {
     Dist(dist::DistOptions),
     /// The TensorRT engine's tests, with libraries and headers from package registries; needs no GPU.
     Tensorrt(tensorrt::TensorRtOptions),
+    /// The book's chapters, links and quoted code; its pages in `target/book`, where mdBook is installed.
+    Book,
     /// Asks `ringcall serve` from a verbs program on Linux's software RoCE, in a small virtual machine.
     Rdma,
     /// The Python wheel's lints and tests, in a virtual environment: about four minutes. Needs python3 with venv, and PyPI.
@@ -126,6 +129,7 @@ fn run(task: Task) -> Result<()> {
         Task::Fuzz { seconds, target } => steps::fuzz(&shell, seconds, target.as_deref()).and_then(asked_for),
         Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),
         Task::Dist(options) => dist::make(&shell, &options, dist::Profile::Release),
+        Task::Book => book::step(&shell).map(drop),
         Task::Rdma => rdma::step(&shell).and_then(asked_for),
         Task::Tensorrt(options) => tensorrt::run_with(&shell, &options),
         Task::Wheel => wheel::test(&shell).and_then(asked_for),

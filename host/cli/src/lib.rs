@@ -10,6 +10,7 @@ mod decoder;
 mod doctor;
 mod emulate;
 mod experiment;
+mod explain;
 mod machine;
 mod manual;
 mod memory;
@@ -27,6 +28,7 @@ mod signals;
 mod style;
 mod sweep;
 mod tag_key;
+mod top;
 mod usage;
 
 use anyhow::Result;
@@ -53,6 +55,8 @@ enum Command {
     Bench(bench::Args),
     /// Serves requests from a network: a decoder, and a function to measure with
     Serve(serve::Args),
+    /// Shows what a service does, from its metrics
+    Top(top::Args),
     /// Plays the FPGA: sends requests to a service, checks every answer, and accounts for each
     Emulate(emulate::Args),
     /// Measures logical error rates over distances and noises, with and without a predecoder
@@ -64,6 +68,8 @@ enum Command {
     /// Counts shots of a file that are decoded wrongly, with the options of `pymatching count_mistakes`
     #[command(name = "count_mistakes", alias = "count-mistakes")]
     CountMistakes(predict::mistakes::Args),
+    /// Draws how one shot is decoded, as an animated picture
+    Explain(Box<explain::Args>),
     /// Says what this machine has, what it is for, and what to do about missing parts
     Doctor(doctor::Args),
     /// Writes completions of this command for a shell
@@ -111,10 +117,12 @@ fn dispatch(command: Command, given: &Given<'_>) -> Result<u8> {
         Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::run(&args).map(done),
         Command::Serve(args) => serve::run(&args, given),
+        Command::Top(args) => top::run(&args).map(done),
         Command::Emulate(args) => emulate::run(&args, given),
         Command::Sweep(args) => sweep::run(&args, given),
         Command::Merge(args) => sweep::merge::run(&args).map(done),
         Command::Predict(args) => predict::run(&args).map(done),
+        Command::Explain(args) => explain::run(&args).map(done),
         Command::CountMistakes(args) => predict::mistakes::run(&args).map(done),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => manual::completions(&args, command::command()).map(done),

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use ringcall_gpu::atomic::DeviceU64;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -86,18 +86,39 @@ struct Shared {
     /// Not 0: how long that may take, in milliseconds.
     grace_ms: DeviceU64,
     end: Mutex<End>,
+    /// Not 0: a hang-up came, which asks a service to read its configuration again.
+    reload: DeviceU64,
 }
 
 impl Signals {
     /// Begins to listen. Until [`run`](Self::run) is called, a signal ends the process at once.
     pub(crate) fn listen() -> Result<Self> {
+        Self::listen_for(&[SIGINT, SIGTERM])
+    }
+
+    /// As [`listen`](Self::listen), for a service: a hang-up ends nothing, and is there to be [taken](Self::take_reload).
+    pub(crate) fn listen_and_reload() -> Result<Self> {
+        Self::listen_for(&[SIGINT, SIGTERM, SIGHUP])
+    }
+
+    /// Whether a hang-up came since this was asked last.
+    pub(crate) fn take_reload(&self) -> bool {
+        let came = self.shared.reload.load(Ordering::Relaxed) != 0;
+        if came {
+            self.shared.reload.store(0, Ordering::Relaxed);
+        }
+        came
+    }
+
+    fn listen_for(signals: &[i32]) -> Result<Self> {
         let mut signals =
-            signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("cannot listen for signals")?;
+            signal_hook::iterator::Signals::new(signals).context("cannot listen for signals")?;
         let shared = Arc::new(Shared {
             received: DeviceU64::new(0),
             running: DeviceU64::new(0),
             grace_ms: DeviceU64::new(0),
             end: Mutex::new(End::Open(None)),
+            reload: DeviceU64::new(0),
         });
         let state = Arc::clone(&shared);
         std::thread::Builder::new()
@@ -136,6 +157,9 @@ impl Shared {
     }
 
     fn take(self: &Arc<Self>, signal: i32) {
+        if signal == SIGHUP {
+            return self.reload.store(1, Ordering::Relaxed);
+        }
         let running = self.running.load(Ordering::Acquire);
         let during = if running == 0 {
             "during set-up"

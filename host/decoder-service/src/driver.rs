@@ -109,7 +109,9 @@ pub(crate) fn drive(
                 }
                 continue;
             }
-            account.expect(submitted, next.truth, due.max(begin));
+            // A request that waits for a slot, or for its turn after one that did, is late, and so are those due since.
+            let behind = (now - due).checked_div(interval).unwrap_or(0);
+            account.expect(submitted, next.truth, due.max(begin), [now, behind]);
             let attempt = if stalled {
                 injector.retry(function, &next.payload, submitted)
             } else {

@@ -56,4 +56,4 @@ pub use service::{Service, ServiceConfig, ServiceError};
 pub use side_information::{SideDecoder, SideInformation};
 pub use source::{ShotSource, SourceError};
 pub use stages::{Inference, InferenceError, LaunchedInference};
-pub use summary::{Progress, REMOTE_STAGES, STAGES, Stages, Summary, TimelinePoint};
+pub use summary::{Breakdown, Progress, REMOTE_STAGES, STAGES, SlowRequest, Stages, Summary, TimelinePoint};

@@ -49,6 +49,79 @@ impl Stages {
     }
 }
 
+/// Where requests that took about equally long spent their time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Breakdown {
+    /// The percentile that they are around, such as 99.
+    pub percentile: f64,
+    /// How many they are.
+    pub requests: u64,
+    /// Their mean time in each part after submission, ns, which add up to their mean latency.
+    pub parts_ns: Vec<(&'static str, f64)>,
+}
+
+/// One of the requests that took longest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SlowRequest {
+    /// Its id: the requests are numbered from 0.
+    pub request_id: u64,
+    /// When it was submitted, from the run's begin.
+    pub submitted: Duration,
+    /// From submission to harvest, ns.
+    pub latency_ns: u64,
+    /// Its time in each part after submission, ns; a part that it did not reach is not there.
+    pub parts_ns: Vec<(&'static str, u64)>,
+}
+
+/// The times of one request in each part after submission; `None` where it did not get there.
+type Parts = [Option<u64>; STAGES.len() - 1];
+
+/// Latencies whose logarithms differ by less than this are one class of a [`Profile`]: a step is 4.4%.
+const CLASSES_AN_OCTAVE: f64 = 16.0;
+
+/// Sums of parts over the requests of one class of latencies.
+#[derive(Debug, Clone, Copy, Default)]
+struct Class {
+    requests: u64,
+    sums: [u64; STAGES.len() - 1],
+}
+
+/// Where time goes, by how long the whole takes.
+#[derive(Debug, Clone, Default)]
+struct Profile(Vec<Class>);
+
+impl Profile {
+    /// A request that passed every part.
+    fn record(&mut self, latency_ns: u64, parts: &Parts) {
+        let class = ((latency_ns.max(1) as f64).log2() * CLASSES_AN_OCTAVE) as usize;
+        if self.0.len() <= class {
+            self.0.resize(class + 1, Class::default());
+        }
+        let class = &mut self.0[class];
+        class.requests += 1;
+        for (sum, part) in class.sums.iter_mut().zip(parts) {
+            *sum += part.unwrap_or(0);
+        }
+    }
+
+    /// The requests of the class at this percentile; `None` without requests.
+    fn at(&self, percentile: f64, names: &[&'static str]) -> Option<Breakdown> {
+        let all: u64 = self.0.iter().map(|class| class.requests).sum();
+        let rank = (all as f64 * percentile / 100.0).ceil().max(1.0) as u64;
+        let mut below = 0;
+        let class = self.0.iter().find(|class| {
+            below += class.requests;
+            below >= rank
+        })?;
+        let mean = |sum: u64| sum as f64 / class.requests.max(1) as f64;
+        let parts_ns = names.iter().copied().zip(class.sums.map(mean)).collect();
+        Some(Breakdown { percentile, requests: class.requests, parts_ns })
+    }
+}
+
+/// How many of the slowest requests are kept.
+const SLOWEST: usize = 10;
+
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
@@ -97,6 +170,8 @@ pub struct TimelinePoint {
     pub max_ns: u64,
     /// Requests whose answer came in it.
     pub completed: u64,
+    /// The most requests that were due and not answered at a moment of it.
+    pub backlog: u64,
 }
 
 /// Up to a minute, to three digits: bounds and digits are constants that the library accepts.
@@ -107,6 +182,15 @@ fn histogram() -> Histogram<u64> {
     });
     histogram.auto(true);
     histogram
+}
+
+/// The times between marks, of which 0 is one that was not reached.
+fn parts(marks: &[u64]) -> Parts {
+    let mut parts = Parts::default();
+    for (part, pair) in parts.iter_mut().zip(marks.windows(2)) {
+        *part = pair[1].checked_sub(pair[0]).filter(|_| pair[0] != 0 && pair[1] != 0);
+    }
+    parts
 }
 
 const POINT_NS: u64 = 100_000_000;
@@ -124,9 +208,13 @@ pub(crate) struct Account {
     open: HashMap<u64, (u64, u64)>,
     latency: Histogram<u64>,
     stages: Stages,
+    profile: Profile,
+    slowest: Vec<SlowRequest>,
     timeline: Vec<TimelinePoint>,
     /// The interval that is being filled.
     current: Histogram<u64>,
+    /// The most requests due and not answered in it.
+    backlog: u64,
     rate: LogicalErrorRate,
     /// Wrong predictions of each observable.
     observable_errors: [u64; 64],
@@ -148,8 +236,11 @@ impl Account {
             open: HashMap::with_capacity(1 << 14),
             latency: histogram(),
             stages: Stages::new(if remote { &REMOTE_STAGES } else { &STAGES }),
+            profile: Profile::default(),
+            slowest: Vec::with_capacity(SLOWEST + 1),
             timeline: Vec::new(),
             current: histogram(),
+            backlog: 0,
             rate: LogicalErrorRate::default(),
             observable_errors: [0; 64],
             unconverged: 0,
@@ -162,9 +253,34 @@ impl Account {
         }
     }
 
-    /// A request is about to be submitted.
-    pub(crate) fn expect(&mut self, request_id: u64, truth: u64, due: u64) {
+    /// A request is about to be submitted at `now`, `behind` others being due already.
+    pub(crate) fn expect(&mut self, request_id: u64, truth: u64, due: u64, [now, behind]: [u64; 2]) {
+        self.advance(now);
         self.open.insert(request_id, (truth, due));
+        self.backlog = self.backlog.max(self.open.len() as u64 + behind);
+    }
+
+    /// Names of the parts after submission.
+    fn part_names(&self) -> &'static [&'static str] {
+        if self.remote { &REMOTE_STAGES[1..] } else { &STAGES[1..] }
+    }
+
+    /// Keeps a request that is among the slowest so far.
+    fn keep_slow(&mut self, request_id: u64, submitted: u64, parts: &Parts) {
+        let slow = self.slowest.last().filter(|_| self.slowest.len() >= SLOWEST);
+        if slow.is_some_and(|slow| slow.latency_ns >= self.latest_ns) {
+            return;
+        }
+        let named = self.part_names().iter().copied().zip(parts);
+        let request = SlowRequest {
+            request_id,
+            submitted: Duration::from_nanos(submitted.saturating_sub(self.begin)),
+            latency_ns: self.latest_ns,
+            parts_ns: named.filter_map(|(name, part)| Some((name, (*part)?))).collect(),
+        };
+        let place = self.slowest.partition_point(|other| other.latency_ns >= request.latency_ns);
+        self.slowest.insert(place, request);
+        self.slowest.truncate(SLOWEST);
     }
 
     /// An answer came.
@@ -179,16 +295,19 @@ impl Account {
         self.latest_ns = harvested.saturating_sub(submitted);
         self.latency.saturating_record(self.latest_ns.max(1));
         // A request that was refused or timed out did not pass every stage.
-        if self.remote {
+        let parts = if self.remote {
             self.stages.record(&[due, submitted, inferred, processed, harvested]);
+            parts(&[submitted, inferred, processed, harvested])
         } else {
             self.stages.record(&[due, submitted, accepted, started, inferred, processed, harvested]);
+            parts(&[submitted, accepted, started, inferred, processed, harvested])
+        };
+        if parts.iter().flatten().count() == self.part_names().len() {
+            self.profile.record(self.latest_ns, &parts);
         }
+        self.keep_slow(outcome.request_id, submitted, &parts);
         // Answers come nearly in order of their time: one that belongs to an interval already closed joins this one.
-        let point = harvested.saturating_sub(self.begin) / POINT_NS;
-        while (self.timeline.len() as u64) < point.min(MAX_POINTS) {
-            self.close_interval();
-        }
+        self.advance(harvested);
         self.current.saturating_record(self.latest_ns.max(1));
         let Some(Predicted { observables, converged, late }) = outcome.predicted else { return };
         self.unconverged += u64::from(!converged);
@@ -203,6 +322,14 @@ impl Account {
         }
     }
 
+    /// Closes the intervals before the one of this moment.
+    fn advance(&mut self, now: u64) {
+        let point = now.saturating_sub(self.begin) / POINT_NS;
+        while (self.timeline.len() as u64) < point.min(MAX_POINTS) {
+            self.close_interval();
+        }
+    }
+
     fn close_interval(&mut self) {
         let latency = &mut self.current;
         let end = Duration::from_nanos((self.timeline.len() as u64 + 1) * POINT_NS);
@@ -212,8 +339,10 @@ impl Account {
             p99_ns: latency.value_at_quantile(0.99),
             max_ns: latency.max(),
             completed: latency.len(),
+            backlog: self.backlog,
         });
         latency.reset();
+        self.backlog = self.open.len() as u64;
     }
 
     pub(crate) fn progress(&self, submitted: u64, now: u64) -> Progress {
@@ -234,6 +363,10 @@ pub struct Summary {
     pub latency: Histogram<u64>,
     /// Where that time went; the first, `injection`, is lateness before submission and not part of it.
     pub stages: Stages,
+    /// Where requests around the median and around the 99th percentile spent their time; empty without requests.
+    pub breakdowns: Vec<Breakdown>,
+    /// The ten requests that took longest, the slowest first.
+    pub slowest: Vec<SlowRequest>,
     /// Ten points a second.
     pub timeline: Vec<TimelinePoint>,
     /// Right and wrong answers; no shots where the truth is unknown.
@@ -271,6 +404,8 @@ impl Summary {
         Self {
             latency: histogram(),
             stages: Stages::new(&[]),
+            breakdowns: Vec::new(),
+            slowest: Vec::new(),
             timeline: Vec::new(),
             rate: LogicalErrorRate::default(),
             observable_errors: Vec::new(),
@@ -299,6 +434,10 @@ impl Summary {
         let fresh = Account::new(now, false, false);
         let mut account = std::mem::replace(&mut self.account, fresh);
         account.close_interval();
+        let names = account.part_names();
+        self.breakdowns =
+            [50.0, 99.0].into_iter().filter_map(|percentile| account.profile.at(percentile, names)).collect();
+        self.slowest = account.slowest;
         self.latency = account.latency;
         self.stages = account.stages;
         self.timeline = account.timeline;
@@ -334,5 +473,65 @@ impl Summary {
     #[must_use]
     pub fn throughput_per_s(&self) -> f64 {
         self.latency.len() as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(request_id: u64, times: [u64; 6]) -> Outcome {
+        let [submitted, accepted, started, inferred, processed, harvested] = times;
+        let times = StageTimes { submitted, accepted, started, inferred, processed, harvested };
+        Outcome { request_id, predicted: None, times }
+    }
+
+    /// A hundred requests, of which two wait a thousand times as long in the queue; one was refused on arrival.
+    fn account() -> Account {
+        let mut account = Account::new(1000, false, false);
+        for id in 0..100 {
+            let begin = 1000 + id * 10_000_000;
+            let queue = if id % 50 == 7 { 1_000_000 } else { 1000 };
+            account.expect(id, 0, begin, [begin, u64::from(id == 60) * 5]);
+            let [accepted, started] = [begin + 10, begin + 10 + queue];
+            account
+                .settle(&outcome(id, [begin, accepted, started, started + 20, started + 300, started + 340]));
+        }
+        account.expect(100, 0, 1000, [1000, 0]);
+        account.settle(&outcome(100, [1000, 0, 0, 0, 0, 3_000_000]));
+        account
+    }
+
+    #[test]
+    fn the_parts_of_a_breakdown_add_up_to_what_requests_there_took() {
+        let profile = account().profile;
+        let whole = |percentile| {
+            let breakdown = profile.at(percentile, &STAGES[1..]).expect("requests");
+            let names: Vec<&str> = breakdown.parts_ns.iter().map(|part| part.0).collect();
+            assert_eq!(names, STAGES[1..]);
+            (breakdown.requests, breakdown.parts_ns.iter().map(|part| part.1).sum::<f64>())
+        };
+        assert_eq!(whole(50.0), (98, 1350.0));
+        assert_eq!(whole(99.0), (2, 1_000_350.0));
+        assert_eq!(Profile::default().at(50.0, &STAGES[1..]), None);
+    }
+
+    #[test]
+    fn the_slowest_come_first_with_the_parts_that_they_reached() {
+        let slowest = account().slowest;
+        assert_eq!(slowest.len(), SLOWEST);
+        let seen: Vec<(u64, u64)> = slowest.iter().map(|slow| (slow.request_id, slow.latency_ns)).collect();
+        assert_eq!(seen[..3], [(100, 2_999_000), (7, 1_000_350), (57, 1_000_350)]);
+        assert!(slowest[0].parts_ns.is_empty(), "it was refused: {:?}", slowest[0]);
+        assert_eq!(slowest[1].parts_ns[1], ("queueing", 1_000_000));
+        assert_eq!(slowest[1].submitted, Duration::from_millis(70));
+    }
+
+    #[test]
+    fn the_backlog_is_the_most_of_its_interval() {
+        let mut account = account();
+        account.close_interval();
+        let backlog: Vec<u64> = account.timeline.iter().map(|point| point.backlog).collect();
+        assert_eq!(backlog, [1, 1, 1, 1, 1, 1, 6, 1, 1, 1]);
     }
 }

@@ -1,12 +1,14 @@
 //! A service's end of any wire: frames become requests in slots, answers become frames.
 
 use crate::admit::{Admission, Reason, admission};
+use crate::latency::LiveLatencies;
 use crate::outbox::Tag;
 use crate::slots::{Asked, Slots};
 use crate::stats::{Count, LiveCounters};
 use crate::wire::{Arrival, BATCH, Broken, Frame};
 use crate::{Endpoint, Outbox, TransportError, Unified, Watch, Wire};
 use ringcall::Ring;
+use ringcall_gpu::clock;
 use ringcall_protocol::slot::Response;
 use ringcall_protocol::{RingMemory, SharedRing};
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
@@ -53,6 +55,7 @@ pub struct Link<W: Wire> {
     slots: Slots<W::Peer>,
     outbox: Outbox<W::Peer>,
     counters: Arc<LiveCounters>,
+    latencies: Arc<LiveLatencies>,
     request_bytes: usize,
     drops_bad_requests: bool,
     closed: bool,
@@ -90,6 +93,7 @@ impl<W: Wire> Link<W> {
             slots: Slots::new(ring.shared().clone()),
             outbox,
             counters: Arc::default(),
+            latencies: Arc::default(),
             request_bytes: request as usize,
             drops_bad_requests: false,
             closed: false,
@@ -230,12 +234,13 @@ impl<W: Wire> Unified for Link<W> {
         }
         let before = self.counters.answered.get();
         loop {
-            let Self { slots, outbox, counters, .. } = self;
+            let Self { slots, outbox, counters, latencies, .. } = self;
             let mut left = false;
             slots.harvest(|response, asked, ring| {
                 left = outbox.room() == 0;
                 if !left {
                     take(response, asked, ring, outbox, counters);
+                    latencies.record(clock::now_ns().saturating_sub(asked.at));
                 }
                 !left
             });
@@ -300,7 +305,7 @@ impl<W: Wire> Unified for Link<W> {
     }
 
     fn watch(&self) -> Watch {
-        Watch::new(Arc::clone(&self.counters), self.wire.kernel_drops())
+        Watch::new(Arc::clone(&self.counters), Arc::clone(&self.latencies), self.wire.kernel_drops())
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::admit::Reason;
 use crate::stats::LiveCounters;
 use crate::wire::BATCH;
+use ringcall_gpu::clock;
 use ringcall_protocol::scan::GROUP;
 use ringcall_protocol::slot::{Response, Vacant};
 use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
@@ -19,6 +20,8 @@ use std::collections::VecDeque;
 pub(crate) struct Asked<P> {
     pub(crate) from: P,
     pub(crate) header: RequestHeader,
+    /// When, ns.
+    pub(crate) at: u64,
 }
 
 /// The books of one ring.
@@ -147,7 +150,7 @@ impl<P: Copy> Slots<P> {
         }
         let (group, bit) = bit_of(slot.get());
         self.under_way[group] |= bit;
-        self.asked[slot.as_usize()] = Some(Asked { from, header: *header });
+        self.asked[slot.as_usize()] = Some(Asked { from, header: *header, at: clock::now_ns() });
         self.count += 1;
         true
     }

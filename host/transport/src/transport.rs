@@ -1,5 +1,6 @@
 //! The two ways to run a transport, as traits.
 
+use crate::latency::{Latencies, LiveLatencies};
 use crate::stats::LiveCounters;
 use crate::wire::KernelDrops;
 use crate::{Endpoint, Statistics};
@@ -92,13 +93,17 @@ pub struct Watch(Source);
 
 #[derive(Clone)]
 enum Source {
-    Own { counters: Arc<LiveCounters>, drops: Option<KernelDrops> },
+    Own { counters: Arc<LiveCounters>, latencies: Arc<LiveLatencies>, drops: Option<KernelDrops> },
     Other(Arc<dyn Fn() -> Statistics + Send + Sync>),
 }
 
 impl Watch {
-    pub(crate) fn new(counters: Arc<LiveCounters>, drops: Option<KernelDrops>) -> Self {
-        Self(Source::Own { counters, drops })
+    pub(crate) fn new(
+        counters: Arc<LiveCounters>,
+        latencies: Arc<LiveLatencies>,
+        drops: Option<KernelDrops>,
+    ) -> Self {
+        Self(Source::Own { counters, latencies, drops })
     }
 
     /// For a transport that counts by itself: `read` says how far, at any time and from any thread.
@@ -110,7 +115,7 @@ impl Watch {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         match &self.0 {
-            Source::Own { counters, drops } => {
+            Source::Own { counters, drops, .. } => {
                 if let Some(drops) = drops {
                     // Gone with the socket: what was read last stays.
                     counters.kernel_drops.set(drops.read().max(counters.kernel_drops.get()));
@@ -118,6 +123,17 @@ impl Watch {
                 counters.counts()
             }
             Source::Other(read) => read(),
+        }
+    }
+}
+
+impl Watch {
+    /// How long answers took, now; `None` of a transport that counts by itself.
+    #[must_use]
+    pub fn latencies(&self) -> Option<Latencies> {
+        match &self.0 {
+            Source::Own { latencies, .. } => Some(latencies.counts()),
+            Source::Other(_) => None,
         }
     }
 }

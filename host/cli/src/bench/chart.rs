@@ -1,11 +1,13 @@
 //! How long round trips took, as a picture: one panel a benchmark, one axis for all.
 
-use super::measure::Row;
+use super::measure::{Row, time};
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
 const WIDTH: u32 = 900;
-const PANEL: u32 = 96;
+const PANEL: u32 = 112;
+/// Room for what a panel says.
+const TITLE: u32 = 26;
 /// Room for the axis below the last panel.
 const FOOT: u32 = 48;
 const BARS: RGBColor = RGBColor(59, 130, 246);
@@ -46,13 +48,13 @@ fn draw<'a>(
         let mut chart = ChartBuilder::on(&panel)
             .margin_left(10)
             .margin_right(20)
-            .margin_top(6)
+            .margin_top(TITLE)
             .x_label_area_size(if last { FOOT } else { 0 })
             .build_cartesian_2d(range.clone().log_scale(), 0.0..1.05)?;
         let mut mesh = chart.configure_mesh();
         mesh.disable_y_mesh().disable_y_axis().light_line_style(TRANSPARENT).bold_line_style(BLACK.mix(0.15));
         if last {
-            mesh.x_desc("round trip, ns").x_label_formatter(&|ns| format!("{ns:.0}"));
+            mesh.x_desc("round trip").x_label_formatter(&|ns| time(*ns));
         }
         mesh.draw()?;
         chart.draw_series(row.bins.iter().map(|&(from, to, count)| {
@@ -61,11 +63,10 @@ fn draw<'a>(
         }))?;
         let p50 = row.p50_ns as f64;
         chart.draw_series([PathElement::new([(p50, 0.0), (p50, 1.05)], MEDIAN.stroke_width(2))])?;
-        let title = format!(
-            "{}: p50 {} ns, p99 {} ns, p99.9 {} ns, {} trips",
-            row.name, row.p50_ns, row.p99_ns, row.p999_ns, row.n
-        );
-        panel.draw_text(&title, &("sans-serif", 14).into_font().color(&BLACK), (WIDTH as i32 / 2, 8))?;
+        let [p50, p99, p999] = [row.p50_ns, row.p99_ns, row.p999_ns].map(|ns| time(ns as f64));
+        let title = format!("{}: p50 {p50}, p99 {p99}, p99.9 {p999}, {} trips", row.name, row.n);
+        // From the left, above the bars: the longest title is as wide as half of the picture.
+        panel.draw_text(&title, &("sans-serif", 16).into_font().color(&BLACK), (12, 6))?;
     }
     root.present()
 }
@@ -85,7 +86,7 @@ mod tests {
         let bins: u64 = row("a").bins.iter().map(|bin| bin.2).sum();
         assert_eq!(bins, 5, "every trip is in a bin");
         let svg = svg(&[row("first/32"), row("second/32")]).unwrap().unwrap();
-        assert!(svg.contains("first/32: p50 1000 ns") && svg.contains("second/32"), "{svg}");
+        assert!(svg.contains("first/32: p50 1.00 µs") && svg.contains("second/32"), "{svg}");
         assert_eq!(super::svg(&[]).unwrap(), None);
     }
 }

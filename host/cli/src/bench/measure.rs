@@ -159,7 +159,8 @@ fn bins(times: &Histogram<u64>) -> Vec<(u64, u64, u64)> {
 }
 
 impl Row {
-    pub(super) const HEADING: &'static str = "name                          n    min ns    p50 ns    p90 ns    p99 ns  p99.9 ns    max ns    x floor  requests/s";
+    pub(super) const HEADING: &'static str =
+        "a round trip                 p50       p99     p99.9      max  × floor      rate";
 
     pub(super) fn new(times: &Histogram<u64>) -> Self {
         let at = |q| times.value_at_quantile(q);
@@ -184,38 +185,44 @@ impl Row {
     }
 }
 
+/// A time in nanoseconds, with a unit that a person reads.
+pub(super) fn time(ns: f64) -> String {
+    match ns {
+        few if few < 1e3 => format!("{few:.0} ns"),
+        some if some < 1e5 => format!("{:.2} µs", some / 1e3),
+        many if many < 1e6 => format!("{:.0} µs", many / 1e3),
+        more if more < 1e8 => format!("{:.2} ms", more / 1e6),
+        long if long < 1e9 => format!("{:.0} ms", long / 1e6),
+        most => format!("{:.2} s", most / 1e9),
+    }
+}
+
+/// How often in a second.
+pub(super) fn per_second(rate: f64) -> String {
+    match rate {
+        few if few < 1e4 => format!("{few:.0} /s"),
+        some if some < 1e6 => format!("{:.0} k/s", some / 1e3),
+        many => format!("{:.2} M/s", many / 1e6),
+    }
+}
+
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ratio =
             if self.ratio_to_floor.is_nan() { "-".to_owned() } else { format!("{:.2}", self.ratio_to_floor) };
-        let per_s = match self.per_s {
-            None => "-".to_owned(),
-            Some(few) if few < 1e5 => format!("{few:.0}"),
-            Some(many) => format!("{:.2} M", many / 1e6),
-        };
-        write!(
-            f,
-            "{:23} {:7} {:9} {:9} {:9} {:9} {:9} {:9} {:>10} {:>11}",
-            self.name,
-            self.n,
-            self.min_ns,
-            self.p50_ns,
-            self.p90_ns,
-            self.p99_ns,
-            self.p999_ns,
-            self.max_ns,
-            ratio,
-            per_s
-        )?;
+        let rate = self.per_s.map_or_else(|| "-".to_owned(), per_second);
+        let [p50, p99, p999, max] =
+            [self.p50_ns, self.p99_ns, self.p999_ns, self.max_ns].map(|ns| time(ns as f64));
+        write!(f, "{:23} {p50:>8} {p99:>9} {p999:>9} {max:>8} {ratio:>8} {rate:>9}", self.name)?;
         if let Some(floor) = self.arithmetic_floor_ns {
             let share = floor / self.p50_ns as f64 * 100.0;
-            write!(f, "  arithmetic alone {:.1} us on an H200: {share:.0}% of p50", floor / 1e3)?;
+            write!(f, "\n  arithmetic alone {} on an H200: {share:.0}% of p50", time(floor))?;
         }
         if let Some(figures) = self.bp {
             write!(f, "{figures}")?;
         }
         if self.lost + self.wrong > 0 {
-            write!(f, "  LOST {} WRONG {}", self.lost, self.wrong)?;
+            write!(f, "\n  LOST {} WRONG {}", self.lost, self.wrong)?;
         }
         Ok(())
     }
@@ -246,15 +253,15 @@ impl std::fmt::Display for DecodeFigures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "  p99.99 {} ns, iterations mean {:.1}, p50 {}, p99 {}, max {}",
-            self.p9999_ns,
+            "\n  p99.99 {}, iterations mean {:.1}, p50 {}, p99 {}, max {}",
+            time(self.p9999_ns as f64),
             self.iterations_mean,
             self.iterations_p50,
             self.iterations_p99,
             self.iterations_max
         )?;
         if let Some(Inside { p50, p99, p999 }) = self.inside_ns {
-            write!(f, ", inside p50 {p50} ns, p99 {p99}, p99.9 {p999}")?;
+            write!(f, "\n  inside the device p50 {p50} ns, p99 {p99}, p99.9 {p999}")?;
         }
         Ok(())
     }
@@ -280,4 +287,25 @@ impl DecodeFigures {
 /// Nanoseconds up to a minute, to three digits.
 pub(super) fn histogram() -> Result<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_rates_have_units() {
+        let shown = [12.0, 1234.0, 234_567.0, 3.6e6, 4.2e9].map(time);
+        assert_eq!(shown, ["12 ns", "1.23 µs", "235 µs", "3.60 ms", "4.20 s"]);
+        assert_eq!([512.0, 45_600.0, 1.23e6].map(per_second), ["512 /s", "46 k/s", "1.23 M/s"]);
+    }
+
+    #[test]
+    fn a_row_fits_a_terminal() {
+        let mut times = histogram().expect("a histogram");
+        times.record(40_000_000).expect("recorded");
+        let row = Row { name: "cooperative/132x256/512".into(), per_s: Some(1.5e6), ..Row::new(&times) };
+        let text = format!("{}\n{row}", Row::HEADING);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
 }

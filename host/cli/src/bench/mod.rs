@@ -5,16 +5,20 @@ mod bp;
 mod chart;
 mod device;
 mod host_call;
+mod journal;
 mod matching;
 mod measure;
 mod pipeline;
 mod predecoder;
+mod starvation;
 mod udp;
 mod whole;
 
 use crate::pinning::CoreList;
-use anyhow::{Context, Result, bail};
+use crate::report::Provenance;
+use anyhow::{Result, bail};
 use device::Way;
+use journal::{Before, Journal, Report};
 use measure::{Bench, Cores, Row};
 use ringcall_kernels::samples::graph;
 use ringcall_kernels::samples::handlers::{
@@ -22,17 +26,23 @@ use ringcall_kernels::samples::handlers::{
 };
 use ringcall_launch::ring::KernelKind;
 use ringcall_qec::circuit::Code;
-use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
 
 /// Options of `ringcall bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to measure, `matching` standing for all of `matching/…`, `predecoder/d7` for all of `predecoder/d7/…`;
-    /// everything if none is named
+    /// What to measure, `matching` standing for all of `matching/…`, `predecoder/d7` for all of `predecoder/d7/…`, or patterns
+    /// such as `'*/d13*'`; everything if none is named
     names: Vec<String>,
-    /// Write the results as JSON to FILE, and beside it histograms of the round trips as FILE with the extension svg; or
+    /// Print the names of the benchmarks, and measure nothing
+    #[arg(long)]
+    list: bool,
+    /// Compare with what an earlier --json wrote to FILE: how medians changed. Round trips are measured three times, whose
+    /// difference is the noise
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Write the results as JSON to FILE, row by row as they come, and beside it histograms of the round trips as FILE with the extension svg; or
     /// the JSON alone to standard output for `-`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -189,24 +199,14 @@ const BENCHES: &[(&str, Baseline, Measure)] = &[
     ("bp/bb144/ring/6-lanes", Baseline::Gpu, |bench| bp::ring(bench, Code::Bb144, 6)),
 ];
 
-/// A benchmark that this machine cannot run.
-#[derive(Debug, Serialize)]
-struct Skipped {
-    name: &'static str,
-    why: String,
-}
+/// How often a round trip is measured that is compared with a baseline.
+const REPETITIONS: usize = 3;
 
-#[derive(Debug, Serialize)]
-struct Report {
-    device: String,
-    commit: String,
-    cores: Vec<usize>,
-    results: Vec<Row>,
-    pipeline: Vec<whole::Row>,
-    matching: Vec<matching::Row>,
-    matching_endless: Vec<matching::endless::Row>,
-    matching_patches: Vec<matching::patches::Row>,
-    skipped: Vec<Skipped>,
+/// Whether a name is meant: by itself, by its beginning up to a `/`, or by a pattern.
+fn means(asked: &str, name: &str) -> bool {
+    let beginning = || name.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let pattern = || glob::Pattern::new(asked).is_ok_and(|pattern| pattern.matches(name));
+    beginning() || pattern()
 }
 
 /// Runs the named benches, each after the floor that it is compared with.
@@ -214,14 +214,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let known = BENCHES.iter().map(|&(name, ..)| name).chain(whole::names()).chain(matching::names());
     let known = known.chain(matching::endless::names()).chain(matching::patches::names());
     let known: Vec<&str> = known.collect();
-    // A name, or the beginning of several up to a `/`.
-    let means = |asked: &str, name: &str| {
-        name.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
     for asked in &args.names {
         if !known.iter().any(|name| means(asked, name)) {
             bail!("no benchmark `{asked}`; there are: {}", known.join(", "));
         }
+    }
+    let asked = |name: &str| args.names.is_empty() || args.names.iter().any(|n| means(n, name));
+    if args.list {
+        for name in known.into_iter().filter(|name| asked(name)) {
+            writeln!(std::io::stdout(), "{name}")?;
+        }
+        return Ok(());
     }
     if args.trips == 0 || args.requests == 0 || args.shots == Some(0) || args.rounds == 0 {
         bail!("--trips, --requests, --shots and --rounds must be at least 1");
@@ -229,138 +232,125 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !(args.pipeline_seconds > 0.0 && args.pipeline_seconds <= 1e6) {
         bail!("--pipeline-seconds must be above 0 and at most 1e6");
     }
+    let before = args.baseline.as_deref().map(Before::read).transpose()?;
     let cores = Cores::choose(args.cores.as_ref().map_or(&[], |list| &list.0))?;
     let bench = Bench { trips: args.trips, requests: args.requests, cores, spread_ns: args.spread };
-    let asked = |name: &str| args.names.is_empty() || args.names.iter().any(|n| means(n, name));
+    let host = crate::machine::describe();
+    let report = Report {
+        device: device::name().map_or_else(|| host.clone(), |gpu| format!("{gpu}; {host}")),
+        provenance: Provenance::now(),
+        cores: bench.cores.all().to_vec(),
+        complete: false,
+        results: Vec::new(),
+        pipeline: Vec::new(),
+        matching: Vec::new(),
+        matching_endless: Vec::new(),
+        matching_patches: Vec::new(),
+        skipped: Vec::new(),
+        failed: Vec::new(),
+    };
+    let mut journal = Journal::new(report, args.json.as_deref(), before);
+    round_trips(&bench, &asked, &mut journal)?;
+    pipelines(args, &asked, &mut journal)?;
+    decoders(args, &bench, &asked, &mut journal)?;
+    let report = journal.finish()?;
+    if let Some(path) = args.json.as_ref().filter(|path| path.as_os_str() != "-")
+        && let Some(svg) = chart::svg(&report.results)?
+    {
+        crate::output::write_text(&path.with_extension("svg"), &svg)?;
+    }
+    judge(&report)
+}
+
+/// The benchmarks of one request at a time.
+fn round_trips(bench: &Bench, asked: &dyn Fn(&str) -> bool, journal: &mut Journal) -> Result<()> {
     let wanted = |name: &str| {
         asked(name) || BENCHES.iter().any(|&(other, floor, _)| asked(other) && floor.name() == Some(name))
     };
-    let mut results: Vec<Row> = Vec::new();
-    let mut skipped = Vec::new();
-    let quiet = args.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
-    let mut out = std::io::stdout();
-    if !quiet && BENCHES.iter().any(|&(name, ..)| wanted(name)) {
-        writeln!(out, "{}", Row::HEADING)?;
+    if BENCHES.iter().any(|&(name, ..)| wanted(name)) {
+        journal.say(Row::HEADING)?;
     }
     for &(name, floor, measure) in BENCHES.iter().filter(|(name, ..)| wanted(name)) {
         if let Some(why) = floor.absent() {
-            if !quiet {
-                writeln!(out, "{name:23} skipped: {why}")?;
-            }
-            skipped.push(Skipped { name, why });
+            journal.skip(name, why);
             continue;
         }
-        let mut row = measure(&bench).with_context(|| format!("benchmark {name}"))?;
+        let times = if journal.compares() { REPETITIONS } else { 1 };
+        let measured: Result<Vec<Row>> = (0..times).map(|_| measure(bench)).collect();
+        let mut rows = match measured {
+            Ok(rows) => rows,
+            Err(error) => {
+                journal.fail(name, &error)?;
+                continue;
+            }
+        };
+        rows.sort_by_key(|row| row.p50_ns);
+        let ends = [&rows[0], &rows[rows.len() - 1]].map(|row| row.p50_ns as f64);
+        let noise = journal.compares().then(|| ends[1] / ends[0].max(1.0) - 1.0);
+        let mut row = rows.swap_remove(rows.len() / 2);
         row.name = name.to_owned();
         if let Some(floor) = floor.name() {
-            let base = results.iter().find(|row| row.name == floor).map_or(row.p50_ns, |row| row.p50_ns);
+            let rows = &journal.report.results;
+            let base = rows.iter().find(|row| row.name == floor).map_or(row.p50_ns, |row| row.p50_ns);
             row.ratio_to_floor = row.p50_ns as f64 / base.max(1) as f64;
         }
-        if !quiet {
-            writeln!(out, "{row}")?;
-        }
-        results.push(row);
+        journal.row(row, noise, |report, row| report.results.push(row))?;
     }
-    let mut pipelines = Vec::new();
-    if whole::names().any(asked) {
-        if !quiet {
-            writeln!(out, "{}", whole::Row::HEADING)?;
-        }
-        let no_device = Baseline::Arithmetic.absent();
-        let options = whole::EndToEndOptions {
-            seconds: args.pipeline_seconds,
-            model: args.model.as_deref(),
-            no_device: no_device.as_deref(),
-        };
-        let absent = whole::run(&options, &asked, |row| {
-            if !quiet {
-                writeln!(out, "{row}")?;
-            }
-            pipelines.push(row);
-            Ok(())
-        })?;
-        for (name, why) in absent {
-            if !quiet {
-                writeln!(out, "{name:24} skipped: {why}")?;
-            }
-            skipped.push(Skipped { name, why });
-        }
+    Ok(())
+}
+
+/// The whole pipeline.
+fn pipelines(args: &Args, asked: &dyn Fn(&str) -> bool, journal: &mut Journal) -> Result<()> {
+    if !whole::names().any(asked) {
+        return Ok(());
     }
-    let mut matched = Vec::new();
+    journal.say(whole::Row::HEADING)?;
+    let no_device = Baseline::Arithmetic.absent();
+    let options = whole::EndToEndOptions {
+        seconds: args.pipeline_seconds,
+        model: args.model.as_deref(),
+        no_device: no_device.as_deref(),
+    };
+    let absent =
+        whole::run(&options, asked, |row| journal.row(row, None, |report, row| report.pipeline.push(row)))?;
+    absent.into_iter().for_each(|(name, why)| journal.skip(name, why));
+    Ok(())
+}
+
+/// Matching.
+fn decoders(args: &Args, bench: &Bench, asked: &dyn Fn(&str) -> bool, journal: &mut Journal) -> Result<()> {
     if matching::names().any(asked) {
-        if !quiet {
-            writeln!(out, "{}", matching::Row::HEADING)?;
-        }
+        journal.say(matching::Row::HEADING)?;
         let options = matching::DecodeOptions {
             shots: args.shots,
             rounds: args.rounds,
             core: args.core.as_deref(),
             cpu: bench.cores.server(),
         };
-        let absent = matching::run(&options, &asked, |row| {
-            if !quiet {
-                writeln!(out, "{row}")?;
-            }
-            matched.push(row);
-            Ok(())
+        let absent = matching::run(&options, asked, |row| {
+            journal.row(row, None, |report, row| report.matching.push(row))
         })?;
-        for (name, why) in absent {
-            if !quiet {
-                writeln!(out, "nothing beside it in columns {name}: {why}")?;
-            }
-            skipped.push(Skipped { name, why });
-        }
+        // Columns, not rows: nothing stands in them.
+        absent.into_iter().for_each(|(name, why)| journal.skip(name, why));
     }
-    let mut endless = Vec::new();
     if matching::endless::names().any(asked) {
-        if !quiet {
-            writeln!(out, "{}", matching::endless::Row::HEADING)?;
-        }
-        matching::endless::run(args.shots, bench.cores.server(), &asked, |row| {
-            if !quiet {
-                writeln!(out, "{row}")?;
-            }
-            endless.push(row);
-            Ok(())
+        journal.say(matching::endless::Row::HEADING)?;
+        matching::endless::run(args.shots, bench.cores.server(), asked, |row| {
+            journal.row(row, None, |report, row| report.matching_endless.push(row))
         })?;
     }
-    let mut patches = Vec::new();
     if matching::patches::names().any(asked) {
-        if !quiet {
-            writeln!(out, "{}", matching::patches::Row::HEADING)?;
-        }
+        journal.say(matching::patches::Row::HEADING)?;
         let cpus = ringcall::pin::pin_current("bench", None).got;
-        matching::patches::run(args.shots, &cpus, &asked, |row| {
-            if !quiet {
-                writeln!(out, "{row}")?;
-            }
-            patches.push(row);
-            Ok(())
+        matching::patches::run(args.shots, &cpus, asked, |row| {
+            journal.row(row, None, |report, row| report.matching_patches.push(row))
         })?;
     }
-    let host = crate::machine::describe();
-    let report = Report {
-        device: device::name().map_or_else(|| host.clone(), |gpu| format!("{gpu}; {host}")),
-        commit: option_env!("RINGCALL_COMMIT").unwrap_or("unknown").to_owned(),
-        cores: bench.cores.all().to_vec(),
-        results,
-        pipeline: pipelines,
-        matching: matched,
-        matching_endless: endless,
-        matching_patches: patches,
-        skipped,
-    };
-    if !quiet {
-        writeln!(out, "on {}, cores {:?}", report.device, report.cores)?;
-    }
-    if let Some(path) = &args.json {
-        crate::output::write_json(path, &report)?;
-        if path.as_os_str() != "-"
-            && let Some(svg) = chart::svg(&report.results)?
-        {
-            crate::output::write_text(&path.with_extension("svg"), &svg)?;
-        }
-    }
+    Ok(())
+}
+
+/// Whether every row is right.
+fn judge(report: &Report) -> Result<()> {
     let broken: Vec<&str> =
         report.results.iter().filter(|row| row.lost + row.wrong > 0).map(|row| row.name.as_str()).collect();
     if !broken.is_empty() {
@@ -376,5 +366,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !differing.is_empty() {
         bail!("weights differ from PyMatching's in: {}", differing.join(", "));
     }
-    Ok(())
+    match &report.failed[..] {
+        [] => Ok(()),
+        failed => {
+            let names: Vec<&str> = failed.iter().map(|failed| failed.name).collect();
+            bail!("not measured: {}", names.join(", "))
+        }
+    }
 }

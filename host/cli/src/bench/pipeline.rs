@@ -2,6 +2,7 @@
 //! copies and no matching.
 
 use super::measure::{Bench, Row, histogram};
+use super::starvation::{Patience, Verdict};
 use crate::pinning;
 use anyhow::{Result, anyhow, bail};
 use ringcall::wire::schema::HandlerSchema;
@@ -17,7 +18,10 @@ use std::time::Duration;
 
 /// Payload: d = 7's syndrome, bit-packed, 336 detectors.
 const PAYLOAD: usize = 42;
-const PATIENCE_NS: u64 = 5_000_000_000;
+/// How long an answer may take, and how long while threads wait for cores.
+const PATIENCE: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
+/// Polls between looks at the clock.
+const LOOK_EVERY: u32 = 1 << 10;
 
 pub(super) fn run(bench: &Bench) -> Result<Row> {
     let model =
@@ -77,6 +81,11 @@ pub(super) fn run(bench: &Bench) -> Result<Row> {
     Ok(Row { wrong: wrong.load(Ordering::Relaxed), ..row })
 }
 
+fn patient() -> Patience {
+    let [usual, most] = PATIENCE;
+    Patience::new(usual, most)
+}
+
 fn measure(
     bench: &Bench,
     mut injector: Injector,
@@ -93,14 +102,20 @@ fn measure(
     for i in 0..warm_up + bench.trips {
         payload[0] = i as u8;
         injector.submit(function, &payload, i)?;
+        let mut patience = None;
+        let mut polls = 0_u32;
         while last.load(Ordering::Acquire) != i {
             if wait == Wait::Spin {
                 hint::spin();
             } else {
                 waiter.idle();
             }
-            if clock::now_ns() - before > PATIENCE_NS {
-                bail!("request {i} had no completion");
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(LOOK_EVERY) {
+                let patience: &Patience = patience.get_or_insert_with(patient);
+                if let Some(Verdict::Over(why)) = patience.judge() {
+                    bail!("request {i} had no completion {why}");
+                }
             }
         }
         waiter.reset();
@@ -117,10 +132,12 @@ fn measure(
         payload[0] = i as u8;
         injector.submit(function, &payload, i)?;
     }
+    let patience = patient();
     while count.load(Ordering::Acquire) - done_before < requests {
         waiter.idle();
-        if clock::now_ns() - begin > 60 * PATIENCE_NS {
-            bail!("not every request had a completion");
+        if let Some(Verdict::Over(why)) = patience.judge() {
+            let done = count.load(Ordering::Acquire) - done_before;
+            bail!("{done} of {requests} requests had a completion {why}");
         }
     }
     let seconds = (clock::now_ns() - begin) as f64 / 1e9;

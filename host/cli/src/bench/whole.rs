@@ -1,6 +1,7 @@
 //! The whole pipeline: injector, ring, inference, matching, harvest, at one distance; matching alone, in one pass or two, and with
 //! the predecoder on a GPU, under the host's dispatcher and under the device's own.
 
+use super::measure::{per_second, time};
 use crate::network::{NetworkFile, OnGpu};
 use anyhow::{Context, Result};
 use ringcall_decoder_service::{Inference, Pace, Problem, Service, ServiceConfig, ShotSource};
@@ -111,7 +112,8 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) const HEADING: &'static str = "µs a request              every  requests      p50      p99    p99.9       max  requests/s  dispatch  queueing  inference    device  matching  harvest  skipped";
+    pub(super) const HEADING: &'static str =
+        "a request                  every      p50      p99    p99.9      max      rate";
 
     /// Requests that were not answered by the stages they were meant for.
     pub(super) fn wrong(&self) -> u64 {
@@ -121,30 +123,19 @@ impl Row {
 
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let pace = if self.interval_us > 0.0 { format!("{} us", self.interval_us) } else { "-".to_owned() };
-        // A column that this row does not measure has a dash.
-        let stage =
-            |name| self.stages_p50_us.get(name).map_or_else(|| "-".to_owned(), |us| format!("{us:.1}"));
-        write!(
-            f,
-            "{:24} {pace:>6} {:9} {:8.1} {:8.1} {:8.1} {:9.1} {:11.0} {:>9} {:>9} {:>10} {:>9} {:>9} {:>8} {:7.1}%",
-            self.name,
-            self.requests,
-            self.p50_us,
-            self.p99_us,
-            self.p999_us,
-            self.max_us,
-            self.per_s,
-            stage("dispatch"),
-            stage("queueing"),
-            stage("inference"),
-            stage("device"),
-            stage("matching"),
-            stage("harvest"),
-            100.0 * self.matching_skipped
-        )?;
+        let pace = if self.interval_us > 0.0 { format!("{} µs", self.interval_us) } else { "-".to_owned() };
+        let [p50, p99, p999, max] =
+            [self.p50_us, self.p99_us, self.p999_us, self.max_us].map(|us| time(us * 1e3));
+        let rate = per_second(self.per_s);
+        write!(f, "{:25} {pace:>6} {p50:>8} {p99:>8} {p999:>8} {max:>8} {rate:>9}", self.name)?;
+        let stages: Vec<String> =
+            self.stages_p50_us.iter().map(|(name, us)| format!("{name} {}", time(us * 1e3))).collect();
+        write!(f, "\n  p50 of {}", stages.join(", "))?;
+        if self.matching_skipped > 0.0 {
+            write!(f, "\n  {:.1}% had nothing to match", 100.0 * self.matching_skipped)?;
+        }
         if self.wrong() > 0 {
-            write!(f, "  LOST {} FAILED {}", self.lost, self.failed)?;
+            write!(f, "\n  LOST {} FAILED {}", self.lost, self.failed)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use ringcall_sim::fpga::PlayerTarget;
 use ringcall_wire::tag::{self, FrameKey};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 /// What the line of a decoding server begins with.
 const DECODING_SERVER: &str = "QEC_DECODING_SERVER_READY ";
@@ -20,10 +20,16 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Reads `transport=roce port=4791 qp=0x12 ...` or `127.0.0.1:4791`.
+    /// Reads `transport=roce port=4791 qp=0x12 ...`, `127.0.0.1:4791` or `localhost:4791`.
     pub(super) fn parse(text: &'a str) -> Result<Self> {
         if let Ok(address) = text.trim().parse() {
             return Ok(Self { pairs: Vec::new(), address: Some(address) });
+        }
+        if !text.contains('=') && text.contains(':') {
+            let found = text.trim().to_socket_addrs().with_context(|| format!("no address of `{text}`"))?;
+            // Services of RoCE have IPv4 alone, and `ringcall serve` is on 127.0.0.1 unless it is told otherwise.
+            let address = found.min_by_key(SocketAddr::is_ipv6);
+            return Ok(Self { pairs: Vec::new(), address });
         }
         let pairs = text
             .trim()

@@ -2,30 +2,35 @@
 
 use maud::{Markup, html};
 
-use super::charts;
-use super::page::{chart, page, svg_file};
+use super::charts::frame::Screen;
+use super::charts::{AMBER, BLUE, RED, run as charts};
+use super::page::{chart, page, svg_file, table};
 use super::{LatencySummary, RunReport, count, number, per_observable, rate, reduction};
 
 /// The report as an HTML document.
 pub(crate) fn to_html(report: &RunReport) -> String {
+    let stages = charts::stage_legend(report);
     let body = html! {
         (tiles(report))
         section id="requests" { h2 { "Requests" } (requests(report)) }
-        section id="latency" { h2 { "Latency, us" } (latencies(report)) }
-        (chart("histogram", "Latency histogram", charts::histogram(report), &[]))
-        (chart("percentiles", "Latency by percentile", charts::percentiles(report), &[]))
-        (chart("stages", "Stages", charts::stages(report),
-            &[("p50", charts::BLUE), ("p99", charts::AMBER)]))
-        (chart("timeline", "Latency over the run", charts::timeline(report),
-            &[("p50", charts::BLUE), ("p99", charts::AMBER), ("max", charts::RED)]))
-        (chart("completions", "Completions over the run", charts::completions(report), &[]))
+        section id="latency" { h2 { "Latency, µs" } (latencies(report)) }
+        (chart("histogram", "Latency histogram", |screen| charts::histogram(report, screen), &[]))
+        (chart("ccdf", "How many requests took longer", |screen| charts::ccdf(report, screen), &[]))
+        (chart("stages", "Where the time goes, at the median and at the 99th percentile",
+            |screen| charts::stages(report, screen), &stages))
+        (chart("slowest", "The ten slowest requests", |screen| charts::slowest(report, screen),
+            &charts::slow_legend(report)))
+        (chart("timeline", "Latency over the run", |screen| charts::timeline(report, screen),
+            &[("p50", BLUE), ("p99", AMBER), ("max", RED)]))
+        (chart("backlog", "Backlog over the run", |screen| charts::backlog(report, screen), &[]))
+        (chart("completions", "Completions over the run", |screen| charts::completions(report, screen), &[]))
         section id="accuracy" { h2 { "Accuracy" } (accuracy(report)) }
         section id="settings" { h2 { "Settings" } (settings(report)) }
         @if let Some(slots) = &report.slots {
             section id="slots" { h2 { "Slots" } pre { (slots) } }
         }
     };
-    page("Ringcall run", &body)
+    page("Ringcall run", &body, &report.provenance)
 }
 
 /// The latency histogram as an SVG file.
@@ -33,7 +38,7 @@ pub(crate) fn to_html(report: &RunReport) -> String {
 /// # Errors
 /// Nothing was completed.
 pub(crate) fn to_svg(report: &RunReport) -> anyhow::Result<String> {
-    svg_file(charts::histogram(report), &[])
+    svg_file(charts::histogram(report, Screen::Wide), &[])
 }
 
 fn tiles(report: &RunReport) -> Markup {
@@ -65,25 +70,23 @@ fn requests(report: &RunReport) -> Markup {
         ("stalls", report.stalls),
         ("matching skipped", report.matching_skipped),
     ];
-    html! {
-        div.wide { table {
-            tr { @for (heading, _) in columns { th { (heading) } } }
-            tr { @for (_, value) in columns { td { (count(value)) } } }
-        } }
-    }
+    table(columns.map(|(heading, _)| heading), [columns.map(|(_, value)| count(value))])
 }
 
 fn latencies(report: &RunReport) -> Markup {
+    let headings = LatencySummary::NONE.columns().map(|(heading, _)| heading);
+    let [a, b, c, d, e, f, g, h, i] = headings;
     let row = |name: &str, summary: &LatencySummary| {
-        html! { tr { td { (name) } @for (_, value) in summary.columns() { td { (number(value)) } } } }
+        let [a, b, c, d, e, f, g, h, i] = summary.columns().map(|(_, value)| number(value));
+        [name.to_owned(), a, b, c, d, e, f, g, h, i]
     };
-    html! {
-        div.wide { table {
-            tr { th {} @for (heading, _) in LatencySummary::NONE.columns() { th { (heading) } } }
-            (row("whole request", &report.latency_us))
-            @for stage in &report.stages_us { (row(stage.name, &stage.summary)) }
-        } }
-    }
+    let stages = report.stages_us.iter().map(|stage| match stage.name {
+        // Before a request is in the ring, and no part of its latency.
+        "injection" => row("the driver's lateness", &stage.summary),
+        name => row(name, &stage.summary),
+    });
+    let whole = row("whole request", &report.latency_us);
+    table(["", a, b, c, d, e, f, g, h, i], std::iter::once(whole).chain(stages))
 }
 
 fn accuracy(report: &RunReport) -> Markup {
@@ -105,7 +108,7 @@ fn accuracy(report: &RunReport) -> Markup {
             @if let Some(errors) = per_observable(report) {
                 tr { td { "wrong predictions of observables" } td { (errors.join(", ")) } }
             }
-            @if report.deadline {
+            @if report.deadline_us.is_some() {
                 tr {
                     td { "answers that were late" }
                     td { (count(report.late)) " of " (count(report.completed)) span.note { " (the best so far)" } }
@@ -146,16 +149,18 @@ fn settings(report: &RunReport) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample;
+    use super::super::{Stage, sample};
     use super::*;
 
-    const SECTIONS: [&str; 9] = [
+    const SECTIONS: [&str; 11] = [
         "requests",
         "latency",
         "histogram",
-        "percentiles",
+        "ccdf",
         "stages",
+        "slowest",
         "timeline",
+        "backlog",
         "completions",
         "accuracy",
         "settings",
@@ -167,10 +172,17 @@ mod tests {
         for id in SECTIONS.iter().chain(&["slots"]) {
             assert!(page.contains(&format!("<section id=\"{id}\"")), "no section {id}");
         }
-        assert_eq!(page.matches("<svg ").count(), 5);
-        for words in
-            ["latency, us", "percentile", "time in the stage, us", "time since the start, s", "99.9%"]
-        {
+        // Each for wide and for narrow pages.
+        assert_eq!(page.matches("<svg ").count(), 2 * 7);
+        for words in [
+            "latency, µs",
+            "requests that took longer",
+            "time since submission, µs",
+            "time since the start, s",
+            "0.1%",
+            "deadline 60.00 µs",
+            "#9081",
+        ] {
             assert!(page.contains(words), "no axis says `{words}`");
         }
         for value in ["333,330", "157 of 12,000 shots", "4.8 x", "inference", "distance", "correlated"] {
@@ -198,6 +210,27 @@ mod tests {
     }
 
     #[test]
+    fn it_can_be_cited() {
+        let report = sample::full();
+        let page = to_html(&report);
+        let footer = page.split("<footer").nth(1).expect("a footer");
+        assert!(
+            footer.contains(&report.provenance.date) && footer.contains(report.provenance.version),
+            "{footer}"
+        );
+    }
+
+    #[test]
+    fn the_bars_of_the_stages_are_without_what_came_before_submission() {
+        let mut report = sample::full();
+        let injection = Stage { name: "injection", summary: report.stages_us[0].summary };
+        report.stages_us.insert(0, injection);
+        let legend: Vec<&str> = charts::stage_legend(&report).into_iter().map(|stage| stage.0).collect();
+        assert_eq!(legend, ["dispatch", "inference", "queueing", "matching", "harvest"]);
+        assert!(to_html(&report).contains("the driver's lateness"));
+    }
+
+    #[test]
     fn what_the_user_gave_is_no_markup() {
         let page = to_html(&sample::full());
         assert!(!page.contains("<script") && !page.contains("<since>"), "unescaped");
@@ -211,7 +244,7 @@ mod tests {
             assert!(page.contains(&format!("<section id=\"{id}\"")), "no section {id}");
         }
         assert_eq!(page.matches("<svg ").count(), 0);
-        assert_eq!(page.matches("No data").count(), 5);
+        assert_eq!(page.matches("No data").count(), 7);
         assert!(!page.contains("NaN") && !page.contains("inf<"));
     }
 
@@ -224,8 +257,10 @@ mod tests {
         report.timeline[0].max_us = f64::NAN;
         report.stages_us.truncate(1);
         report.stages_us[0].summary.p99 = f64::NAN;
+        report.breakdowns.truncate(1);
+        report.slowest.truncate(1);
         let page = to_html(&report);
-        assert_eq!(page.matches("<svg ").count(), 5);
+        assert_eq!(page.matches("<svg ").count(), 2 * 7);
         assert!(!page.contains("NaN"));
     }
 }

@@ -7,17 +7,20 @@
 //! - [`RunReport`] itself, serialised: stable keys, for scripts.
 //! - [`to_text`]: what the terminal shows.
 //! - [`to_html`]: self-contained (no script, nothing fetched), light and dark; [`to_svg`]: its first chart alone.
+//! - [`Provenance`]: what measured, when and where.
 
 pub(crate) mod charts;
 mod html;
 mod json;
 pub(crate) mod page;
+mod provenance;
 mod text;
 
 #[cfg(test)]
 pub(crate) mod sample;
 
 pub(crate) use html::{to_html, to_svg};
+pub(crate) use provenance::Provenance;
 pub(crate) use text::to_text;
 
 use serde::Serialize;
@@ -103,6 +106,27 @@ pub(crate) struct TimelinePoint {
     pub(crate) max_us: f64,
     /// Requests completed within the interval.
     pub(crate) completed: u64,
+    /// The most requests that were due and not answered at a moment of it.
+    pub(crate) backlog: u64,
+}
+
+/// Where requests of about one latency spent their time: the parts add up to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Breakdown {
+    /// Such as `p99`.
+    pub(crate) name: &'static str,
+    pub(crate) parts_us: Vec<(&'static str, f64)>,
+}
+
+/// One of the requests that took longest.
+#[derive(Clone, Debug)]
+pub(crate) struct SlowRequest {
+    pub(crate) request_id: u64,
+    /// Since the run began.
+    pub(crate) submitted_s: f64,
+    pub(crate) latency_us: f64,
+    /// Its parts, as far as they were measured.
+    pub(crate) parts_us: Vec<(&'static str, f64)>,
 }
 
 /// Everything a run reports.
@@ -138,9 +162,12 @@ pub(crate) struct RunReport {
     pub(crate) observable_errors: Vec<u64>,
     /// Answers whose correction does not explain the syndrome: best guesses.
     pub(crate) unconverged: u64,
-    /// Whether decodes had a deadline.
+    /// How long a decode might take, where that was limited.
     #[serde(skip)]
-    pub(crate) deadline: bool,
+    pub(crate) deadline_us: Option<f64>,
+    /// From one request to the next, where they were paced.
+    #[serde(skip)]
+    pub(crate) interval_us: Option<f64>,
     /// Answers that say that time was up, and shots whose answer was late or wrong.
     pub(crate) late: u64,
     pub(crate) late_or_wrong: u64,
@@ -154,9 +181,23 @@ pub(crate) struct RunReport {
     pub(crate) percentile_curve: Vec<(f64, f64)>,
     #[serde(skip)]
     pub(crate) timeline: Vec<TimelinePoint>,
+    /// Requests around the median and the 99th percentile.
+    #[serde(skip)]
+    pub(crate) breakdowns: Vec<Breakdown>,
+    /// The slowest first.
+    #[serde(skip)]
+    pub(crate) slowest: Vec<SlowRequest>,
     /// The state of the ring's slots, if it was asked for or something was lost.
     #[serde(skip)]
     pub(crate) slots: Option<String>,
+    pub(crate) provenance: Provenance,
+}
+
+impl RunReport {
+    /// The stages that a request passes after it was submitted, in order: all but `injection`.
+    fn parts(&self) -> impl Iterator<Item = &'static str> {
+        self.stages_us.iter().map(|stage| stage.name).filter(|name| *name != "injection")
+    }
 }
 
 /// A time or a ratio in about four digits; a dash if it was not measured.

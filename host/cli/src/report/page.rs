@@ -5,7 +5,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use plotters::style::RGBColor;
 use std::path::Path;
 
-use super::charts::Svg;
+use super::charts::frame::{Screen, Svg};
+use super::provenance::Provenance;
 
 /// Colours for light and dark. Charts draw ink as #010101 and grid lines as #020202, for which the page has colours.
 const COLOURS: &str = "
@@ -21,7 +22,7 @@ svg [stroke='#020202'] { stroke: var(--line); }
 
 const STYLE: &str = "
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 28px 20px 48px; max-width: 960px; background: var(--page); color: var(--ink);
+body { margin: 0 auto; padding: 28px 20px 48px; max-width: 1160px; background: var(--page); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 24px; margin: 0 0 18px; }
 h2 { font-size: 17px; margin: 0 0 10px; }
@@ -30,26 +31,45 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(138px, 1fr)); gap: 12px; margin: 0 0 18px; }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 12px 14px; }
 .tile b { display: block; font-size: 21px; font-weight: 600; line-height: 1.3; }
-.tile span, .note { color: var(--dim); font-size: 13px; }
+.tile span, .note, footer { color: var(--dim); font-size: 13px; }
 .bad b { color: #ef4444; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: 5px 10px; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 14px; }
+th, td { padding: 5px 8px; text-align: right; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 tr:last-child td { border-bottom: 0; }
 th { color: var(--dim); font-weight: 500; }
-.settings td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+.settings td { text-align: left; overflow-wrap: anywhere; }
 .settings td:first-child { color: var(--dim); width: 30%; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; color: var(--dim); font-size: 13px; }
 .legend i { display: inline-block; width: 12px; height: 12px; border-radius: 3px; margin-right: 6px;
   vertical-align: -1px; }
 p { margin: 0 0 8px; }
+footer { overflow-wrap: anywhere; }
 pre { margin: 0; overflow-x: auto; font-size: 13px; }
 svg { display: block; width: 100%; height: auto; }
+.narrow { display: none; }
+.choice input { position: absolute; opacity: 0; }
+.choice label { display: inline-block; margin: 0 14px 8px 0; color: var(--dim); cursor: pointer; }
+.choice input:checked + label { color: var(--ink); text-decoration: underline; text-underline-offset: 4px; }
+.choice input:focus-visible + label { outline: 2px solid var(--dim); }
+.choice .second, .choice input.two:checked ~ .first { display: none; }
+.choice input.two:checked ~ .second { display: block; }
+@media (max-width: 760px) {
+  body { padding: 18px 10px 32px; }
+  section { padding: 14px 12px; }
+  .wide { display: none; }
+  .narrow { display: block; max-width: 480px; margin: 0 auto; }
+  .rows tr:first-child { display: none; }
+  .rows tr { display: block; padding: 6px 0; border-bottom: 1px solid var(--line); }
+  .rows tr:last-child { border-bottom: 0; }
+  .rows td, .rows td:first-child { display: flex; justify-content: space-between; gap: 16px; padding: 1px 0; border: 0;
+    text-align: right; overflow-wrap: anywhere; }
+  .rows td::before { content: attr(data-label); color: var(--dim); flex: none; }
+}
 ";
 
-/// A whole document around a body.
-pub(crate) fn page(title: &str, body: &Markup) -> String {
+/// A whole document around a body, which ends with where its figures come from.
+pub(crate) fn page(title: &str, body: &Markup, provenance: &Provenance) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -62,15 +82,16 @@ pub(crate) fn page(title: &str, body: &Markup) -> String {
             body {
                 h1 { (title) }
                 (body)
+                footer id="provenance" { (provenance.in_words()) }
             }
         }
     }
     .into_string()
 }
 
-/// Whether a report's file is to hold its first chart alone.
-pub(crate) fn is_svg(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"))
+/// Whether a report's file has this extension, which says what part of the report it is to hold.
+pub(crate) fn has_extension(path: &Path, wanted: &str) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
 }
 
 /// A chart as an SVG file, with a background, the legend at the upper left, and colours for light and dark.
@@ -82,7 +103,7 @@ pub(crate) fn svg_file(svg: Svg, legend: &[(&str, RGBColor)]) -> Result<String> 
         svg.context("no data for a chart: nothing was completed")?.context("the chart could not be drawn")?;
     let (head, body) = svg.split_once('>').context("a chart without an element")?;
     let head = head.replace(" role=\"img\"", " role=\"img\" xmlns=\"http://www.w3.org/2000/svg\"");
-    let (left, top, line) = (108, 34, 22);
+    let (left, top, line) = (118, 34, 22);
     let front = html! {
         style { (PreEscaped(COLOURS)) "svg { font-family: system-ui, sans-serif; background: var(--card); }" }
         rect width="100%" height="100%" style="fill: var(--card)" {}
@@ -97,24 +118,47 @@ pub(crate) fn svg_file(svg: Svg, legend: &[(&str, RGBColor)]) -> Result<String> 
     Ok(format!("{head}>{}{body}{}</svg>\n", front.into_string(), back.into_string()))
 }
 
-/// A section with a chart in it, and its legend.
-pub(crate) fn chart(id: &str, title: &str, svg: Svg, legend: &[(&str, RGBColor)]) -> Markup {
+/// A table whose rows have cells of their own lines on a narrow page, each with its column's heading.
+pub(crate) fn table<const COLUMNS: usize>(
+    headings: [&str; COLUMNS],
+    rows: impl IntoIterator<Item = [String; COLUMNS]>,
+) -> Markup {
     html! {
-        section id=(id) {
-            h2 { (title) }
-            @match svg {
-                None => p.note { "No data: nothing was completed, or this was not measured." },
-                Some(Err(error)) => p.note { "The chart could not be drawn: " (error) },
-                Some(Ok(svg)) => {
-                    @if !legend.is_empty() {
-                        div.legend {
-                            @for (label, RGBColor(r, g, b)) in legend {
-                                span { i style=(format!("background: rgb({r}, {g}, {b})")) {} (label) }
-                            }
+        table.rows {
+            tr { @for heading in headings { th { (heading) } } }
+            @for row in rows {
+                tr { @for (heading, cell) in headings.iter().zip(row) { td data-label=(heading) { (cell) } } }
+            }
+        }
+    }
+}
+
+/// A section with a chart in it, and its legend.
+pub(crate) fn chart(
+    id: &str,
+    title: &str,
+    draw: impl Fn(Screen) -> Svg,
+    legend: &[(&str, RGBColor)],
+) -> Markup {
+    html! { section id=(id) { h2 { (title) } (picture(draw, legend)) } }
+}
+
+/// A chart and its legend.
+pub(crate) fn picture(draw: impl Fn(Screen) -> Svg, legend: &[(&str, RGBColor)]) -> Markup {
+    html! {
+        @match (draw(Screen::Wide), draw(Screen::Narrow)) {
+            (None, _) | (_, None) => p.note { "No data: nothing was completed, or this was not measured." },
+            (Some(Err(error)), _) | (_, Some(Err(error))) => p.note { "The chart could not be drawn: " (error) },
+            (Some(Ok(wide)), Some(Ok(narrow))) => {
+                @if !legend.is_empty() {
+                    div.legend {
+                        @for (label, RGBColor(r, g, b)) in legend {
+                            span { i style=(format!("background: rgb({r}, {g}, {b})")) {} (label) }
                         }
                     }
-                    (PreEscaped(svg))
                 }
+                div.wide { (PreEscaped(wide)) }
+                div.narrow { (PreEscaped(narrow)) }
             }
         }
     }

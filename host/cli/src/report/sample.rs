@@ -1,6 +1,6 @@
 //! Reports for the tests: a full one and an empty one.
 
-use super::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
+use super::{Breakdown, Estimate, LatencySummary, Provenance, RunReport, SlowRequest, Stage, TimelinePoint};
 
 /// A setting that must not become markup.
 pub(crate) const HOSTILE: &str = "<script src='https://example.org/x.js'>&\"";
@@ -41,8 +41,17 @@ pub(crate) fn full() -> RunReport {
             p99_us: 50.0 + 4.0 * wave,
             max_us: if i % 31 == 0 { 290.0 } else { 70.0 + 20.0 * wave },
             completed: 3330 + (i % 7) as u64,
+            backlog: 1 + (i % 5) as u64,
         }
     });
+    let parts = |scale: f64| stages.map(|(name, us)| (name, us * scale)).to_vec();
+    let breakdown = |(name, scale)| Breakdown { name, parts_us: parts(scale) };
+    let slow = |request_id: u32| SlowRequest {
+        request_id: u64::from(request_id) * 1009,
+        submitted_s: 0.7 * f64::from(request_id),
+        latency_us: 326.0 / f64::from(request_id + 1),
+        parts_us: if request_id == 3 { vec![] } else { parts(10.0 / f64::from(request_id + 1)) },
+    };
     let settings = [
         ("distance", "13"),
         ("rounds", "13"),
@@ -75,13 +84,17 @@ pub(crate) fn full() -> RunReport {
         logical_errors: 157,
         observable_errors: vec![157],
         unconverged: 0,
-        deadline: true,
+        deadline_us: Some(60.0),
+        interval_us: Some(30.0),
         late: 31,
         late_or_wrong: 180,
         logical_error_rate: Estimate { value: 0.01308, interval: [0.01113, 0.01527], confidence: 0.95 },
         histogram: histogram.collect(),
         percentile_curve: percentiles.chain([(100.0, 290.0)]).collect(),
         timeline: timeline.collect(),
+        breakdowns: [("p50", 1.0), ("p99", 1.6)].map(breakdown).to_vec(),
+        slowest: (0..10).map(slow).collect(),
+        provenance: Provenance::now(),
         slots: Some("slot 3: rx 0, tx in flight <since> 0.4 s\nslot 4: idle".into()),
     }
 }
@@ -108,13 +121,17 @@ pub(crate) fn empty() -> RunReport {
         logical_errors: 0,
         observable_errors: vec![],
         unconverged: 0,
-        deadline: false,
+        deadline_us: None,
+        interval_us: None,
         late: 0,
         late_or_wrong: 0,
         logical_error_rate: Estimate { value: f64::NAN, interval: [f64::NAN; 2], confidence: 0.95 },
         histogram: vec![],
         percentile_curve: vec![],
         timeline: vec![],
+        breakdowns: vec![],
+        slowest: vec![],
+        provenance: Provenance::now(),
         slots: None,
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn to_text(report: &RunReport, verbose: bool) -> String {
         let (open, all) = (count(report.unconverged), count(report.completed));
         out += &labelled("guesses", &format!("{open} of {all} answers did not converge: best guesses"));
     }
-    if report.deadline {
+    if report.deadline_us.is_some() {
         out += &labelled("late", &late(report));
     }
     if let Some(warning) = crowded(report) {

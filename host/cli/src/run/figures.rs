@@ -3,8 +3,10 @@
 use super::inputs::NetworkInUse;
 use super::options::{Args, CopiesArg, DispatcherArg, EngineArg, HandoffArg};
 use crate::decoder::{DecoderArg, RelayArgs};
-use crate::report::charts::LOG_FROM;
-use crate::report::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
+use crate::report::charts::axis::LOG_FROM;
+use crate::report::{
+    Breakdown, Estimate, LatencySummary, Provenance, RunReport, SlowRequest, Stage, TimelinePoint,
+};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use ringcall_decoder_service::{Problem, ServiceConfig, Summary};
@@ -52,13 +54,17 @@ pub(super) fn report(
         logical_errors: rate.errors,
         observable_errors: if rate.shots > 0 { summary.observable_errors.clone() } else { Vec::new() },
         unconverged: summary.unconverged,
-        deadline: problem.deadline().is_some(),
+        deadline_us: problem.deadline().map(|deadline| deadline.as_secs_f64() * 1e6),
+        interval_us: Some(args.interval.as_nanos() as f64 / 1e3).filter(|us| *us > 0.0),
         late: summary.late,
         late_or_wrong: summary.late_or_wrong,
         logical_error_rate: Estimate { value: rate.rate(), interval, confidence: CONFIDENCE },
         histogram: bins(&summary.latency),
         percentile_curve: curve(&summary.latency),
         timeline: timeline(summary),
+        breakdowns: breakdowns(summary),
+        slowest: slowest(summary),
+        provenance: Provenance::now(),
         slots: None,
     })
 }
@@ -216,8 +222,26 @@ fn timeline(summary: &Summary) -> Vec<TimelinePoint> {
                 p99_us: worst(|p| p.p99_ns),
                 max_us: worst(|p| p.max_ns),
                 completed: points.iter().map(|p| p.completed).sum(),
+                backlog: points.iter().map(|p| p.backlog).max().unwrap_or(0),
             })
         })
-        .filter(|point| point.completed > 0)
         .collect()
+}
+
+fn breakdowns(summary: &Summary) -> Vec<Breakdown> {
+    let named = |breakdown: &ringcall_decoder_service::Breakdown| Breakdown {
+        name: if breakdown.percentile < 99.0 { "p50" } else { "p99" },
+        parts_us: breakdown.parts_ns.iter().map(|&(name, ns)| (name, ns / 1e3)).collect(),
+    };
+    summary.breakdowns.iter().map(named).collect()
+}
+
+fn slowest(summary: &Summary) -> Vec<SlowRequest> {
+    let shown = |slow: &ringcall_decoder_service::SlowRequest| SlowRequest {
+        request_id: slow.request_id,
+        submitted_s: slow.submitted.as_secs_f64(),
+        latency_us: slow.latency_ns as f64 / 1e3,
+        parts_us: slow.parts_ns.iter().map(|&(name, ns)| (name, ns as f64 / 1e3)).collect(),
+    };
+    summary.slowest.iter().map(shown).collect()
 }

@@ -111,7 +111,11 @@ fn publish(args: &Args, report: &report::RunReport) -> Result<()> {
         output::write_json(path, report)?;
     }
     if let Some(path) = &args.report {
-        let text = if report::page::is_svg(path) { report::to_svg(report)? } else { report::to_html(report) };
+        let text = if report::page::has_extension(path, "svg") {
+            report::to_svg(report)?
+        } else {
+            report::to_html(report)
+        };
         output::write_text(path, &text)?;
     }
     Ok(())

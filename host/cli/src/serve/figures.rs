@@ -2,8 +2,9 @@
 
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::counters::Snapshot;
-use ringcall_transport::Statistics;
+use ringcall_transport::{Latencies, Statistics};
 use ringcall_wire::counter::Counter;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// One count, now.
@@ -15,8 +16,16 @@ pub(super) struct Figure {
     pub(super) falls: bool,
 }
 
+/// Everything that a service counts, now.
+#[derive(Default)]
+pub(super) struct Counted {
+    pub(super) figures: Vec<Figure>,
+    /// How long answers took, where the transport measures it.
+    pub(super) latencies: Option<Latencies>,
+}
+
 /// Reads every count, from any thread.
-pub(super) type Figures = Box<dyn Fn() -> Vec<Figure> + Send + Sync>;
+pub(super) type Figures = Arc<dyn Fn() -> Counted + Send + Sync>;
 
 /// A transport's, as Prometheus names them.
 pub(super) fn transport(statistics: &Statistics) -> impl Iterator<Item = Figure> + use<> {

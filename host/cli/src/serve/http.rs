@@ -1,4 +1,4 @@
-//! One page over HTTP, for any client that asks: one request and one answer a connection.
+//! Pages over HTTP, for any client that asks: one request and one answer a connection.
 //!
 //! One thread has every connection and waits for none of them. A client that is silent, stops in the middle
 //! or never ends delays no other client, nor the end of the process. Bodies are not read: what a request says
@@ -18,21 +18,31 @@ const MOST_CLIENTS: usize = 256;
 /// How long a connection may take, from its beginning to its end.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What is served.
-pub(super) struct Page<F> {
+/// A page at one path.
+pub(super) struct Page {
     /// Where, such as `/metrics`.
     pub(super) path: &'static str,
     pub(super) content_type: &'static str,
-    pub(super) text: F,
+    pub(super) text: Text,
 }
 
-/// Serves `page` at `address`, on its own thread.
-pub(super) fn start<F>(name: &str, address: SocketAddr, page: Page<F>) -> Result<Server>
-where
-    F: Fn() -> Result<String, fmt::Error> + Send + 'static,
-{
+/// Makes a page.
+type Text = Box<dyn Fn() -> Reply + Send>;
+
+/// A page as it is now.
+pub(super) enum Reply {
+    /// Its text.
+    Ok(String),
+    /// That the service is not there to be used, and why.
+    Unavailable(&'static str),
+    Failed(fmt::Error),
+}
+
+/// Serves `pages` at `address`, on its own thread.
+pub(super) fn start(name: &str, address: SocketAddr, pages: Vec<Page>) -> Result<Server> {
+    let paths = || pages.iter().map(|page| page.path).collect::<Vec<_>>().join(", ");
     let listener =
-        TcpListener::bind(address).with_context(|| format!("cannot serve {} on {address}", page.path))?;
+        TcpListener::bind(address).with_context(|| format!("cannot serve {} on {address}", paths()))?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let mut clients: Vec<Client> = Vec::new();
@@ -45,7 +55,7 @@ where
             }
         }
         // A client that has gone away needs no answer.
-        clients.retain_mut(|client| client.turn(&page).unwrap_or(false));
+        clients.retain_mut(|client| client.turn(&pages).unwrap_or(false));
         clients.len()
     })
 }
@@ -65,7 +75,7 @@ impl Client {
     }
 
     /// Does what can be done without waiting; whether anything is left.
-    fn turn<F: Fn() -> Result<String, fmt::Error>>(&mut self, page: &Page<F>) -> io::Result<bool> {
+    fn turn(&mut self, pages: &[Page]) -> io::Result<bool> {
         if Instant::now() >= self.until {
             return Ok(false);
         }
@@ -76,7 +86,7 @@ impl Client {
                 return Ok(false);
             }
             self.head.extend_from_slice(&bytes[..n]);
-            self.answer = respond(&self.head, page);
+            self.answer = respond(&self.head, pages);
         }
         let answer = self.answer.as_deref().unwrap_or_default();
         while self.sent < answer.len() {
@@ -101,7 +111,7 @@ fn ready<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// The answer, when the request's head is there, or has become too long.
-fn respond<F: Fn() -> Result<String, fmt::Error>>(head: &[u8], page: &Page<F>) -> Option<Vec<u8>> {
+fn respond(head: &[u8], pages: &[Page]) -> Option<Vec<u8>> {
     const TEXT: &str = "text/plain; charset=utf-8";
     let has_ended = head.windows(4).any(|at| at == b"\r\n\r\n") || head.windows(2).any(|at| at == b"\n\n");
     if !has_ended {
@@ -111,18 +121,21 @@ fn respond<F: Fn() -> Result<String, fmt::Error>>(head: &[u8], page: &Page<F>) -
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let words: Vec<&str> = line.split_whitespace().collect();
+    let paths = || pages.iter().map(|page| page.path).collect::<Vec<_>>().join(" or ");
     Some(match words[..] {
         ["GET", target, version] if version.starts_with("HTTP/1.") => {
-            if target.split('?').next() != Some(page.path) {
-                return Some(answer("404 Not Found", TEXT, &format!("try {}\n", page.path)));
-            }
+            let path = target.split('?').next();
+            let Some(page) = pages.iter().find(|page| path == Some(page.path)) else {
+                return Some(answer("404 Not Found", TEXT, &format!("try {}\n", paths())));
+            };
             match (page.text)() {
-                Ok(text) => answer("200 OK", page.content_type, &text),
-                Err(error) => answer("500 Internal Server Error", TEXT, &format!("{error}\n")),
+                Reply::Ok(text) => answer("200 OK", page.content_type, &text),
+                Reply::Unavailable(why) => answer("503 Service Unavailable", TEXT, &format!("{why}\n")),
+                Reply::Failed(error) => answer("500 Internal Server Error", TEXT, &format!("{error}\n")),
             }
         }
         [_, _, version] if version.starts_with("HTTP/1.") => {
-            answer("405 Method Not Allowed", TEXT, &format!("try GET {}\n", page.path))
+            answer("405 Method Not Allowed", TEXT, &format!("try GET {}\n", paths()))
         }
         _ => answer("400 Bad Request", TEXT, "this speaks HTTP/1.1\n"),
     })
@@ -151,9 +164,11 @@ mod tests {
     const LARGE: usize = 1 << 22;
 
     fn server(bytes: usize) -> Server {
-        let text = move || Ok("x".repeat(bytes));
+        let text = Box::new(move || Reply::Ok("x".repeat(bytes)));
         let page = Page { path: "/page", content_type: "text/plain", text };
-        start("page", "127.0.0.1:0".parse().expect("an address"), page).expect("a listener")
+        let text = Box::new(|| Reply::Unavailable("it ends"));
+        let ready = Page { path: "/ready", content_type: "text/plain", text };
+        start("page", "127.0.0.1:0".parse().expect("an address"), vec![page, ready]).expect("a listener")
     }
 
     fn connect(server: &Server) -> TcpStream {
@@ -202,6 +217,7 @@ mod tests {
         assert!(is_whole(&hear(parts), LARGE));
         for (words, status) in [
             ("GET / HTTP/1.1\r\n\r\n", "404"),
+            ("GET /ready HTTP/1.1\r\n\r\n", "503"),
             ("GET /pages HTTP/1.1\r\n\r\n", "404"),
             ("POST /page HTTP/1.1\r\n\r\n", "405"),
             ("GET /page\r\n\r\n", "400"),

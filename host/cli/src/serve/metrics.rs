@@ -1,29 +1,51 @@
-//! Counters for Prometheus, over HTTP, in the OpenMetrics text format.
+//! What a service counts, over HTTP: for Prometheus in the OpenMetrics text format, and whether it lives and serves.
 
-use super::figures::{Figure, Figures};
-use super::http::{self, Page};
+use super::figures::{Counted, Figure, Figures};
+use super::http::{self, Page, Reply};
 use super::server::Server;
+use crate::report::Provenance;
 use anyhow::Result;
+use procfs::process::Process;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use ringcall::thread::StopFlag;
 use std::fmt;
 use std::net::SocketAddr;
 
 /// Of the OpenMetrics text format.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Serves them at `/metrics`, on its own thread.
-pub(super) fn start(address: SocketAddr, figures: Figures) -> Result<Server> {
+/// Serves counts at `/metrics`, `/healthz` while the process lives, and `/readyz` until `ending` is set, on its own thread.
+pub(super) fn start(address: SocketAddr, figures: Figures, ending: StopFlag) -> Result<Server> {
     let mut registry = Registry::default();
+    let Provenance { version, commit, .. } = Provenance::now();
+    let build = vec![("version", version.to_owned()), ("commit", commit.unwrap_or("unknown").to_owned())];
+    registry.register("ringcall_build", "the program that serves", Info::new(build));
     registry.register_collector(Box::new(Counts(figures)));
-    let text = move || {
+    registry.register_collector(Box::new(ThisProcess));
+    let metrics = move || {
         let mut out = String::new();
-        text::encode(&mut out, &registry).map(|()| out)
+        match text::encode(&mut out, &registry) {
+            Ok(()) => Reply::Ok(out),
+            Err(error) => Reply::Failed(error),
+        }
     };
-    http::start("ringcall-metrics", address, Page { path: "/metrics", content_type: CONTENT_TYPE, text })
+    let ready = move || match ending.is_set() {
+        false => Reply::Ok("ready\n".to_owned()),
+        true => Reply::Unavailable("the service stops"),
+    };
+    let pages = vec![
+        Page { path: "/metrics", content_type: CONTENT_TYPE, text: Box::new(metrics) },
+        Page { path: "/healthz", content_type: PLAIN, text: Box::new(|| Reply::Ok("alive\n".to_owned())) },
+        Page { path: "/readyz", content_type: PLAIN, text: Box::new(ready) },
+    ];
+    http::start("ringcall-metrics", address, pages)
 }
 
 /// Reads the counts at each scrape.
@@ -37,15 +59,71 @@ impl fmt::Debug for Counts {
 
 impl Collector for Counts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for Figure { name, meaning, value, falls } in (self.0)() {
+        let Counted { figures, latencies } = (self.0)();
+        for Figure { name, meaning, value, falls } in figures {
             if falls {
-                let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-                gauge.encode(encoder.encode_descriptor(&name, meaning, None, gauge.metric_type())?)?;
+                gauge(&mut encoder, &name, meaning, None, value)?;
             } else {
                 let counter = ConstCounter::new(value);
                 counter.encode(encoder.encode_descriptor(&name, meaning, None, counter.metric_type())?)?;
             }
         }
-        Ok(())
+        let Some(latencies) = latencies else { return Ok(()) };
+        let buckets: Vec<(f64, u64)> = latencies
+            .buckets()
+            .map(|(bound, count)| (bound.map_or(f64::MAX, |bound| bound.as_secs_f64()), count))
+            .collect();
+        let count = buckets.iter().map(|bucket| bucket.1).sum();
+        let meaning = "from a request's slot being written until its answer was taken out of it";
+        let name = "ringcall_transport_request_duration";
+        encoder
+            .encode_descriptor(name, meaning, Some(&Unit::Seconds), MetricType::Histogram)?
+            .encode_histogram::<NoLabelSet>(latencies.sum().as_secs_f64(), count, &buckets, None)
+    }
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    meaning: &str,
+    unit: Option<&Unit>,
+    value: u64,
+) -> fmt::Result {
+    let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+    gauge.encode(encoder.encode_descriptor(name, meaning, unit, gauge.metric_type())?)
+}
+
+/// What the operating system says of this process, under the names that Prometheus's clients have for it.
+#[derive(Debug)]
+struct ThisProcess;
+
+impl Collector for ThisProcess {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Ok(process) = Process::myself() else { return Ok(()) };
+        if let Ok(stat) = process.stat() {
+            let seconds = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
+            let counter = ConstCounter::new(seconds);
+            let meaning = "processor time";
+            let descriptor = encoder.encode_descriptor(
+                "process_cpu",
+                meaning,
+                Some(&Unit::Seconds),
+                counter.metric_type(),
+            )?;
+            counter.encode(descriptor)?;
+            let resident = stat.rss * procfs::page_size();
+            gauge(&mut encoder, "process_resident_memory", "memory in use", Some(&Unit::Bytes), resident)?;
+            let threads = u64::try_from(stat.num_threads).unwrap_or(0);
+            gauge(&mut encoder, "process_threads", "threads", None, threads)?;
+            if let Ok(boot) = procfs::boot_time_secs() {
+                let seconds = boot + stat.starttime / procfs::ticks_per_second();
+                let meaning = "when it started, since 1970";
+                gauge(&mut encoder, "process_start_time", meaning, Some(&Unit::Seconds), seconds)?;
+            }
+        }
+        match process.fd_count() {
+            Ok(open) => gauge(&mut encoder, "process_open_fds", "open file descriptors", None, open as u64),
+            Err(_) => Ok(()),
+        }
     }
 }

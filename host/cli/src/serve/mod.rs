@@ -5,6 +5,7 @@ pub(crate) mod decoding;
 mod device;
 mod figures;
 mod http;
+mod log;
 mod metrics;
 mod plugin;
 mod rendezvous;
@@ -26,8 +27,9 @@ use crate::tag_key::TagArgs;
 use crate::usage::Given;
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
+use log::Watchman;
 use plugin::Over;
-use ringcall::thread::STOP_CHECK_INTERVAL;
+use ringcall::thread::{STOP_CHECK_INTERVAL, StopFlag};
 use ringcall_roce::introduced::introductions;
 use ringcall_roce::{IcrcCheck, PathMtu, PortOptions, random_key};
 use ringcall_transport::{roce, udp, verbs};
@@ -38,6 +40,7 @@ use service::Service;
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What requests come over.
@@ -218,7 +221,7 @@ pub(crate) struct Args {
     /// How long a stop waits for requests under way, in ms
     #[arg(long, alias = "stop-ms", default_value = "1s", value_name = "TIME", value_parser = number::milliseconds)]
     stop_timeout: Duration,
-    /// Serve the counters for Prometheus at http://ADDRESS/metrics
+    /// Serve the counters for Prometheus at http://ADDRESS/metrics, and /healthz and /readyz beside them
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     /// Let the process open files and call the system as it likes while it serves. By default it reads and writes nothing
@@ -226,6 +229,9 @@ pub(crate) struct Args {
     /// line names the parts that are on (sandbox=files,calls). Libraries, GPUs and adapters are served without
     #[arg(long)]
     no_sandbox: bool,
+    /// How lines on standard error look: those of level `warn` and above, or what RUST_LOG says
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    log_format: log::LogFormatArg,
     #[command(flatten)]
     memory: MemoryLimit,
     /// Write the final counters as JSON to FILE, or to standard output for `-`
@@ -262,6 +268,7 @@ fn around(args: &Args, decoding: Estimate) -> Estimate {
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
+    log::start(args.log_format);
     if let Some(path) = &args.config {
         return decoding::run(args, given, path);
     }
@@ -278,7 +285,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
-    let signals = Signals::listen()?;
+    let signals = Signals::listen_and_reload()?;
     let busy = style::Busy::new("building the decoder");
     let problem = if args.dispatcher == Some(DispatcherArg::Device) {
         args.memory.admit(&around(args, Estimate::process()))?;
@@ -291,7 +298,9 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     let sandbox = Sandbox::begin(args)?;
     let (introducer, heard) = introductions();
     let service = Service::start(args, given, problem, args.rendezvous.is_some().then_some(heard))?;
-    let metrics = args.metrics.map(|address| metrics::start(address, service.figures())).transpose()?;
+    let (figures, ending) = (service.figures(), StopFlag::default());
+    let serve_metrics = |address| metrics::start(address, Arc::clone(&figures), ending.clone());
+    let metrics = args.metrics.map(serve_metrics).transpose()?;
     let rendezvous = args.rendezvous.zip(service.side());
     let rendezvous = rendezvous
         .map(|(address, side)| rendezvous::start(address, side, introducer, check::hosts(args)?))
@@ -311,7 +320,9 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     let mut out = std::io::stdout();
     say(&mut out, &line)?;
 
-    serve_until_told(args, &signals, &line);
+    let mut reload = || tracing::warn!("SIGHUP: this service has no --config to read again");
+    serve_until_told(args, &signals, &line, &mut Watchman::new(figures), &mut reload);
+    ending.set();
     if let Some(rendezvous) = rendezvous {
         rendezvous.stop();
     }
@@ -337,14 +348,26 @@ fn say(out: &mut std::io::Stdout, line: &str) -> Result<()> {
 }
 
 /// Waits for a signal or for the end of --duration. A service manager is told of `line`, and that the service is alive.
-fn serve_until_told(args: &Args, signals: &Signals, line: &str) {
+fn serve_until_told(
+    args: &Args,
+    signals: &Signals,
+    line: &str,
+    watchman: &mut Watchman,
+    reload: &mut dyn FnMut(),
+) {
     let mut supervisor = supervisor::Supervisor::ready(line);
     signals.run();
+    tracing::info!(endpoint = line, "serving");
     let begin = Instant::now();
     while signals.received().is_none() && args.duration.is_none_or(|limit| begin.elapsed() < limit) {
         std::thread::sleep(STOP_CHECK_INTERVAL);
         supervisor.alive();
+        watchman.look();
+        if signals.take_reload() {
+            reload();
+        }
     }
+    tracing::info!(signal = signals.received(), seconds = begin.elapsed().as_secs_f64(), "stopping");
     supervisor.stopping();
 }
 

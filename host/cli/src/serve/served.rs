@@ -1,7 +1,7 @@
 //! What serves: a transport and a dispatcher, wherever each runs.
 
 use super::ThreadsArg;
-use super::figures::{self, Figures};
+use super::figures::{self, Counted, Figures};
 use crate::report::count;
 use crate::style;
 use anyhow::Result;
@@ -11,10 +11,12 @@ use ringcall_launch::ring::{DeviceDispatcher, Running as OnDevice};
 use ringcall_protocol::counters::Snapshot;
 use ringcall_sim::socket_nic;
 use ringcall_transport::{
-    Endpoint, OneThread, RingFilling, Statistics, StopReport, ThreadOptions, Threaded, Unified, roce,
+    Endpoint, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, Unified, Watch as TransportWatch,
+    roce,
 };
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A running service, of whichever kind.
@@ -52,7 +54,7 @@ impl Served for OneThreadService {
 
     fn figures(&self) -> Figures {
         let (transport, dispatcher) = (self.service.watch(), self.dispatcher.clone());
-        Box::new(move || both(&transport.statistics(), &dispatcher.counters()))
+        Arc::new(move || both(&transport, &dispatcher.counters()))
     }
 
     fn stop(self: Box<Self>, deadline: Duration) -> Outcome {
@@ -75,7 +77,7 @@ impl Served for TwoThreadService {
 
     fn figures(&self) -> Figures {
         let (transport, dispatcher) = (self.transport.watch(), self.dispatcher.watch());
-        Box::new(move || both(&transport.statistics(), &dispatcher.counters()))
+        Arc::new(move || both(&transport, &dispatcher.counters()))
     }
 
     fn stop(self: Box<Self>, deadline: Duration) -> Outcome {
@@ -99,7 +101,7 @@ impl Served for DeviceService {
 
     fn figures(&self) -> Figures {
         let (transport, dispatcher) = (self.transport.watch(), self.dispatcher.watch());
-        Box::new(move || both(&transport.statistics(), &dispatcher.counters()))
+        Arc::new(move || both(&transport, &dispatcher.counters()))
     }
 
     fn stop(self: Box<Self>, deadline: Duration) -> Outcome {
@@ -122,9 +124,10 @@ impl Served for socket_nic::Service {
 
     fn figures(&self) -> Figures {
         let watch = self.watch();
-        Box::new(move || {
+        Arc::new(move || {
             let counters = figures::dispatcher(&watch.counters());
-            figures::queue_pair(watch.named()).chain(counters).collect()
+            let figures = figures::queue_pair(watch.named()).chain(counters).collect();
+            Counted { figures, latencies: None }
         })
     }
 
@@ -153,8 +156,9 @@ pub(super) fn driven(
     })
 }
 
-fn both(transport: &Statistics, counters: &Snapshot) -> Vec<figures::Figure> {
-    figures::transport(transport).chain(figures::dispatcher(counters)).collect()
+fn both(transport: &TransportWatch, counters: &Snapshot) -> Counted {
+    let figures = figures::transport(&transport.statistics()).chain(figures::dispatcher(counters)).collect();
+    Counted { figures, latencies: transport.latencies() }
 }
 
 fn counts(named: impl Iterator<Item = (&'static str, u64)>) -> Value {

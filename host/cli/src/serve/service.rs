@@ -243,7 +243,11 @@ impl Service {
         let Some(answers) = self.decodes.as_ref().map(|decodes| Arc::clone(&decodes.answers)) else {
             return figures;
         };
-        Box::new(move || figures().into_iter().chain(answers.figures()).collect())
+        Arc::new(move || {
+            let mut counted = figures();
+            counted.figures.extend(answers.figures());
+            counted
+        })
     }
 
     pub(super) fn stop(self, deadline: Duration) -> Outcome {

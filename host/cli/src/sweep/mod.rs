@@ -1,6 +1,9 @@
 //! `ringcall sweep`: logical error rates over distances and noises. `ringcall merge`: those of a sweep in shards.
 
+mod fits;
+mod found;
 mod grid;
+mod lines;
 pub(crate) mod merge;
 mod options;
 mod outputs;
@@ -12,16 +15,18 @@ mod sinter;
 mod state;
 mod table;
 
-use crate::report::count;
+use crate::report::{Provenance, count};
 use crate::signals::{self, Interrupt, Signals};
 use crate::usage::{Given, in_words, tell};
 use crate::{machine, output, style};
 use anyhow::{Context, Result, anyhow};
+use fits::Fits;
+use found::Results;
 use grid::{Grid, Names};
 use indicatif::ProgressBar;
 pub(crate) use options::Args;
 use outputs::Outputs;
-use results::{PointResult, Results, Settings};
+use results::{PointResult, Settings};
 use ringcall_decoder_service::study::{
     Arm, Outcome, Point, Progress, Setup, Shard, State, StateError, Study, StudyError,
 };
@@ -193,8 +198,9 @@ impl Whole {
         let result = |(point, outcome): &(Point, Outcome)| {
             PointResult::new(point, outcome, outputs.confidence, &self.names, timed)
         };
-        let points = self.outcomes.iter().map(result).collect::<Result<_, _>>()?;
-        Ok(Results { complete, settings: self.settings.clone(), points })
+        let points = self.outcomes.iter().map(result).collect::<Result<Vec<_>, _>>()?;
+        let (settings, fits) = (self.settings.clone(), Fits::of(&points));
+        Ok(Results { complete, settings, fits, points, provenance: Provenance::now() })
     }
 
     /// Writes results where they are asked for.
@@ -214,9 +220,14 @@ impl Whole {
         if let Some(path) = &outputs.sinter_csv {
             output::write_text(path, &sinter::to_csv(&self.setup, &self.outcomes, &self.names)?)?;
         }
-        if let Some(path) = &outputs.report {
-            let svg = crate::report::page::is_svg(path);
-            output::write_text(path, &if svg { page::to_svg(&results)? } else { page::to_html(&results) })?;
+        for path in &outputs.report {
+            let is = |extension| crate::report::page::has_extension(path, extension);
+            let text = match () {
+                () if is("svg") => page::to_svg(&results)?,
+                () if is("csv") => page::to_csv(&results),
+                () => page::to_html(&results),
+            };
+            output::write_text(path, &text)?;
         }
         Ok(())
     }

@@ -14,9 +14,10 @@ pub(crate) struct Outputs {
     /// Write the results as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Write the results, with a plot, as one self-contained HTML file; the plot alone where FILE ends in .svg
+    /// Write the results, with a plot, as one self-contained HTML file; the plot alone where FILE ends in .svg, the points alone
+    /// where it ends in .csv; may be repeated
     #[arg(long, value_name = "FILE")]
-    pub(super) report: Option<PathBuf>,
+    pub(super) report: Vec<PathBuf>,
     /// Write the counts as sinter's CSV, which `sinter combine` and `sinter plot` read: one row for each point and arm
     #[arg(long, value_name = "FILE")]
     pub(super) sinter_csv: Option<PathBuf>,
@@ -28,7 +29,7 @@ impl Outputs {
 
     /// What would fail only when everything has been counted.
     pub(super) fn check(&self) -> Result<()> {
-        for path in [&self.json, &self.report, &self.sinter_csv].into_iter().flatten() {
+        for path in self.json.iter().chain(&self.report).chain(&self.sinter_csv) {
             output::check_writable(path)?;
         }
         if !(self.confidence > 0.0 && self.confidence < 1.0) {

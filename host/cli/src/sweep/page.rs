@@ -1,35 +1,107 @@
 //! The results as one HTML file.
 
-use super::plot;
-use super::results::Results;
+use super::fits::{Fits, Suppression};
+use super::found::Results;
+use super::lines;
+use super::plot::{self, Per};
 use super::table::{COLUMNS, rows};
+use crate::report::charts::{colour, frame::Screen};
 use crate::report::page;
 use anyhow::Result;
-use maud::html;
+use maud::{Markup, html};
 use plotters::style::RGBColor;
 use ringcall_decoder_service::study::Matching;
+use std::fmt::Write;
 
 /// The plot as an SVG file.
 ///
 /// # Errors
 /// No shot was taken.
 pub(super) fn to_svg(results: &Results) -> Result<String> {
-    let labels = plot::codes(&results.points);
-    page::svg_file(plot::svg(&results.points), &legend(&labels))
+    let labels = lines::codes(&results.points);
+    page::svg_file(plot::svg(&results.points, &results.fits, Per::Shot, Screen::Wide), &legend(&labels))
+}
+
+/// The points as comma-separated values, a row for each arm.
+pub(super) fn to_csv(results: &Results) -> String {
+    let mut out =
+        "code,distance,rounds,p,matching,predecoder,shots,errors,rate_per_shot,low,high,rate_per_round\n"
+            .to_owned();
+    for point in &results.points {
+        for compared in &point.arms {
+            let arm = &compared.arm;
+            let [low, high] = arm.logical_error_rate_ci;
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                out,
+                "{},{},{},{},{},{},{},{},{},{low},{high},{}",
+                point.code,
+                point.distance,
+                point.rounds,
+                point.p,
+                compared.matching.unwrap_or_default(),
+                compared.predecoder,
+                point.shots,
+                arm.errors,
+                arm.logical_error_rate,
+                arm.logical_error_rate_per_round
+            );
+        }
+    }
+    out
 }
 
 fn legend(labels: &[String]) -> Vec<(&str, RGBColor)> {
-    labels.iter().enumerate().map(|(place, label)| (label.as_str(), plot::colour(place))).collect()
+    labels.iter().enumerate().map(|(place, label)| (label.as_str(), colour(place))).collect()
+}
+
+/// The plot, by shot or by round as its reader chooses.
+fn plots(results: &Results, legend: &[(&str, RGBColor)]) -> Markup {
+    let picture =
+        |per| page::picture(|screen| plot::svg(&results.points, &results.fits, per, screen), legend);
+    html! {
+        section id="plot" {
+            h2 { "Logical error rate against noise" }
+            div.choice {
+                input.one type="radio" name="per" id="per-shot" checked;
+                label for="per-shot" { "per shot" }
+                input.two type="radio" name="per" id="per-round";
+                label for="per-round" { "per round" }
+                div.first { (picture(Per::Shot)) }
+                div.second { (picture(Per::Round)) }
+            }
+        }
+    }
+}
+
+/// Thresholds and Λ, where there are several distances.
+fn fits(fits: &Fits) -> Markup {
+    html! {
+        section id="fits" {
+            h2 { "Threshold and suppression" }
+            @for found in &fits.thresholds { p { (found.in_words()) } }
+            @if fits.thresholds.is_empty() {
+                p.note { "No threshold: the curves of the least and the largest distance do not cross where they were measured, or \
+                    fewer than six points are near." }
+            } @else {
+                p.note { "A quadratic in (p - threshold) d^(1/ν) is fitted to the points near the crossing (dotted); the error is one \
+                    standard deviation, the band in the plot." }
+            }
+            @if !fits.suppressions.is_empty() {
+                (page::table(Suppression::COLUMNS, fits.suppressions.iter().map(Suppression::row)))
+                p.note { "Λ: how many times fewer errors per round with a distance larger by 2." }
+            }
+        }
+    }
 }
 
 /// The page.
 pub(super) fn to_html(results: &Results) -> String {
     let settings = &results.settings;
-    let labels = plot::codes(&results.points);
-    let legend = legend(&labels);
+    let labels = lines::codes(&results.points);
     let body = html! {
         @if !results.complete { p.note { "Not complete: it was stopped before every point had enough shots." } }
-        (page::chart("plot", "Logical error rate against noise", plot::svg(&results.points), &legend))
+        (plots(results, &legend(&labels)))
         p.note {
             "Bars are " (format!("{}", settings.confidence * 100.0)) "% Clopper-Pearson intervals; a bar alone is a point "
             "without errors."
@@ -40,14 +112,10 @@ pub(super) fn to_html(results: &Results) -> String {
                 " Pale: plain matching. Full colour: correlated matching, on the same shots."
             }
         }
+        (fits(&results.fits))
         section id="points" {
             h2 { "Points" }
-            div.wide { table {
-                tr { @for heading in COLUMNS { th { (heading) } } }
-                @for row in results.points.iter().flat_map(rows) {
-                    tr { @for cell in row { td { (cell) } } }
-                }
-            } }
+            (page::table(COLUMNS, results.points.iter().flat_map(rows)))
             p.note { "Ratio: logical errors for each of a point's first row, on the same shots. Density: \
                 share of detectors that fired, or that the predecoder left. Times: means over shots." }
         }
@@ -69,5 +137,5 @@ pub(super) fn to_html(results: &Results) -> String {
             }
         }
     };
-    page::page("Ringcall sweep", &body)
+    page::page("Ringcall sweep", &body, &results.provenance)
 }

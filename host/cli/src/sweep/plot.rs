@@ -1,101 +1,154 @@
-//! Logical error rate against noise, a line for each code, distance and arm, with error bars.
+//! Logical error rate against noise, a line for each code, distance and arm, with error bars, and the threshold.
 
-use super::results::{ArmResult, ComparedResult, PointResult};
-use crate::report::charts::{AMBER, Axis, BLUE, Chart, Failure, GREEN, RED, Svg, extent, framed};
+use super::fits::Fits;
+use super::lines::{all_arms, codes, pick};
+use super::results::{ArmResult, PointResult};
+use crate::report::charts::axis::Axis;
+use crate::report::charts::frame::{Chart, Failure, Frame, Hover, Said, Screen, Svg, extent};
+use crate::report::charts::{RED, colour};
+use crate::report::rate;
 use plotters::prelude::*;
 use ringcall_decoder_service::study::Matching;
+use ringcall_qec::stats::LogicalErrorRate;
 
-/// One a code and distance, over again after the last.
-const COLOURS: [RGBColor; 7] =
-    [BLUE, AMBER, GREEN, RED, RGBColor(147, 51, 234), RGBColor(8, 145, 178), RGBColor(219, 39, 119)];
-
-/// The colour of the code at this place in the list.
-pub(super) fn colour(place: usize) -> RGBColor {
-    COLOURS[place % COLOURS.len()]
+/// What a rate is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Per {
+    Shot,
+    Round,
 }
 
-/// The codes and their distances, each once, as they come.
-pub(super) fn codes(points: &[PointResult]) -> Vec<String> {
-    let mut found = Vec::new();
-    for label in points.iter().map(PointResult::label) {
-        if !found.contains(&label) {
-            found.push(label);
+impl Per {
+    const fn axis(self) -> &'static str {
+        match self {
+            Self::Shot => "logical error rate per shot",
+            Self::Round => "logical error rate per round",
         }
     }
-    found
-}
 
-/// Which arm: by which matching, and whether after a predecoder.
-type Which = (Option<&'static str>, bool);
-
-/// The arms of all points, each once.
-fn all_arms(points: &[&PointResult]) -> Vec<Which> {
-    let mut found: Vec<Which> =
-        points.iter().flat_map(|point| &point.arms).map(|arm| (arm.matching, arm.predecoder)).collect();
-    found.sort_unstable();
-    found.dedup();
-    found
-}
-
-/// The same arm of one point, and whether the point has it by the other kind of matching as well.
-fn pick(point: &PointResult, (matching, predecoder): Which) -> Option<(&ArmResult, bool)> {
-    let same = |arm: &&ComparedResult| arm.predecoder == predecoder;
-    let arm = point.arms.iter().filter(same).find(|arm| arm.matching == matching)?;
-    Some((&arm.arm, point.arms.iter().filter(same).count() > 1))
+    /// A rate per shot as it is drawn.
+    fn of(self, rate: f64, rounds: u32) -> f64 {
+        match self {
+            Self::Shot => rate,
+            Self::Round => {
+                // As a rate of so many shots that nothing is rounded away; a rate above a half has none per round.
+                const SHOTS: u64 = 1 << 52;
+                let errors = (rate.clamp(0.0, 0.4999) * SHOTS as f64) as u64;
+                LogicalErrorRate { shots: SHOTS, errors }.rate_per_round(rounds)
+            }
+        }
+    }
 }
 
 /// `None` without a shot.
-pub(super) fn svg(points: &[PointResult]) -> Svg {
+pub(super) fn svg(points: &[PointResult], fits: &Fits, per: Per, screen: Screen) -> Svg {
     let measured: Vec<&PointResult> =
         points.iter().filter(|point| point.shots > 0 && point.p > 0.0).collect();
-    let arms = || measured.iter().flat_map(|point| point.arms.iter().map(|arm| &arm.arm));
+    let arms = || measured.iter().flat_map(|point| point.arms.iter().map(|arm| (point.rounds, &arm.arm)));
     // A lower end of next to nothing would leave no room for the rest.
-    let lows = arms().map(|arm| match arm.logical_error_rate {
-        0.0 => arm.logical_error_rate_ci[1] / 2.0,
-        rate => arm.logical_error_rate_ci[0].max(rate / 4.0),
+    let lows = arms().map(|(rounds, arm)| match arm.logical_error_rate {
+        0.0 => per.of(arm.logical_error_rate_ci[1] / 2.0, rounds),
+        rate => per.of(arm.logical_error_rate_ci[0].max(rate / 4.0), rounds),
     });
-    let (least, most) = extent(lows.chain(arms().map(|arm| arm.logical_error_rate_ci[1])));
+    let highs = arms().map(|(rounds, arm)| per.of(arm.logical_error_rate_ci[1], rounds));
+    let (least, most) = extent(lows.chain(highs));
     let (weakest, strongest) = extent(measured.iter().map(|point| point.p));
     if measured.is_empty() || most <= 0.0 {
         return None;
     }
     let x = Axis::log("noise p", weakest * 0.9, strongest * 1.1);
-    let y = Axis::log("logical error rate per shot", least * 0.8, most * 1.2);
-    Some(framed(460, 86, &x, &y, |chart| {
+    let y = Axis::log(per.axis(), least * 0.8, most * 1.2);
+    let frame = Frame { screen, height: screen.pick(480, 380), x: &x, y: &y };
+    Some(frame.draw(|chart, said| {
+        if per == Per::Shot {
+            thresholds(chart, said, &frame, fits)?;
+        }
         for (place, code) in codes(points).into_iter().enumerate() {
             for which @ (matching, dashed) in all_arms(&measured) {
                 let mut line = Vec::new();
                 let mut compared = false;
                 for point in measured.iter().filter(|point| point.label() == code) {
                     if let Some((arm, twice)) = pick(point, which) {
-                        line.push((point.p, arm));
+                        line.push(Mark::new(point, arm, per, &code));
                         compared |= twice;
                     }
                 }
-                line.sort_by(|a: &(f64, &ArmResult), b| a.0.total_cmp(&b.0));
+                line.sort_by(|a, b| a.p.total_cmp(&b.p));
                 let pale = compared && matching == Some(Matching::Plain.name());
-                draw(chart, &x, &y, &line, colour(place).mix(if pale { 0.4 } else { 1.0 }), dashed)?;
+                let colour = colour(place).mix(if pale { 0.4 } else { 1.0 });
+                draw(chart, &frame, &line, colour, dashed)?;
+                said.extend(line.into_iter().map(|mark| Hover {
+                    at: (x.at(mark.p), y.at(if mark.rate > 0.0 { mark.rate } else { mark.ci[1] })),
+                    text: mark.text,
+                }));
             }
         }
         Ok(())
     }))
 }
 
+/// Each threshold as a band of one standard error, and the curves of its fit.
+fn thresholds(
+    chart: &mut Chart<'_, '_>,
+    said: &mut Said,
+    frame: &Frame<'_>,
+    fits: &Fits,
+) -> Result<(), Failure> {
+    let &Frame { x, y, .. } = frame;
+    for found in &fits.thresholds {
+        let threshold = &found.threshold;
+        let (p, error) = (threshold.p.value, threshold.p.error);
+        let corners = [(x.at(p - error), y.from), (x.at(p + error), y.to)];
+        chart.draw_series([Rectangle::new(corners, RED.mix(0.25).filled())])?;
+        chart.draw_series([PathElement::new([(x.at(p), y.from), (x.at(p), y.to)], RED.stroke_width(1))])?;
+        said.push(Hover { at: (x.at(p), y.to - y.span() / 20.0), text: found.in_words() });
+        let [least, most] = threshold.range;
+        for &(place, distance) in &found.distances {
+            let curve = (0..=40).map(|i| least * (most / least).powf(f64::from(i) / 40.0));
+            let curve = curve.map(|p| (x.at(p), y.at(threshold.rate(p, distance))));
+            chart.draw_series(DashedLineSeries::new(curve, 2, 3, colour(place).mix(0.8).stroke_width(1)))?;
+        }
+    }
+    Ok(())
+}
+
+/// A point as it is drawn.
+struct Mark {
+    p: f64,
+    rate: f64,
+    ci: [f64; 2],
+    text: String,
+}
+
+impl Mark {
+    fn new(point: &PointResult, arm: &ArmResult, per: Per, code: &str) -> Self {
+        let of = |value| per.of(value, point.rounds);
+        let (value, ci) = (of(arm.logical_error_rate), arm.logical_error_rate_ci.map(of));
+        let text = format!(
+            "{code}, p = {}: {} ({} to {}), {} of {} shots",
+            point.p,
+            rate(value),
+            rate(ci[0]),
+            rate(ci[1]),
+            arm.errors,
+            point.shots
+        );
+        Self { p: point.p, rate: value, ci, text }
+    }
+}
+
 /// One line. A point without errors has an upper end alone.
 fn draw(
     chart: &mut Chart<'_, '_>,
-    x: &Axis,
-    y: &Axis,
-    line: &[(f64, &ArmResult)],
+    frame: &Frame<'_>,
+    line: &[Mark],
     colour: RGBAColor,
     dashed: bool,
 ) -> Result<(), Failure> {
+    let &Frame { x, y, .. } = frame;
     let style = colour.stroke_width(2);
-    let rates: Vec<(f64, f64)> = line
-        .iter()
-        .filter(|(_, arm)| arm.errors > 0)
-        .map(|(p, arm)| (x.at(*p), y.at(arm.logical_error_rate)))
-        .collect();
+    let rates: Vec<(f64, f64)> =
+        line.iter().filter(|mark| mark.rate > 0.0).map(|mark| (x.at(mark.p), y.at(mark.rate))).collect();
     if dashed {
         chart.draw_series(DashedLineSeries::new(rates.clone(), 7, 5, style))?;
     } else {
@@ -105,8 +158,8 @@ fn draw(
     chart.draw_series(rates.into_iter().map(|at| Circle::new(at, 4, filled)))?;
     let thin = colour.mix(0.7).stroke_width(1);
     let half = x.span() * 0.006;
-    chart.draw_series(line.iter().flat_map(|(p, arm)| {
-        let (at, [low, high]) = (x.at(*p), arm.logical_error_rate_ci.map(|end| y.at(end)));
+    chart.draw_series(line.iter().flat_map(|mark| {
+        let (at, [low, high]) = (x.at(mark.p), mark.ci.map(|end| y.at(end)));
         let cap = move |end| PathElement::new([(at - half, end), (at + half, end)], thin);
         [PathElement::new([(at, low), (at, high)], thin), cap(low), cap(high)]
     }))?;

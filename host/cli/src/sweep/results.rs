@@ -7,15 +7,6 @@ use ringcall_qec::code::Basis;
 use ringcall_qec::stats::{Interval, LogicalErrorRate, PairedErrors, StatsError};
 use serde::Serialize;
 
-/// Everything that is reported.
-#[derive(Debug, Serialize)]
-pub(super) struct Results {
-    /// Every point has enough shots.
-    pub(super) complete: bool,
-    pub(super) settings: Settings,
-    pub(super) points: Vec<PointResult>,
-}
-
 /// What was studied, and where.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Settings {

@@ -1,6 +1,7 @@
 //! The results as tables: for a terminal, and for the page.
 
-use super::results::{ArmResult, ComparedResult, PointResult, Results};
+use super::found::Results;
+use super::results::{ArmResult, ComparedResult, PointResult};
 use crate::report::{count, number, rate};
 use crate::style::{self, WIDTH};
 use ringcall_decoder_service::study::Matching;

@@ -81,6 +81,22 @@ impl Sessions {
         Self { desks }
     }
 
+    /// Puts new sessions into the places of those with their ids, while calls are answered; `false`, and nothing is changed, where
+    /// the ids are not exactly those served. What was enqueued into an old session is gone with it.
+    #[must_use]
+    pub fn replace(&self, mut sessions: Vec<Session>) -> bool {
+        sessions.sort_by_key(Session::id);
+        if !sessions.iter().map(Session::id).eq(self.desks.iter().map(|desk| desk.id)) {
+            return false;
+        }
+        for (desk, session) in self.desks.iter().zip(sessions) {
+            // A call never waits for anything while it has the session, and one that panicked has left no more than it was.
+            let mut place = desk.session.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *place = session;
+        }
+        true
+    }
+
     fn desk(&self, payload: &[u8]) -> Result<&Desk, DecodingStatus> {
         let id = decoder_id(payload).ok_or(DecodingStatus::BadRequest)?;
         let index = self.desks.binary_search_by_key(&id, |desk| desk.id);

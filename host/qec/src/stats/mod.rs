@@ -1,4 +1,4 @@
-//! Logical error rates with confidence intervals, the ratio of two of the same shots, and syndrome density.
+//! Logical error rates with confidence intervals, the ratio of two of the same shots, thresholds, and syndrome density.
 //!
 //! ```
 //! use ringcall_qec::stats::LogicalErrorRate;
@@ -10,12 +10,14 @@
 //! ```
 
 mod paired;
+mod scaling;
 
 use statrs::distribution::{Beta, ContinuousCDF, Normal};
 
 use crate::shots::Bits;
 
 pub use paired::PairedErrors;
+pub use scaling::{Measured, ScalingPoint, Threshold, suppression, threshold};
 
 /// Why a statistic is not defined.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]

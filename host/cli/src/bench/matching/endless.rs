@@ -2,6 +2,7 @@
 
 use super::problem::engine_graph;
 use crate::bench::measure::histogram;
+use crate::bench::measure::time;
 use crate::runs::RunSource;
 use anyhow::{Context, Result, ensure};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -89,27 +90,26 @@ pub(in crate::bench) struct Row {
 }
 
 impl Row {
-    pub(in crate::bench) const HEADING: &'static str = "µs from the last round to the answer           runs   rounds  defects/round      p50      p99    p99.9  µs a round  latest  forced  errors";
+    pub(in crate::bench) const HEADING: &'static str =
+        "from the last round to the answer      p50       p99     p99.9    a round";
 }
 
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let us = |ns: u64| ns as f64 / 1e3;
+        let ns = [self.p50_ns as f64, self.p99_ns as f64, self.p999_ns as f64, self.round_ns];
+        let [p50, p99, p999, round] = ns.map(time);
+        let (name, runs, rounds) = (self.name, self.runs, self.rounds);
+        writeln!(f, "{name}")?;
         write!(
             f,
-            "{:44} {:7} {:8} {:14.2} {:8.2} {:8.2} {:8.2} {:11.3} {:7.1} {:7} {:7}",
-            self.name,
-            self.runs,
-            self.rounds,
-            self.defects,
-            us(self.p50_ns),
-            us(self.p99_ns),
-            us(self.p999_ns),
-            self.round_ns / 1e3,
-            us(self.latest_ns),
-            self.forced,
-            self.errors
-        )
+            "{:33} {p50:>9} {p99:>9} {p999:>9} {round:>10}",
+            format!("  {runs} runs of {rounds} rounds")
+        )?;
+        write!(f, "\n  {:.2} defects a round, {} forced, {} errors", self.defects, self.forced, self.errors)?;
+        if self.latest_ns > 0 {
+            write!(f, ", {} late at most", time(self.latest_ns as f64))?;
+        }
+        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@ mod problem;
 mod reference;
 
 use super::measure::histogram;
+use super::measure::time;
 use anyhow::{Context, Result};
 use ours::Ours;
 use problem::Problem;
@@ -118,7 +119,8 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) const HEADING: &'static str = "µs a request                          n  ours p50      p99  core p50      p99  ours/core p50   p99   pip p50      p99  ours/pip p50   p99  weights differ  predictions differ";
+    pub(super) const HEADING: &'static str =
+        "a request                          p50      p99     core ratio      pip ratio";
 
     /// How many answers weigh other than theirs: none, or one of the two is wrong.
     pub(super) fn wrong(&self) -> u64 {
@@ -128,27 +130,23 @@ impl Row {
 
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let us = |ns: u64| ns as f64 / 1e3;
-        write!(f, "{:29} {:9} {:9.2} {:8.2}", self.name, self.n, us(self.p50_ns), us(self.p99_ns))?;
-        for (beside, width) in [(&self.core, 14), (&self.pip, 13)] {
+        let [p50, p99] = [self.p50_ns, self.p99_ns].map(|ns| time(ns as f64));
+        write!(f, "{:29} {p50:>8} {p99:>8}", self.name)?;
+        for beside in [&self.core, &self.pip] {
             match beside {
-                Some(b) => write!(
-                    f,
-                    " {:9.2} {:8.2} {:width$.3} {:5.3}",
-                    us(b.p50_ns),
-                    us(b.p99_ns),
-                    b.p50_ratio,
-                    b.p99_ratio
-                )?,
-                None => write!(f, " {:>9} {:>8} {:>width$} {:>5}", "-", "-", "-", "-")?,
+                Some(beside) => {
+                    write!(f, " {:>8} {:>5.3}", time(beside.p50_ns as f64), beside.p50_ratio)?;
+                }
+                None => write!(f, " {:>8} {:>5}", "-", "-")?,
             }
         }
-        let both = |count: fn(&Beside) -> u64| {
-            let one =
-                |beside: &Option<Beside>| beside.as_ref().map_or("-".to_owned(), |b| count(b).to_string());
-            format!("{}, {}", one(&self.core), one(&self.pip))
-        };
-        write!(f, " {:>15} {:>19}", both(|b| b.weights_differ), both(|b| b.predictions_differ))
+        for (name, beside) in [("core", &self.core), ("pip", &self.pip)] {
+            if let Some(beside) = beside.as_ref().filter(|b| b.weights_differ + b.predictions_differ > 0) {
+                let (weights, predictions) = (beside.weights_differ, beside.predictions_differ);
+                write!(f, "\n  {name}: {weights} weights differ, and {predictions} predictions")?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,8 @@
 pub(crate) mod file;
 mod transport;
 
-use super::figures::{Figure, Figures};
+use super::figures::{Counted, Figure, Figures};
+use super::log::Watchman;
 use super::plugin::{Over, Plugin};
 use super::sandbox::Sandbox;
 use super::served::{Outcome, Served};
@@ -16,12 +17,13 @@ use crate::signals::Signals;
 use crate::usage::{Given, Misuse};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use ringcall::thread::StopFlag;
 use ringcall::wire::decoding::EnqueueSyndromes;
 use ringcall::wire::header::HEADER_BYTES;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
-use ringcall_decoder_service::decoding_server::{self, Config, DecoderConfig, Sessions};
+use ringcall_decoder_service::decoding_server::{self, Config, DecoderConfig, Session, Sessions};
 use ringcall_qec::decode::{DecoderFamily, MatchingEngine};
-use ringcall_transport::Endpoint;
+use ringcall_transport::{Endpoint, Latencies};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -112,13 +114,16 @@ fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config) -> Result
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
-    let signals = Signals::listen()?;
+    let signals = Signals::listen_and_reload()?;
     let sandbox = Sandbox::begin(&args)?;
     let bound = bind(&args, given, config, &sessions, sized)?;
     let counts: Arc<OnceLock<Figures>> = Arc::default();
     let seen = Arc::clone(&counts);
-    let figures_so_far: Figures = Box::new(move || seen.get().map_or_else(Vec::new, |figures| figures()));
-    let metrics = args.metrics.map(|address| metrics::start(address, figures_so_far)).transpose()?;
+    let figures_so_far: Figures =
+        Arc::new(move || seen.get().map_or_else(Counted::default, |figures| figures()));
+    let ending = StopFlag::default();
+    let serve_metrics = |address| metrics::start(address, Arc::clone(&figures_so_far), ending.clone());
+    let metrics = args.metrics.map(serve_metrics).transpose()?;
     let mut line = ready_line(&bound);
     if let Some(metrics) = &metrics {
         line += &format!(" metrics={}", metrics.address());
@@ -128,12 +133,73 @@ fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config) -> Result
     let start = |Bound { id, start, .. }: Bound| start().map(|served| DecoderRing { id, served });
     let rings = bound.into_iter().map(start).collect::<Result<Vec<_>>>()?;
     let _ = counts.set(figures(&rings));
-    serve_until_told(&args, &signals, &line);
+    let mut reload = Reload { path, args: &args, sized, served: config.clone(), sessions: &sessions };
+    let mut watchman = Watchman::new(Arc::clone(&figures_so_far));
+    serve_until_told(&args, &signals, &line, &mut watchman, &mut || reload.again());
+    ending.set();
     let outcomes: Vec<_> = stop(rings, args.stop_timeout);
     if let Some(metrics) = metrics {
         Server::stop(metrics);
     }
     publish(&args, &outcomes, &sessions)
+}
+
+/// Decoders as they are served now, and what a reload may change of them.
+struct Reload<'a> {
+    path: &'a Path,
+    args: &'a Args,
+    sized: bool,
+    served: Config,
+    sessions: &'a Sessions,
+}
+
+impl Reload<'_> {
+    /// Reads the file again, and says what came of it. Decoders are made anew and take the places of the old ones; a file that is
+    /// wrong, or that asks for other rings, changes nothing.
+    fn again(&mut self) {
+        if self.args.stream {
+            return tracing::warn!("SIGHUP: --stream has no file to read again");
+        }
+        let path = self.path.display();
+        match self.try_again() {
+            Ok(false) => tracing::warn!(%path, "SIGHUP: the configuration is as before"),
+            Ok(true) => tracing::warn!(%path, "SIGHUP: the configuration was read again"),
+            Err(error) => {
+                tracing::error!(%path, error = format!("{error:#}"), "SIGHUP: the service goes on as before");
+            }
+        }
+    }
+
+    /// Whether anything has changed.
+    fn try_again(&mut self) -> Result<bool> {
+        let config = file::read(self.path, self.args.memory)?;
+        if config == self.served {
+            return Ok(false);
+        }
+        let bytes = |decoder: &DecoderConfig| slot_bytes(self.args, self.sized, decoder);
+        let served = |id| self.served.decoders.iter().find(|decoder| decoder.id() == id);
+        for decoder in &config.decoders {
+            let id = decoder.id();
+            let Some(before) = served(id) else { bail!("decoder {id} is new: that takes a start") };
+            if bytes(decoder) > bytes(before) {
+                bail!(
+                    "requests for decoder {id} have become longer than the slots of its ring: that takes a start"
+                );
+            }
+        }
+        if config.transport != self.served.transport {
+            bail!("the transport is another one: that takes a start");
+        }
+        let frame = self.args.frame.unwrap_or(FrameArg::Volume).into();
+        let sessions = config.decoders.iter().map(|decoder| Session::new(decoder, frame));
+        let sessions = sessions.collect::<Result<Vec<_>, _>>();
+        let sessions = sessions.map_err(|error| file::refusal(self.path, &error))?;
+        if !self.sessions.replace(sessions) {
+            bail!("a decoder is gone: that takes a start");
+        }
+        self.served = config;
+        Ok(true)
+    }
 }
 
 fn bind(
@@ -213,17 +279,24 @@ fn ready_line(rings: &[Bound]) -> String {
 /// The counts of all rings together.
 fn figures(rings: &[DecoderRing]) -> Figures {
     let each: Vec<Figures> = rings.iter().map(|ring| ring.served.figures()).collect();
-    Box::new(move || {
+    Arc::new(move || {
         let mut sums: BTreeMap<String, Figure> = BTreeMap::new();
-        for figure in each.iter().flat_map(|figures| figures()) {
-            match sums.get_mut(&figure.name) {
-                Some(sum) => sum.value += figure.value,
-                None => {
-                    sums.insert(figure.name.clone(), figure);
+        let mut latencies: Option<Latencies> = None;
+        for counted in each.iter().map(|figures| figures()) {
+            for figure in counted.figures {
+                match sums.get_mut(&figure.name) {
+                    Some(sum) => sum.value += figure.value,
+                    None => {
+                        sums.insert(figure.name.clone(), figure);
+                    }
                 }
             }
+            latencies = match (latencies, counted.latencies) {
+                (Some(sum), Some(more)) => Some(sum.plus(&more)),
+                (sum, more) => sum.or(more),
+            };
         }
-        sums.into_values().collect()
+        Counted { figures: sums.into_values().collect(), latencies }
     })
 }
 

@@ -10,12 +10,17 @@ use std::path::{Path, PathBuf};
 /// What Landlock is asked for. A kernel that has less gives what it has.
 const ABI_ASKED: ABI = ABI::V6;
 
-/// Paths that are read while a service runs: its sockets' drops, its threads; cores and their limits when a thread starts.
-const READ: [&str; 3] = ["/proc/self", "/sys/devices/system/cpu", "/sys/fs/cgroup"];
+/// Paths that are read while a service runs: its sockets' drops, its threads; cores and their limits when a
+/// thread starts; what is free when a configuration is read again.
+const READ: [&str; 4] = ["/proc/self", "/proc/meminfo", "/sys/devices/system/cpu", "/sys/fs/cgroup"];
 
-/// Forbids every file but those of [`READ`] and the report, every TCP connection, and listening at other ports than these. Whether
+/// Forbids every file but those of [`READ`], the report and the folder of the configuration, which SIGHUP reads again, every TCP connection, and listening at other ports than these. Whether
 /// this kernel has Landlock.
-pub(super) fn confine(report: Option<&Path>, ports: impl Iterator<Item = u16>) -> Result<bool> {
+pub(super) fn confine(
+    report: Option<&Path>,
+    config: Option<&Path>,
+    ports: impl Iterator<Item = u16>,
+) -> Result<bool> {
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI_ASKED))?
         .handle_access(AccessNet::from_all(ABI_ASKED))?
@@ -25,6 +30,12 @@ pub(super) fn confine(report: Option<&Path>, ports: impl Iterator<Item = u16>) -
     // What a machine does not have needs no rule.
     for path in READ.into_iter().filter(|path| Path::new(path).exists()) {
         ruleset = ruleset.add_rule(PathBeneath::new(PathFd::new(path)?, AccessFs::from_read(ABI_ASKED)))?;
+    }
+    // The folder: a new file takes the old one's name.
+    if let Some(folder) = config.and_then(Path::parent) {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let fd = PathFd::new(folder).with_context(|| format!("{}", folder.display()))?;
+        ruleset = ruleset.add_rule(PathBeneath::new(fd, AccessFs::ReadFile))?;
     }
     if let Some(report) = report {
         for place in places(report) {

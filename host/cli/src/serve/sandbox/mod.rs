@@ -35,7 +35,7 @@ impl<'a> Sandbox<'a> {
             return Ok(sandbox);
         }
         let ports = [args.metrics, args.rendezvous].map(|address| address.map(|address| address.port()));
-        sandbox.files = files::confine(report, ports.into_iter().flatten())?;
+        sandbox.files = files::confine(report, args.config.as_deref(), ports.into_iter().flatten())?;
         Ok(sandbox)
     }
 
@@ -127,7 +127,7 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let secret = folder.join("secret");
 
-        let files = files::confine(Some(&report), std::iter::empty()).unwrap();
+        let files = files::confine(Some(&report), None, std::iter::empty()).unwrap();
         if files {
             assert!(File::open(&secret).is_err() && File::create(folder.join("other")).is_err());
             assert!(TcpStream::connect(address).is_err() && TcpListener::bind("127.0.0.1:0").is_err());

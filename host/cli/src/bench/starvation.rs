@@ -1,0 +1,110 @@
+//! Whether threads of this process got a core: what tells a machine that has none to spare from a pipeline that stands still.
+
+use std::time::{Duration, Instant};
+
+/// Sums over the threads of this process.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Shares {
+    ran: Duration,
+    /// Ready to run, and waiting for a core.
+    waited: Duration,
+}
+
+impl Shares {
+    /// What the kernel says now; `None` where it does not say.
+    fn now() -> Option<Self> {
+        let mut sum = Self::default();
+        for task in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
+            // A thread that ends meanwhile has no file any more.
+            if let Ok(text) = std::fs::read_to_string(task.path().join("schedstat")) {
+                let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
+                sum.ran += Duration::from_nanos(numbers.next()?);
+                sum.waited += Duration::from_nanos(numbers.next()?);
+            }
+        }
+        Some(sum)
+    }
+}
+
+/// Waits that may be the machine's fault.
+#[derive(Debug)]
+pub(super) struct Patience {
+    begin: Instant,
+    shares: Option<Shares>,
+    usual: Duration,
+    most: Duration,
+}
+
+/// What a wait that took too long was.
+#[derive(Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Threads wait for a core: it may go on.
+    Starved,
+    /// Over, and why.
+    Over(String),
+}
+
+impl Patience {
+    /// A wait of `usual`, or up to `most` while threads wait for cores.
+    pub(super) fn new(usual: Duration, most: Duration) -> Self {
+        Self { begin: Instant::now(), shares: Shares::now(), usual, most }
+    }
+
+    /// What to think of it now: `None` while it takes no longer than usual.
+    pub(super) fn judge(&self) -> Option<Verdict> {
+        let took = self.begin.elapsed();
+        if took < self.usual {
+            return None;
+        }
+        let now = self.shares.zip(Shares::now());
+        let shares = now.map(|(before, now)| Shares {
+            ran: now.ran.saturating_sub(before.ran),
+            waited: now.waited.saturating_sub(before.waited),
+        });
+        Some(verdict(took, shares, self.most))
+    }
+}
+
+fn verdict(took: Duration, shares: Option<Shares>, most: Duration) -> Verdict {
+    let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
+    let Some(Shares { ran, waited }) = shares else {
+        return Verdict::Over(format!("in {}", seconds(took)));
+    };
+    // Threads that poll always want a core: more time without one than with one is a machine that is too busy.
+    let starved = waited > ran;
+    if starved && took < most {
+        return Verdict::Starved;
+    }
+    let [took, ran, waited] = [took, ran, waited].map(seconds);
+    let cause =
+        if starved { "this machine is starved of cores" } else { "they had cores, so this is a fault" };
+    Verdict::Over(format!(
+        "in {took}, in which this process's threads ran {ran} and waited {waited} for a core: {cause}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_excused_while_threads_want_cores_and_not_for_ever() {
+        let seconds = Duration::from_secs;
+        let shares = |ran, waited| Some(Shares { ran: seconds(ran), waited: seconds(waited) });
+        assert_eq!(verdict(seconds(6), shares(2, 20), seconds(60)), Verdict::Starved);
+        let over = |took, shares| match verdict(seconds(took), shares, seconds(60)) {
+            Verdict::Over(why) => why,
+            Verdict::Starved => panic!("excused"),
+        };
+        assert!(over(61, shares(2, 20)).ends_with("starved of cores"));
+        assert!(over(6, shares(20, 2)).ends_with("this is a fault"));
+        assert_eq!(over(6, None), "in 6.0 s");
+    }
+
+    #[test]
+    fn the_kernel_says_what_threads_had() {
+        let patience = Patience::new(Duration::ZERO, Duration::from_secs(60));
+        assert!(patience.shares.is_some_and(|shares| shares.ran > Duration::ZERO));
+        assert!(patience.judge().is_some());
+    }
+}

@@ -1,0 +1,134 @@
+//! What a service tells its operator on standard error: `RUST_LOG` says from which level on, by default `warn`.
+//!
+//! Nothing is logged where requests are served. The thread that waits for the end looks at the counts once a second, so that a flood
+//! of refusals is a line a second and not one a request.
+
+use super::figures::Figures;
+use clap::ValueEnum;
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// How lines of the log look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormatArg {
+    /// For people
+    Text,
+    /// An object a line
+    Json,
+}
+
+/// Begins to log. A process that logs already keeps its format.
+pub(super) fn start(format: LogFormatArg) {
+    let asked = std::env::var("RUST_LOG").ok().and_then(|asked| asked.parse::<Targets>().ok());
+    let targets = asked.unwrap_or_else(|| Targets::new().with_default(Level::WARN));
+    let registry = tracing_subscriber::registry().with(targets);
+    let layer = || tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let _ = match format {
+        LogFormatArg::Text => registry.with(layer().with_ansi(std::io::stderr().is_terminal())).try_init(),
+        LogFormatArg::Json => registry.with(layer().json().flatten_event(true)).try_init(),
+    };
+}
+
+/// The counts that an operator should look at when they rise: frames that were not served as their senders hoped.
+const WORRYING: [&str; 22] = [
+    "oversize",
+    "truncated",
+    "bad_magic",
+    "bad_slot",
+    "slot_taken",
+    "runts",
+    "malformed",
+    "forbidden",
+    "wrong_icrc",
+    "wrong_key",
+    "no_message",
+    "wrong_psn",
+    "lost",
+    "incomplete",
+    "unsent",
+    "broken_silent",
+    "broken_refused",
+    "broken_queue_pair",
+    "device_removed",
+    "evicted",
+    "errors",
+    "kernel_drops",
+];
+
+/// Looks at counts once a second.
+pub(super) struct Watchman {
+    figures: Figures,
+    seen: BTreeMap<String, u64>,
+    looked: Instant,
+}
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+impl Watchman {
+    pub(super) fn new(figures: Figures) -> Self {
+        Self { figures, seen: BTreeMap::new(), looked: Instant::now() }
+    }
+
+    /// Says what has risen since it looked last, if that is a second ago.
+    pub(super) fn look(&mut self) {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return;
+        }
+        self.looked = Instant::now();
+        for (name, more, all) in self.risen() {
+            tracing::warn!(count = name, more, all, "frames were not served");
+        }
+    }
+
+    fn risen(&mut self) -> Vec<(String, u64, u64)> {
+        let mut risen = Vec::new();
+        for figure in (self.figures)().figures {
+            let Some(name) = figure.name.strip_prefix("ringcall_transport_") else { continue };
+            if WORRYING.contains(&name) {
+                let before = self.seen.insert(name.to_owned(), figure.value).unwrap_or(0);
+                if figure.value > before {
+                    risen.push((name.to_owned(), figure.value - before, figure.value));
+                }
+            }
+        }
+        risen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::{Counted, transport};
+    use super::*;
+    use ringcall_gpu::atomic::DeviceU64;
+    use ringcall_transport::Statistics;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn every_worrying_count_is_one_of_a_transport() {
+        for name in WORRYING {
+            assert!(Statistics::default().set(name, 1), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_rise_is_said_once() {
+        let flood = Arc::new(DeviceU64::new(0));
+        let read = Arc::clone(&flood);
+        let mut watchman = Watchman::new(Arc::new(move || {
+            let mut counts = Statistics::default();
+            counts.set("runts", read.load(Ordering::Relaxed));
+            counts.set("answered", 7);
+            Counted { figures: transport(&counts).collect(), latencies: None }
+        }));
+        assert_eq!(watchman.risen(), []);
+        flood.store(1_000_000, Ordering::Relaxed);
+        assert_eq!(watchman.risen(), [("runts".to_owned(), 1_000_000, 1_000_000)]);
+        assert_eq!(watchman.risen(), []);
+    }
+}

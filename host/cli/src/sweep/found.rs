@@ -1,0 +1,17 @@
+//! Everything that a sweep found, as JSON has it.
+
+use super::fits::Fits;
+use super::results::{PointResult, Settings};
+use crate::report::Provenance;
+use serde::Serialize;
+
+/// Everything that is reported.
+#[derive(Debug, Serialize)]
+pub(super) struct Results {
+    /// Every point has enough shots.
+    pub(super) complete: bool,
+    pub(super) settings: Settings,
+    pub(super) points: Vec<PointResult>,
+    pub(super) fits: Fits,
+    pub(super) provenance: Provenance,
+}

@@ -1,0 +1,182 @@
+//! The book: its chapters, its links, the code that it quotes, and its pages where mdBook is installed.
+
+use crate::files::{self, below};
+use crate::shell::{Shell, run};
+use crate::steps::Outcome;
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the book is, from the root, and its list of chapters.
+const BOOK: &str = "docs";
+const SUMMARY: &str = "docs/SUMMARY.md";
+/// Pages besides the book's whose links are checked.
+const PAGES: [&str; 6] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "examples",
+    "bindings/python/README.md",
+];
+
+/// Checks, and builds the pages.
+pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
+    check(shell.root())?;
+    if Command::new("mdbook").arg("--version").output().is_err() {
+        return Ok(Outcome::Skipped(
+            "the pages: no mdBook (`cargo install mdbook`); chapters, links and quotes are right",
+        ));
+    }
+    run(Command::new("mdbook").args(["build", BOOK]).current_dir(shell.root()))?;
+    Ok(Outcome::Done)
+}
+
+/// Every breach at once.
+fn check(root: &Path) -> Result<()> {
+    let markdown = |folder: &str| -> Result<Vec<PathBuf>> {
+        let path = root.join(folder);
+        if path.is_file() { Ok(vec![path]) } else { all_markdown(&path) }
+    };
+    let chapters = markdown(BOOK)?;
+    let mut breaches = Vec::new();
+    let summary = std::fs::read_to_string(root.join(SUMMARY)).context(SUMMARY)?;
+    let listed: BTreeSet<String> = links(&summary).map(str::to_owned).collect();
+    for chapter in &chapters {
+        let name = below(&root.join(BOOK), chapter);
+        if name != "SUMMARY.md" && !listed.contains(&name) {
+            breaches.push(format!("{SUMMARY} does not list {name}"));
+        }
+    }
+    let mut pages = chapters;
+    for place in PAGES {
+        pages.extend(markdown(place)?);
+    }
+    for page in &pages {
+        let text = std::fs::read_to_string(page)?;
+        let name = below(root, page);
+        breaches.extend(broken(page, &text).into_iter().map(|link| format!("{name}: {link} leads nowhere")));
+        for (from, code) in quotes(&text) {
+            let source = std::fs::read_to_string(root.join(from)).unwrap_or_default();
+            if !source.contains(code) {
+                breaches.push(format!(
+                    "{name}: {from} has no such lines: {}",
+                    code.lines().next().unwrap_or_default()
+                ));
+            }
+        }
+    }
+    ensure!(breaches.is_empty(), "the book:\n{}", breaches.join("\n"));
+    println!(
+        "{} pages: every chapter is listed, every link leads somewhere, every quote is in its file",
+        pages.len()
+    );
+    Ok(())
+}
+
+fn all_markdown(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for path in files::entries(folder)? {
+        if path.is_dir() {
+            found.extend(all_markdown(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// The targets of links in text, without code.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    outside_code(text).flat_map(|line| {
+        // What stands between backticks is no link.
+        let prose = line.split('`').step_by(2);
+        prose.flat_map(|part| part.split("](").skip(1).filter_map(|rest| rest.split(')').next()))
+    })
+}
+
+/// The lines that are in no block of code.
+fn outside_code(text: &str) -> impl Iterator<Item = &str> {
+    let mut inside = false;
+    text.lines().filter(move |line| {
+        let border = line.trim_start().starts_with("```");
+        inside ^= border;
+        !inside && !border
+    })
+}
+
+/// Links of a page that lead nowhere: no file, or no heading.
+fn broken(page: &Path, text: &str) -> Vec<String> {
+    let here = page.parent().unwrap_or(page);
+    let is_broken = |link: &&str| {
+        if link.contains("://") || link.starts_with("mailto:") {
+            return false;
+        }
+        let (path, heading) =
+            link.split_once('#').map_or((*link, None), |(path, heading)| (path, Some(heading)));
+        let target = if path.is_empty() { page.to_owned() } else { here.join(path) };
+        if !target.exists() {
+            return true;
+        }
+        let Some(heading) = heading else { return false };
+        let text = std::fs::read_to_string(&target).unwrap_or_default();
+        target.extension().is_some_and(|extension| extension == "md")
+            && !outside_code(&text)
+                .filter_map(|line| line.strip_prefix('#'))
+                .any(|line| slug(line) == heading)
+    };
+    links(text).filter(is_broken).map(str::to_owned).collect()
+}
+
+/// A heading as its link has it.
+fn slug(heading: &str) -> String {
+    let kept = |c: char| match c {
+        ' ' => Some('-'),
+        c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
+        _ => None,
+    };
+    heading.trim_start_matches('#').trim().to_lowercase().chars().filter_map(kept).collect()
+}
+
+/// Blocks of code that say where they are from, and what they say.
+fn quotes(text: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    for block in text.split("\n```").skip(1).step_by(2) {
+        let Some((head, code)) = block.split_once('\n') else { continue };
+        if let Some((_, from)) = head.split_once(" from=") {
+            found.push((from.trim(), code));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_in_code_are_none() {
+        let text = "[a](b.md) and `[c](d.md)`\n```sh\n[e](f.md)\n```\n[g](h.md#i)\n";
+        assert_eq!(links(text).collect::<Vec<_>>(), ["b.md", "h.md#i"]);
+    }
+
+    #[test]
+    fn headings_are_found_as_hosts_of_repositories_name_them() {
+        assert_eq!(slug("## The predecoder's network"), "the-predecoders-network");
+        assert_eq!(slug("# `run`, p < 0.5"), "run-p--05");
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_found() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/page.md");
+        let text = "# Here\n[a](report.md) [b](gone.md) [c](#here) [d](#there) [e](report.md#in-shards) [f](report.md#no)";
+        assert_eq!(broken(&page, text), ["gone.md", "#there", "report.md#no"]);
+    }
+
+    #[test]
+    fn quotes_say_where_they_are_from() {
+        let text = "x\n```rust from=a/b.rs\nlet x = 1;\n```\ny\n```sh test\nz\n```\n";
+        assert_eq!(quotes(text), [("a/b.rs", "let x = 1;")]);
+    }
+}
