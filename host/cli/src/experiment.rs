@@ -6,7 +6,7 @@ use crate::usage::Misuse;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ringcall::Status;
-use ringcall_decoder_service::{Problem, converged};
+use ringcall_decoder_service::{Problem, WireForm, converged};
 use ringcall_qec::circuit::{Circuit, Code, DetectorBases, Experiment};
 use ringcall_qec::code::{Basis, Configuration};
 use ringcall_qec::decode::Decoder;
@@ -14,8 +14,7 @@ use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::dem::text::read;
 use ringcall_wire::HEADER_BYTES;
 use ringcall_wire::bits::{BitView, packed_len};
-use ringcall_wire::qec::{DecodeResponse, read_decode_result, write_decode_result};
-use ringcall_wire::schema::HandlerSchema;
+use ringcall_wire::qec::DecodeResponse;
 use std::fmt::{self, Write};
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -325,8 +324,9 @@ pub(crate) fn digest(problem: &Problem) -> String {
 
 /// `decode_syndrome` by the problem's decoder alone, on the calling thread. Nothing is allocated after it is made.
 pub(crate) struct Syndromes {
-    schema: HandlerSchema,
-    detectors: usize,
+    form: WireForm,
+    /// The detectors of a request, a bit each.
+    bits: Vec<u8>,
     decoder: Box<dyn Decoder>,
     defects: Vec<u32>,
     observables: Vec<u8>,
@@ -336,8 +336,8 @@ impl Syndromes {
     pub(crate) fn new(problem: &Problem) -> Result<Self> {
         let (detectors, observables) = (problem.detectors() as usize, problem.observables() as usize);
         Ok(Self {
-            schema: problem.schema(),
-            detectors,
+            form: problem.form().clone(),
+            bits: vec![0; packed_len(detectors)],
             decoder: problem.decoder()?,
             defects: Vec::with_capacity(detectors),
             observables: vec![0; packed_len(observables)],
@@ -346,13 +346,15 @@ impl Syndromes {
 
     /// Whether an answer says that time was up.
     pub(crate) fn is_late(&self, result: &[u8]) -> bool {
-        read_decode_result(&self.schema, result)
-            .is_ok_and(|(_, outcome)| outcome.converged == DecodeResponse::LATE)
+        self.form
+            .read_result(result)
+            .is_some_and(|(_, outcome)| outcome.converged == DecodeResponse::LATE)
     }
 
-    /// Takes a packed bit for each detector, writes observables, corrections and convergence.
+    /// Takes a request of the problem's form, writes observables, corrections and convergence, or the last two alone.
     pub(crate) fn answer(&mut self, request: &[u8], result: &mut [u8]) -> Result<usize, Status> {
-        let detectors = BitView::new(request, self.detectors).map_err(|_| Status::BAD_PAYLOAD)?;
+        self.form.detectors(request, &mut self.bits)?;
+        let detectors = BitView::new(&self.bits, 8 * self.bits.len()).map_err(|_| Status::ENGINE_FAILED)?;
         self.defects.clear();
         self.defects.extend(detectors.ones().map(|index| index as u32));
         let matched =
@@ -361,7 +363,6 @@ impl Syndromes {
             total_corrections: i32::try_from(matched.corrections).unwrap_or(i32::MAX),
             converged: converged(&matched),
         };
-        write_decode_result(&self.schema, result, &self.observables, outcome)
-            .map_err(|_| Status::RESULT_TOO_LONG)
+        self.form.write_result(result, &self.observables, outcome)
     }
 }

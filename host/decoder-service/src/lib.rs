@@ -5,7 +5,8 @@
 //! ShotSource ─► injector ─► ring ─► dispatcher ─► InferStage ─► DecodeStage ─► response ─► Driver: right or wrong?
 //! ```
 //! A request is the bit-packed detectors of one shot, a response what [`ringcall::wire::qec`] says of
-//! `decode_syndrome`: predicted observables, corrections, convergence.
+//! `decode_syndrome`: predicted observables, corrections, convergence. A problem may have [other forms](WireForm): raw
+//! measurements in, corrections and convergence alone out.
 //!
 //! [`decoding_server`] serves CUDA-Q QEC's calls, with sessions, from its configuration files.
 //!
@@ -33,6 +34,7 @@
 mod deadline;
 pub mod decoding_server;
 mod driver;
+mod form;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 mod predecoder;
@@ -45,6 +47,7 @@ pub mod study;
 mod summary;
 
 pub use driver::{DriveError, Pace};
+pub use form::{RequestBuffer, WireForm};
 pub use predecoder::{Predecoder, PredecoderError};
 pub use problem::{Problem, ProblemError};
 pub use residual::{ResidualDecoder, converged, pack_elements};

@@ -6,7 +6,7 @@ use crate::source::ShotSource;
 use crate::stages::{AnsweredStage, DecodeStage, Density, Inference, InferenceError};
 use crate::summary::{Outcome, Predicted, Progress, Summary};
 use ringcall::wire::names::DECODE_SYNDROME;
-use ringcall::wire::qec::{DecodeResponse, read_decode_result};
+use ringcall::wire::qec::DecodeResponse;
 use ringcall::{RingConfig, Wait};
 use ringcall_pipeline::remote::RemoteDispatcher;
 use ringcall_pipeline::{
@@ -67,11 +67,10 @@ impl ServiceConfig {
 /// Tells the driver of each request that is over.
 fn reporter(problem: &Problem) -> (impl FnMut(&Completion<'_>) + Send + use<>, mpsc::Receiver<Outcome>) {
     let (report, outcomes) = mpsc::channel();
-    let schema = problem.schema();
+    let form = problem.form().clone();
     let handler = move |completion: &Completion<'_>| {
         let predicted = completion.result.and_then(|result| {
-            let (bits, outcome) = read_decode_result(&schema, result).ok()?;
-            let observables = bits.ones().fold(0_u64, |word, index| word | 1 << (index % 64));
+            let (observables, outcome) = form.read_result(result)?;
             let DecodeResponse { converged, .. } = outcome;
             Some(Predicted {
                 observables,

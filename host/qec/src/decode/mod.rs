@@ -4,7 +4,8 @@
 //! * [`MatchingDecoder`]: minimum-weight perfect matching on such a graph, over a whole experiment in space and time;
 //! * [`RelayDecoder`]: belief propagation in relayed legs, for errors that flip any number of detectors;
 //! * [`ModelDecoders`]: one or the other, by choice or as the model needs it;
-//! * [`SliceDecoder`]: the same on each layer of a residual syndrome alone, counting corrections;
+//! * [`SliceDecoder`]: the same on each layer of a residual syndrome alone, counting corrections; [`SliceFactory`] makes decoders
+//!   of a memory experiment that do so;
 //! * [`Decoder`] and [`DecoderFactory`]: what a pipeline needs of any decoder, one per worker;
 //! * [`ShotDecoder`]: any decoder, for shots in packed bits;
 //! * [`BatchDecoder`]: from the text of a model to the predictions of a batch of shots, in three lines.
@@ -43,7 +44,7 @@ pub use matching::{MatchingDecoder, MatchingFactory};
 pub use relay::{RelayDecoder, RelayFactory};
 pub use ringcall_bp::{BpConfig, UNIT as MEMORY_UNIT};
 pub use shot::ShotDecoder;
-pub use slices::{DecodeResponse, SliceDecoder};
+pub use slices::{DecodeResponse, SliceDecoder, SliceFactory};
 
 /// What a decoder says about its correction.
 #[derive(Debug, Clone, Copy, PartialEq)]
