@@ -172,6 +172,10 @@ impl<const N: usize> ResultValue for BitString<N> {
     fn encode(self, out: &mut [u8]) {
         out.iter_mut().zip(self.bytes).for_each(|(target, byte)| *target = byte);
     }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        Bits::new(bytes).ok().map(Self::from)
+    }
 }
 
 /// `N` bits of a result, written in place; all zero at first.
