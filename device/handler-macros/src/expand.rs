@@ -230,7 +230,7 @@ fn call(name: &Ident, krate: &TokenStream, signature: &Signature) -> TokenStream
                     }
                     ::core::result::Result::Ok((#krate::Status::OK, len)) => ::core::result::Result::Ok(len),
                     ::core::result::Result::Ok((status, _)) => {
-                        ::core::result::Result::Err(#krate::ClientError::Status(status))
+                        ::core::result::Result::Err(#krate::ClientError::Refused(status))
                     }
                 }
             }
@@ -239,7 +239,7 @@ fn call(name: &Ident, krate: &TokenStream, signature: &Signature) -> TokenStream
     let names: Vec<_> = (0..args.len()).map(|i| format_ident!("argument_{i}")).collect();
     let write = names.iter().zip(args).map(|(argument, ty)| {
         quote_spanned! { ty.span()=>
-            #krate::ClientArgument::write(
+            <#ty as #krate::Argument<'_>>::write(
                 &#argument,
                 #private::next_mut(&mut rest, <#ty as #krate::Argument<'_>>::DESC.size_bytes),
             );
@@ -255,7 +255,7 @@ fn call(name: &Ident, krate: &TokenStream, signature: &Signature) -> TokenStream
             Kind::Thread => quote! { #krate::OutParam<'static> },
             Kind::Warp | Kind::Grid => quote! { #krate::OutputParam<'static> },
         };
-        let value = |ty: &Type| quote_spanned! { ty.span()=> <#ty as #krate::ClientResult> };
+        let value = |ty: &Type| quote_spanned! { ty.span()=> <#ty as #out_trait> };
         let types: Vec<_> = outs.iter().map(|ty| { let value = value(ty); quote! { #value::Value } }).collect();
         let reads: Vec<_> = outs
             .iter()
@@ -293,7 +293,7 @@ fn call(name: &Ident, krate: &TokenStream, signature: &Signature) -> TokenStream
             let mut result = [0_u8; #name::LENGTHS.results()];
             #private::round_trip(client, Self::HANDLER.id(), &payload, &mut result)?;
             let values: ::core::option::Option<#values> = #read;
-            values.ok_or(#krate::ClientError::Result { found: result.len(), expected: result.len() })
+            values.ok_or(#krate::ClientError::Malformed { found: result.len(), expected: result.len() })
         }
     }
 }

@@ -66,6 +66,10 @@ impl<'a, const N: usize> Argument<'a> for Bits<'a, N> {
     fn decode(bytes: &'a [u8]) -> Result<Self, Status> {
         Self::new(bytes).map_err(|_| Status::BAD_PAYLOAD)
     }
+
+    fn write(&self, out: &mut [u8]) {
+        crate::argument::put(out, self.as_bytes());
+    }
 }
 
 fn get(bytes: &[u8], bits: usize, index: usize) -> Option<bool> {
@@ -229,5 +233,11 @@ impl<'a, const N: usize> OutParam<'a> for BitsMut<'a, N> {
     #[inline(always)]
     fn over(bytes: &'a mut [u8]) -> Result<Self, Status> {
         Self::new(bytes).ok_or(Status::RESULT_TOO_LONG)
+    }
+
+    type Value = BitString<N>;
+
+    fn read(bytes: &[u8]) -> Option<BitString<N>> {
+        BitString::read(bytes)
     }
 }

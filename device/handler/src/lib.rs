@@ -128,7 +128,7 @@
 //!
 //! let mut here = Here(handlers![divide]);
 //! assert_eq!(divide::call(&mut here, 17, 5), Ok((3, 2)));
-//! assert_eq!(divide::call(&mut here, 17, 0), Err(ClientError::Status(Status(1))));
+//! assert_eq!(divide::call(&mut here, 17, 0), Err(ClientError::Refused(Status(1))));
 //! ```
 //!
 //! # What is generated
@@ -175,7 +175,7 @@ mod returns;
 pub use argument::Argument;
 pub use bits::{BitString, Bits, BitsMut};
 #[cfg(not(target_arch = "nvptx64"))]
-pub use client::{ClientArgument, ClientError, ClientResult};
+pub use client::ClientError;
 pub use descriptor::{Handler, HandlerKind};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use descriptor::{Native, NativeTeam};
