@@ -170,6 +170,9 @@ impl DeadlineArgs {
     pub(crate) fn limit(self, problem: Problem) -> Result<Problem> {
         let Some(us) = self.deadline_us else { return Ok(problem) };
         self.check()?;
+        if problem.family() == DecoderFamily::Slices {
+            bail!(Misuse("--deadline-us does not apply to --slices, which is not cut off".to_owned()));
+        }
         if problem.family() == DecoderFamily::Plugin {
             bail!(Misuse("--deadline-us does not apply to a plug-in, which is not cut off".to_owned()));
         }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ringcall::Status;
 use ringcall_decoder_service::{Problem, WireForm, converged};
-use ringcall_qec::circuit::{Circuit, Code, DetectorBases, Experiment};
+use ringcall_qec::circuit::{Circuit, Code, DetectorBases, Experiment, MemoryExperiment};
 use ringcall_qec::code::{Basis, Configuration};
 use ringcall_qec::decode::Decoder;
 use ringcall_qec::dem::DetectorErrorModel;
@@ -115,9 +115,15 @@ impl Preset {
         }
     }
 
-    /// Bytes of a slot that a request fits: header, and a bit for each detector; `least` at least, a power of two.
-    pub(crate) fn slot_bytes(&self, least: u32) -> u32 {
-        let request = HEADER_BYTES + packed_len(self.0.residual_detectors());
+    /// Bytes of a slot that a request fits: header, and a bit for each detector or an integer for each measurement; `least` at
+    /// least, a power of two.
+    pub(crate) fn slot_bytes(&self, least: u32, measurements: bool) -> u32 {
+        let Self(configuration) = self;
+        let request = if measurements {
+            configuration.slot_size()
+        } else {
+            HEADER_BYTES + packed_len(configuration.residual_detectors())
+        };
         u32::try_from(request).map_or(u32::MAX, |bytes| bytes.max(least).next_power_of_two())
     }
 }
@@ -263,16 +269,57 @@ pub(crate) struct ExperimentArgs {
     /// Which checks of a bivariate bicycle code have detectors [default: memory]
     #[arg(long, value_enum)]
     detectors: Option<DetectorsArg>,
+    /// Requests are raw measurements, an INT32 each, in place of a bit for each detector: surface code
+    #[arg(long, conflicts_with_all = ["dem", "circuit"])]
+    pub(crate) measurements: bool,
+    /// Match each basis and layer of time alone, which sees no errors of measurement, and answer corrections and convergence
+    /// alone, 8 bytes: surface code
+    #[arg(long, conflicts_with_all = SLICED)]
+    pub(crate) slices: bool,
     #[command(flatten)]
     file: ModelFile,
     #[command(flatten)]
     pub(crate) decoder: DecoderArgs,
 }
 
+/// The options that `--slices` leaves nothing to do.
+pub(crate) const SLICED: [&str; 7] = [
+    "decoder",
+    "decoder_config",
+    "matching",
+    "relay_solutions",
+    "relay_iterations",
+    "dem",
+    "circuit",
+];
+
+/// The surface code's experiment, for options that are for it.
+///
+/// # Errors
+/// [`Misuse`]: another code, or a model of a file.
+pub(crate) fn surface_for(option: &str, experiment: Option<&Experiment>) -> Result<MemoryExperiment> {
+    match experiment.map(|experiment| (experiment.surface(), experiment.code.name())) {
+        Some((Some(surface), _)) => Ok(surface),
+        Some((None, code)) => Err(Misuse(format!("{option} is for --code surface, not for {code}")).into()),
+        None => Err(Misuse(format!("{option} is for the generated experiment")).into()),
+    }
+}
+
 impl ExperimentArgs {
     /// The options that a command that decodes nothing refuses.
-    pub(crate) const FIELDS: [&'static str; 9] =
-        ["preset", "code", "distance", "rounds", "basis", "p", "detectors", "dem", "circuit"];
+    pub(crate) const FIELDS: [&'static str; 11] = [
+        "preset",
+        "code",
+        "distance",
+        "rounds",
+        "basis",
+        "p",
+        "detectors",
+        "dem",
+        "circuit",
+        "measurements",
+        "slices",
+    ];
 
     /// The memory experiment, or the model of the file, with its decoder; `around` adds to the estimate what the
     /// command takes beside the decoder.
@@ -292,11 +339,37 @@ impl ExperimentArgs {
             }
             None => {
                 let experiment = self.choice().experiment()?;
-                memory.admit(&around(Estimate::process().experiment(&experiment)))?;
-                experiment.detector_error_model()?
+                let estimate = || around(Estimate::process().experiment(&experiment));
+                let problem = if self.slices {
+                    let surface = surface_for("--slices", Some(&experiment))?;
+                    memory.admit(&estimate())?;
+                    Problem::by_slices(&surface)?.answering_alone()
+                } else {
+                    if self.measurements {
+                        surface_for("--measurements", Some(&experiment))?;
+                    }
+                    memory.admit(&estimate())?;
+                    self.decoder.problem(experiment.detector_error_model()?)?
+                };
+                return Ok(if self.measurements {
+                    problem.with_measurements(&surface_for("--measurements", Some(&experiment))?)?
+                } else {
+                    problem
+                });
             }
         };
         self.decoder.problem(model)
+    }
+
+    /// The generated experiment of the surface code; `None` where another is decoded.
+    ///
+    /// # Errors
+    /// [`Misuse`].
+    pub(crate) fn surface(&self) -> Result<Option<MemoryExperiment>> {
+        if self.file.path().is_some() {
+            return Ok(None);
+        }
+        Ok(self.choice().experiment()?.surface())
     }
 
     fn choice(&self) -> Choice {

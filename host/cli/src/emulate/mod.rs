@@ -175,6 +175,9 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     }
     let mut experiment = args.experiment.clone();
     experiment.decoder = target.decoder(experiment.decoder.clone())?;
+    let (measurements, slices) = target.forms();
+    experiment.measurements |= measurements;
+    experiment.slices |= slices;
     let served = target.experiment();
     let (mut source, mut checker) =
         work::work(args.function, &experiment, args.memory, served, args.payload as usize, args.seed)?;

@@ -104,6 +104,8 @@ impl<'a> Target<'a> {
         if let Some(named) = self.get("decoder") {
             match named {
                 "relay" => {}
+                "slices" if !plugs_in && options.kind.is_none() && options.family.is_none() => return Ok(options),
+                "slices" => bail!("the endpoint matches by slices: leave --decoder and --matching out"),
                 "plugin" if plugs_in => return Ok(options),
                 "plugin" => {
                     bail!("the endpoint's decoder is a plug-in: give the same one, --decoder plugin:LIBRARY")
@@ -141,6 +143,11 @@ impl<'a> Target<'a> {
             bail!("the endpoint's matching is {named}: leave --matching out, or give the same");
         }
         Ok(DecoderArgs { kind: Some(kind), ..options })
+    }
+
+    /// Whether requests are measurements, and answers those of slices: as the line says.
+    pub(super) fn forms(&self) -> (bool, bool) {
+        (self.get("requests") == Some("measurements"), self.get("decoder") == Some("slices"))
     }
 
     /// The address; this machine's where the line has none.

@@ -4,7 +4,10 @@ use crate::experiment::{self, ExperimentArgs, Syndromes};
 use crate::memory::MemoryLimit;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall::{FunctionId, Status};
+use ringcall_decoder_service::{RequestBuffer, WireForm};
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Shot;
 use ringcall_wire::function::names;
@@ -33,7 +36,7 @@ impl FunctionArg {
 /// Makes payloads, one after the other.
 pub(super) enum Source {
     Increment { bytes: usize, number: u64 },
-    Decode { sampler: Box<Sampler>, shot: Shot },
+    Decode { sampler: Box<Sampler>, shot: Shot, form: Box<WireForm>, request: RequestBuffer, coin: Xoshiro256PlusPlus },
 }
 
 impl Source {
@@ -45,9 +48,10 @@ impl Source {
                 *number += 1;
                 true
             }
-            Self::Decode { sampler, shot } => {
+            Self::Decode { sampler, shot, form, request, coin } => {
                 let sampled = sampler.sample_into(shot).is_ok();
-                out.extend(shot.detectors.iter_bytes());
+                form.write_request(&shot.detectors, || coin.next_u64() >> 63 == 1, request);
+                out.extend(&request.payload);
                 sampled
             }
         }
@@ -104,7 +108,10 @@ pub(super) fn work(
             let decoder = Box::new(Syndromes::new(&problem)?);
             // Slots hold an answer; so does this.
             let expected = vec![0; problem.slot_bytes()];
-            (Source::Decode { sampler, shot }, Checker::Decode { decoder, expected })
+            let form = Box::new(problem.form().clone());
+            let coin = Xoshiro256PlusPlus::seed_from_u64(seed);
+            let source = Source::Decode { sampler, shot, form, request: RequestBuffer::default(), coin };
+            (source, Checker::Decode { decoder, expected })
         }
     })
 }

@@ -42,6 +42,8 @@ fn tiles(report: &RunReport) -> Markup {
         (count(report.completed), "completed", false),
         (count(report.lost), "lost", report.lost > 0),
         (number(report.throughput_per_s), "requests / s", false),
+        (number(report.wall_time_s), "wall time, s", false),
+        (number(report.per_round_us), "us a round", false),
         (number(latency.p50), "p50, us", false),
         (number(latency.p99), "p99, us", false),
         (rate(report.logical_error_rate.value), "logical error rate", false),
@@ -81,9 +83,15 @@ fn latencies(report: &RunReport) -> Markup {
         div.wide { table {
             tr { th {} @for (heading, _) in LatencySummary::NONE.columns() { th { (heading) } } }
             (row("whole request", &report.latency_us))
-            @for stage in &report.stages_us { (row(stage.name, &stage.summary)) }
+            @for stage in &report.stages_us { (row(&named(report, stage.name), &stage.summary)) }
         } }
     }
+}
+
+/// A stage with its share in percent.
+fn named(report: &RunReport, stage: &str) -> String {
+    let share = report.stage_shares.iter().find(|(name, _)| *name == stage);
+    share.map_or_else(|| stage.to_owned(), |(_, share)| format!("{stage} ({:.1}%)", 100.0 * share))
 }
 
 fn accuracy(report: &RunReport) -> Markup {

@@ -39,10 +39,18 @@ pub(crate) fn to_text(report: &RunReport) -> String {
         ]
         .map(|(name, value)| format!("{name} {}", count(value))),
     );
-    line(&mut out, "throughput", &format!("{} /s", number(report.throughput_per_s)));
+    let throughput = format!("{} /s over {} s", number(report.throughput_per_s), number(report.wall_time_s));
+    line(&mut out, "throughput", &throughput);
     out.push('\n');
     latencies(&mut out, report);
     out.push('\n');
+    if !report.stage_shares.is_empty() {
+        let share = |(name, share): &(&str, f64)| format!("{name} {:.1}%", 100.0 * share);
+        wrapped(&mut out, "of the way", report.stage_shares.iter().map(share));
+    }
+    if report.per_round_us.is_finite() {
+        line(&mut out, "per round", &format!("{} us", number(report.per_round_us)));
+    }
     let density = format!(
         "{} in, {} out (cut {})",
         rate(report.density_in),
@@ -159,6 +167,9 @@ mod tests {
             "timed out 2",
             "lost 1",
             "matching skipped 4,321",
+            "33,312 /s over 10.01 s",
+            "dispatch 12.9%  inference 45.4%",
+            "per round         2.66 us",
             "distance=13",
             "matching          correlated",
             "0.0937 in, 0.0197 out (cut 4.8 x)",

@@ -1,11 +1,12 @@
 //! From a run's summary to its report.
 
 use super::inputs::NetworkInUse;
-use super::options::{Args, DispatcherArg, EngineArg};
+use super::options::{Args, DispatcherArg, EngineArg, PtpClockArg};
 use crate::decoder::{DecoderArg, RelayArgs};
 use crate::report::charts::LOG_FROM;
 use crate::report::{Estimate, LatencySummary, RunReport, Stage, TimelinePoint};
 use anyhow::Result;
+use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use ringcall_decoder_service::{Problem, ServiceConfig, Summary};
 use ringcall_qec::circuit::Experiment;
@@ -39,12 +40,17 @@ pub(super) fn report(
         lost: summary.lost(),
         matching_skipped: summary.matching_skipped,
         throughput_per_s: summary.throughput_per_s(),
+        wall_time_s: summary.elapsed.as_secs_f64(),
         latency_us: latencies(&summary.latency),
+        per_round_us: experiment.map_or(f64::NAN, |experiment| {
+            latencies(&summary.latency).mean / f64::from(experiment.rounds)
+        }),
         stages_us: summary
             .stages
             .iter()
             .map(|(name, times)| Stage { name, summary: latencies(times) })
             .collect(),
+        stage_shares: shares(summary),
         density_in: summary.density_in,
         density_out: summary.density_out,
         shots: rate.shots,
@@ -60,6 +66,14 @@ pub(super) fn report(
         timeline: timeline(summary),
         slots: None,
     })
+}
+
+/// Each part of the way with its share of the sum of all; lateness before submission is none.
+fn shares(summary: &Summary) -> Vec<(&'static str, f64)> {
+    let sum = |times: &Histogram<u64>| times.mean() * times.len() as f64;
+    let on_the_way = || summary.stages.iter().filter(|(name, times)| *name != "injection" && !times.is_empty());
+    let all: f64 = on_the_way().map(|(_, times)| sum(times)).sum();
+    on_the_way().map(|(name, times)| (name, sum(times) / all)).collect()
 }
 
 fn settings(
@@ -111,6 +125,12 @@ fn settings(
     }
     if let Some(us) = args.deadline.deadline_us {
         rows.push(("deadline_us", us.to_string()));
+    }
+    if problem.form().measurements().is_some() {
+        rows.push(("requests", "measurements".to_owned()));
+    }
+    if let Some(clock) = args.ptp_clock.to_possible_value().filter(|_| args.ptp_clock != PtpClockArg::None) {
+        rows.push(("ptp_clock", clock.get_name().to_owned()));
     }
     rows.push(("interval_us", args.interval_us.to_string()));
     rows.push(("workers", config.workers.to_string()));

@@ -22,6 +22,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
         given.refuse(&["slots", "slot_bytes"], "--preset, which sets the ring")?;
     }
     args.deadline.check()?;
+    super::model::check(args, given)?;
     match &args.transport {
         Over::Plugin(_) => {
             let what = "a plug-in, which takes its own arguments after `--`";

@@ -6,6 +6,7 @@ mod device;
 mod figures;
 mod http;
 mod metrics;
+mod model;
 mod plugin;
 mod rendezvous;
 mod served;
@@ -107,6 +108,17 @@ enum DispatcherArg {
     Unified,
 }
 
+/// What `decode_syndrome` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ServiceArg {
+    /// A decoder of the experiment
+    Syndromes,
+    /// A model by itself: requests are its inputs, answers its outputs
+    Decoder,
+    /// A model, and matching of what it leaves, by workers that take it from a queue
+    Predecoder,
+}
+
 /// What a RoCE service is like unless it is told otherwise.
 pub(crate) const DEFAULT_PORT: PortOptions = PortOptions::new(64, 1024);
 
@@ -163,6 +175,12 @@ pub(crate) struct Args {
     /// With --write-config: how many decoders of the experiment the file has [default: 1]
     #[arg(long, value_name = "N", requires = "write_config", value_parser = clap::value_parser!(u16).range(1..=256))]
     decoders: Option<u16>,
+    /// What `decode_syndrome` is: a decoder of the experiment (syndromes), a model by itself (decoder: requests are its inputs, answers
+    /// its outputs), or a model and matching of what it leaves (predecoder)
+    #[arg(long, value_enum, default_value = "syndromes")]
+    service: ServiceArg,
+    #[command(flatten)]
+    model: model::ModelArgs,
     #[command(flatten)]
     experiment: ExperimentArgs,
     #[command(flatten)]
@@ -226,7 +244,8 @@ impl Args {
     /// Bytes of a slot, of a preset those that its requests need.
     fn slot_bytes(&self) -> u32 {
         let least = self.slot_bytes;
-        self.experiment.preset.as_ref().map_or(least, |preset| preset.slot_bytes(least))
+        let measurements = self.experiment.measurements;
+        self.experiment.preset.as_ref().map_or(least, |preset| preset.slot_bytes(least, measurements))
     }
 }
 
@@ -255,7 +274,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
         output::check_writable(path)?;
     }
     let signals = Signals::listen()?;
-    let problem = if args.dispatcher == Some(DispatcherArg::Device) {
+    let problem = if args.dispatcher == Some(DispatcherArg::Device) || args.service == ServiceArg::Decoder {
         args.memory.admit(&around(args, Estimate::process()))?;
         None
     } else {
