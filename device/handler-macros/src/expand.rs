@@ -248,7 +248,8 @@ fn call(name: &Ident, krate: &TokenStream, signature: &Signature) -> TokenStream
     let (values, read) = if answers_by_value(signature) {
         let returns = &signature.returns;
         let values = quote_spanned! { returns.span()=> <#returns as #krate::Returns>::Values };
-        (values.clone(), quote! { <#values as #krate::Results>::read(&result) })
+        let read = quote_spanned! { returns.span()=> <#returns as #krate::Returns>::read };
+        (values, quote! { #read(&result) })
     } else {
         let outs: Vec<_> = outs.iter().map(without_lifetimes).collect();
         let out_trait = match signature.kind {
@@ -256,7 +257,13 @@ fn call(name: &Ident, krate: &TokenStream, signature: &Signature) -> TokenStream
             Kind::Warp | Kind::Grid => quote! { #krate::OutputParam<'static> },
         };
         let value = |ty: &Type| quote_spanned! { ty.span()=> <#ty as #out_trait> };
-        let types: Vec<_> = outs.iter().map(|ty| { let value = value(ty); quote! { #value::Value } }).collect();
+        let types: Vec<_> = outs
+            .iter()
+            .map(|ty| {
+                let value = value(ty);
+                quote! { #value::Value }
+            })
+            .collect();
         let reads: Vec<_> = outs
             .iter()
             .map(|ty| {

@@ -5,8 +5,8 @@ use proc_macro2::Span;
 use quote::{ToTokens, format_ident};
 use syn::spanned::Spanned;
 use syn::{
-    Error, FnArg, GenericArgument, Ident, ItemFn, Lifetime, Pat, PathArguments, PathSegment, Result, ReturnType,
-    Type,
+    Error, FnArg, GenericArgument, Ident, ItemFn, Lifetime, Pat, PathArguments, PathSegment, Result,
+    ReturnType, Type,
 };
 
 /// Limits of a schema, as in `ringcall_wire::schema`.

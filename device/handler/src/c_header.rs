@@ -134,8 +134,9 @@ impl fmt::Display for Parameter<'_> {
 }
 
 const RESERVED: [&str; 24] = [
-    "payload", "result", "len", "auto", "case", "char", "default", "do", "double", "float", "goto", "int", "long",
-    "register", "short", "signed", "sizeof", "switch", "typedef", "union", "unsigned", "void", "volatile", "restrict",
+    "payload", "result", "len", "auto", "case", "char", "default", "do", "double", "float", "goto", "int",
+    "long", "register", "short", "signed", "sizeof", "switch", "typedef", "union", "unsigned", "void",
+    "volatile", "restrict",
 ];
 
 /// Writes a header with the calling side of `handlers`, inside the guard `guard`. Handlers of bytes of any length have an id alone.
@@ -162,7 +163,10 @@ fn one(out: &mut dyn Write, handler: &Handler) -> fmt::Result {
     let own = |index: usize| handler.parameters.get(index).copied();
     let bytes = |descs: &[TypeDesc]| descs.iter().map(|desc| desc.size_bytes).sum::<u32>();
     let (payload_bytes, result_bytes) = (bytes(arguments), bytes(results));
-    writeln!(out, "enum {{ {name}_payload_bytes = {payload_bytes}, {name}_result_bytes = {result_bytes} }};")?;
+    writeln!(
+        out,
+        "enum {{ {name}_payload_bytes = {payload_bytes}, {name}_result_bytes = {result_bytes} }};"
+    )?;
 
     // An array of no element is no C.
     write!(out, "static inline void {name}_encode(uint8_t payload[{}]", payload_bytes.max(1))?;

@@ -25,7 +25,10 @@ impl<E: core::fmt::Display> core::fmt::Display for ClientError<E> {
             Self::Carrier(error) => error.fmt(f),
             Self::Refused(status) => write!(f, "the answer has {status}"),
             Self::Malformed { found, expected } => {
-                write!(f, "the answer has {found} bytes that are no results of this handler, which have {expected}")
+                write!(
+                    f,
+                    "the answer has {found} bytes that are no results of this handler, which have {expected}"
+                )
             }
         }
     }

@@ -171,6 +171,11 @@ pub trait Returns: Sized {
     /// # Errors
     /// The handler's own status, or [`Status::RESULT_TOO_LONG`] when `out` has no room.
     fn encode(self, out: &mut [u8]) -> Result<(), Status>;
+
+    /// Reads them, on the calling side; `None` for bytes that are no such values.
+    fn read(bytes: &[u8]) -> Option<Self::Values> {
+        <Self::Values as Results>::read(bytes)
+    }
 }
 
 impl<T: Results> Returns for T {

@@ -1,8 +1,8 @@
 //! The calling side: typed arguments in, typed results out, by anything that carries bytes; and the same in C.
 
 use ringcall_handler::{
-    BitString, Bits, BitsMut, ClientError, F32, F64, FunctionId, Handler, I32, Output, Readout4, RoundTrip, Status,
-    Warp, c_header, handler, handlers,
+    BitString, Bits, BitsMut, ClientError, F32, F64, FunctionId, Handler, I32, Output, Readout4, RoundTrip,
+    Status, Warp, c_header, handler, handlers,
 };
 use std::fs;
 use std::process::Command;
@@ -108,7 +108,8 @@ fn what_is_no_answer_of_the_handler_is_an_error() {
     let values = [0.0; 4].map(F32::new);
     let long = ClientError::Malformed { found: 39, expected: 38 };
     assert_eq!(in_place::call(&mut Here(1), 2.0, &values).map(|_| ()), Err(long));
-    let (bits, soft, integers) = (Bits::new(&[0; 2]).unwrap(), Readout4::new(&[0; 3]).unwrap(), [I32::new(0); 3]);
+    let (bits, soft, integers) =
+        (Bits::new(&[0; 2]).unwrap(), Readout4::new(&[0; 3]).unwrap(), [I32::new(0); 3]);
     let refused = everything::call(&mut Here(0), 0, 0, 0, 0.0, 0.0, &integers, bits, soft);
     assert_eq!(refused.map(|_| ()), Err(ClientError::Refused(Status(9))));
 
@@ -140,7 +141,8 @@ impl RoundTrip for Lost {
 /// A C program that was given the header writes the payload that Rust writes, and reads the result.
 #[test]
 fn a_program_in_c_writes_the_same_bytes() {
-    let Some(cc) = ["cc", "gcc", "clang"].into_iter().find(|cc| Command::new(cc).arg("--version").output().is_ok())
+    let Some(cc) =
+        ["cc", "gcc", "clang"].into_iter().find(|cc| Command::new(cc).arg("--version").output().is_ok())
     else {
         eprintln!("skipped: no C compiler");
         return;
@@ -184,7 +186,12 @@ int main(void) {
     struct Written(String);
     impl RoundTrip for Written {
         type Error = ();
-        fn round_trip(&mut self, function: FunctionId, payload: &[u8], _: &mut [u8]) -> Result<(Status, usize), ()> {
+        fn round_trip(
+            &mut self,
+            function: FunctionId,
+            payload: &[u8],
+            _: &mut [u8],
+        ) -> Result<(Status, usize), ()> {
             self.0 = format!("{:08x}", function.0);
             payload.iter().for_each(|byte| self.0 += &format!(" {byte:02x}"));
             Err(())

@@ -99,6 +99,11 @@ impl Preset {
     /// Slots of its ring.
     pub(crate) const SLOTS: u32 = 64;
 
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
+    }
+
     /// What it sets of a [`Choice`] that names nothing else but the noise.
     pub(crate) fn choose(&self, choice: Choice) -> Choice {
         let Self(Configuration { distance, rounds, basis, .. }) = self;
@@ -283,15 +288,8 @@ pub(crate) struct ExperimentArgs {
 }
 
 /// The options that `--slices` leaves nothing to do.
-pub(crate) const SLICED: [&str; 7] = [
-    "decoder",
-    "decoder_config",
-    "matching",
-    "relay_solutions",
-    "relay_iterations",
-    "dem",
-    "circuit",
-];
+pub(crate) const SLICED: [&str; 7] =
+    ["decoder", "decoder_config", "matching", "relay_solutions", "relay_iterations", "dem", "circuit"];
 
 /// The surface code's experiment, for options that are for it.
 ///
@@ -361,6 +359,17 @@ impl ExperimentArgs {
         self.decoder.problem(model)
     }
 
+    /// Refuses a generated experiment of another code.
+    ///
+    /// # Errors
+    /// [`Misuse`].
+    pub(crate) fn require_surface(&self, option: &str) -> Result<()> {
+        match self.file.path() {
+            Some(_) => Ok(()),
+            None => surface_for(option, Some(&self.choice().experiment()?)).map(drop),
+        }
+    }
+
     /// The generated experiment of the surface code; `None` where another is decoded.
     ///
     /// # Errors
@@ -419,9 +428,7 @@ impl Syndromes {
 
     /// Whether an answer says that time was up.
     pub(crate) fn is_late(&self, result: &[u8]) -> bool {
-        self.form
-            .read_result(result)
-            .is_some_and(|(_, outcome)| outcome.converged == DecodeResponse::LATE)
+        self.form.read_result(result).is_some_and(|(_, outcome)| outcome.converged == DecodeResponse::LATE)
     }
 
     /// Takes a request of the problem's form, writes observables, corrections and convergence, or the last two alone.

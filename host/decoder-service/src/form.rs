@@ -2,9 +2,9 @@
 
 use ringcall::Status;
 use ringcall::wire::bits::{BitView, packed_len};
+use ringcall::wire::payload::TypeDesc;
 use ringcall::wire::qec::{DecodeResponse, decode_syndrome_schema, read_decode_result, write_decode_result};
 use ringcall::wire::schema::HandlerSchema;
-use ringcall::wire::payload::TypeDesc;
 use ringcall_qec::circuit::MeasurementLayout;
 use ringcall_qec::shots::Bits;
 use std::sync::Arc;
@@ -200,7 +200,14 @@ mod tests {
                 detectors.set(i, true);
             });
             let mut coin = shot;
-            form.write_request(&detectors, || { coin = coin.wrapping_mul(747_796_405) + 1; coin >> 31 == 1 }, &mut buffer);
+            form.write_request(
+                &detectors,
+                || {
+                    coin = coin.wrapping_mul(747_796_405) + 1;
+                    coin >> 31 == 1
+                },
+                &mut buffer,
+            );
             assert_eq!(form.detectors(&buffer.payload, &mut packed), Ok(shot.count_ones() as usize));
             assert_eq!(u32::from(u16::from_le_bytes(packed)), shot);
         }

@@ -59,7 +59,12 @@ impl ShotSource {
         };
         let input: Box<dyn Read + Send> = Box::new(input);
         let reader = ShotReader::new(input, format, layout)?;
-        Ok(Self { origin: Origin::Read(Box::new(reader)), shot: Shot::new(layout), truth: observables, seed: 0 })
+        Ok(Self {
+            origin: Origin::Read(Box::new(reader)),
+            shot: Shot::new(layout),
+            truth: observables,
+            seed: 0,
+        })
     }
 
     /// Whether shots come with their true observables.

@@ -208,7 +208,8 @@ impl InferenceStage for ModelStage {
         if self.raw {
             self.stage.run(request.payload, &mut self.output)?;
         } else {
-            let bits = BitView::new(&self.bits, self.detectors).map_err(|_| StageError(Status::BAD_PAYLOAD))?;
+            let bits =
+                BitView::new(&self.bits, self.detectors).map_err(|_| StageError(Status::BAD_PAYLOAD))?;
             write_elements(bits, self.input_type, &mut self.input);
             self.stage.run(&self.input, &mut self.output)?;
         }

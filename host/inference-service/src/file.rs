@@ -58,7 +58,12 @@ impl Runner {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn load(&self, name: &str, onnx: &[u8], options: &FileOptions) -> Result<Arc<dyn Model>, ServiceError> {
+    pub fn load(
+        &self,
+        name: &str,
+        onnx: &[u8],
+        options: &FileOptions,
+    ) -> Result<Arc<dyn Model>, ServiceError> {
         let FileOptions { sizes, engine_save_path } = options;
         let symbols = sizes.iter().fold(OnnxOptions::new(), |all, (name, n)| all.with_symbol(name, *n));
         let no_engine = || match engine_save_path {
@@ -95,7 +100,9 @@ impl Runner {
         options: &FileOptions,
     ) -> Result<Option<Arc<dyn Model>>, ServiceError> {
         match self.load(name, onnx, options) {
-            Err(ServiceError::Infer(InferError::DynamicDimension { .. })) if options.sizes.is_empty() => Ok(None),
+            Err(ServiceError::Infer(InferError::DynamicDimension { .. })) if options.sizes.is_empty() => {
+                Ok(None)
+            }
             #[cfg(feature = "tensorrt")]
             Err(ServiceError::TensorRt(why))
                 if options.sizes.is_empty()
@@ -132,8 +139,10 @@ pub(crate) mod tensorrt {
         if path.extension().is_some_and(|extension| extension == "engine" || extension == "plan") {
             return from_plan(bytes.to_vec());
         }
-        let build =
-            options.sizes.iter().fold(BuildOptions::new(), |all, (name, n)| all.with_symbol(name.as_str(), *n));
+        let build = options
+            .sizes
+            .iter()
+            .fold(BuildOptions::new(), |all, (name, n)| all.with_symbol(name.as_str(), *n));
         let Some(save) = &options.engine_save_path else {
             let cache = Cache::user()?;
             return Ok(TensorRtModel::load(library, context, name, bytes, &build, Some(&cache))?);

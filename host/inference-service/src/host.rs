@@ -27,7 +27,10 @@ pub struct HostServiceOptions {
     pub instances: u32,
     /// Of a predecoder: the most requests of an instance that wait for a worker, or are at one.
     pub queue_depth: u32,
-    /// Of a predecoder: how often an instance whose queue is full looks for room before it answers
+    /// Of a predecoder: whether an instance whose queue is full takes no request, so that requests wait in the ring. Without it the
+    /// instance runs its network all the same, and looks for room afterwards.
+    pub gated: bool,
+    /// Of a predecoder that is not gated: how often an instance looks for room before it answers
     /// [`BACKPRESSURE`](Status::BACKPRESSURE). It lets other threads run between looks.
     pub poll_limit: u64,
     /// Of a predecoder: core of each worker, in order; workers past the end are not pinned.
@@ -35,13 +38,14 @@ pub struct HostServiceOptions {
 }
 
 impl Default for HostServiceOptions {
-    /// The first input, all outputs, one instance with a queue of 16, and a million looks.
+    /// The first input, all outputs, one instance with a queue of 16, gated, and a million looks.
     fn default() -> Self {
         Self {
             inputs: Pick::First,
             outputs: None,
             instances: 1,
             queue_depth: 16,
+            gated: true,
             poll_limit: 1_000_000,
             worker_cores: Vec::new(),
         }
@@ -153,8 +157,8 @@ pub struct HostDecoderService(Served);
 /// The service on the CPU that hands over: what an instance's network makes of a request waits in the instance's queue for a worker,
 /// whose [`Stage`] (matching, say) answers. Workers are a [`ThreadPool`], each with its own stage.
 ///
-/// While an instance's queue is full it takes no request: they stay with the dispatcher. One that fills meanwhile is waited for a
-/// bounded time, and the request is then answered [`BACKPRESSURE`](Status::BACKPRESSURE) and counted.
+/// While an instance's queue is full it takes no request: they stay in the ring. Where that is not wanted
+/// ([`HostServiceOptions::gated`]), it waits a bounded time for room, then answers [`BACKPRESSURE`](Status::BACKPRESSURE) and counts.
 ///
 /// ```
 /// use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig};
@@ -312,7 +316,8 @@ impl HostPredecoderService {
         ports: Vec<WorkerPort>,
         stages: Vec<Box<dyn Stage>>,
     ) -> Result<RunningPredecoder, ServiceError> {
-        let HostServiceOptions { instances, queue_depth, poll_limit, worker_cores, .. } = &self.options;
+        let HostServiceOptions { instances, queue_depth, gated, poll_limit, worker_cores, .. } =
+            &self.options;
         if ports.len() != *instances as usize || stages.is_empty() {
             return Err(ServiceError::Shape(format!(
                 "{} ports and {} stages for {instances} instances: give a port for each, and at least one stage",
@@ -341,6 +346,7 @@ impl HostPredecoderService {
                 run: self.served.run()?,
                 queued: Arc::default(),
                 depth: u64::from(*queue_depth),
+                gated: *gated,
                 poll_limit: *poll_limit,
                 pool: handle.clone(),
                 counts: Arc::clone(&running.counts),
@@ -351,8 +357,9 @@ impl HostPredecoderService {
             };
             let stop = running.stop.clone();
             // Dropping `running` stops what was started before a failure.
-            let thread = Supervised::start(&format!("predecoder {number}"), None, move || instance.run(&stop, wait))
-                .map_err(|reason| ServiceError::Thread { worker: number as usize, reason })?;
+            let thread =
+                Supervised::start(&format!("predecoder {number}"), None, move || instance.run(&stop, wait))
+                    .map_err(|reason| ServiceError::Thread { worker: number as usize, reason })?;
             running.instances.push(thread);
         }
         Ok(running)
@@ -416,6 +423,7 @@ struct Instance {
     /// Requests that wait for a worker, or are at one.
     queued: Arc<DeviceU64>,
     depth: u64,
+    gated: bool,
     poll_limit: u64,
     pool: PoolHandle<Worker>,
     counts: Arc<LiveHostCounts>,
@@ -427,8 +435,8 @@ struct Instance {
 impl Instance {
     fn run(mut self, stop: &StopFlag, wait: Wait) {
         stop.poll_until_set(wait, || {
-            // A full queue: requests stay with the dispatcher.
-            if !self.has_room() {
+            // A full queue: requests stay in the ring.
+            if self.gated && !self.has_room() {
                 return false;
             }
             let Some(job) = self.port.take_job() else { return false };
@@ -489,7 +497,8 @@ impl Instance {
         let handed = self.pool.execute(move |worker: &mut Worker| {
             let job = Job { instance, sequence, header: &header, output: &output };
             let (status, result) = worker.finish(&job, &counts);
-            let count = if deferral.complete(status, result).is_ok() { &counts.answered } else { &counts.late };
+            let count =
+                if deferral.complete(status, result).is_ok() { &counts.answered } else { &counts.late };
             count.fetch_add(1, Ordering::Relaxed);
             queued.fetch_add(u64::MAX, Ordering::AcqRel);
         });

@@ -61,7 +61,8 @@ pub use engine::{Capturable, Captured};
 pub use error::ServiceError;
 pub use file::{FileOptions, Runner};
 pub use host::{
-    HostCounts, HostDecoderService, HostPredecoderService, HostServiceOptions, HostStopReport, RunningPredecoder,
+    HostCounts, HostDecoderService, HostPredecoderService, HostServiceOptions, HostStopReport,
+    RunningPredecoder,
 };
 pub use host_worker::HostWorker;
 pub use options::{ServiceOptions, Transfer};

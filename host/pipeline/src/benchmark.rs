@@ -344,9 +344,12 @@ mod tests {
     fn percentiles_are_those_of_the_sorted_times() {
         let times: Vec<u64> = (1..=100).map(|us| us * 1000).collect();
         let latency = Latencies::of(&times);
-        let found = [latency.min_us, latency.p50_us, latency.p90_us, latency.p95_us, latency.p99_us, latency.max_us];
+        let found =
+            [latency.min_us, latency.p50_us, latency.p90_us, latency.p95_us, latency.p99_us, latency.max_us];
         assert_eq!(found, [1.0, 50.0, 90.0, 95.0, 99.0, 100.0]);
-        assert!((latency.mean_us - 50.5).abs() < 1e-9 && (latency.stddev_us - 833.25_f64.sqrt()).abs() < 1e-9);
+        assert!(
+            (latency.mean_us - 50.5).abs() < 1e-9 && (latency.stddev_us - 833.25_f64.sqrt()).abs() < 1e-9
+        );
         assert!(Latencies::of(&[]).p50_us.is_nan());
         assert_eq!(Latencies::of(&[2500]).p99_us, 2.5);
     }
@@ -357,7 +360,14 @@ mod tests {
         bench.start();
         (0..3).for_each(|request| bench.mark_submit(request));
         bench.mark_complete(0);
-        let stamps = StageTimes { submitted: 10, accepted: 20, started: 30, inferred: 60, processed: 100, harvested: 110 };
+        let stamps = StageTimes {
+            submitted: 10,
+            accepted: 20,
+            started: 30,
+            inferred: 60,
+            processed: 100,
+            harvested: 110,
+        };
         // Refused; then answered; then of a request that there is none, and once more.
         bench.record(&completion(1, Status::BACKPRESSURE, stamps));
         bench.record(&completion(2, Status::OK, stamps));
@@ -369,7 +379,10 @@ mod tests {
         let shares: Vec<f64> = summary.parts.iter().map(|part| part.share).collect();
         assert_eq!(shares, [0.1, 0.1, 0.3, 0.4, 0.1]);
         let text = bench.report();
-        assert!(text.contains("(40.0%)") && text.contains("per round") && text.contains("1 timed out"), "{text}");
+        assert!(
+            text.contains("(40.0%)") && text.contains("per round") && text.contains("1 timed out"),
+            "{text}"
+        );
         assert!(!text.contains("three\nlines"), "{text}");
     }
 }

@@ -11,6 +11,7 @@ mod pipeline;
 mod predecoder;
 mod whole;
 
+use crate::experiment::Preset;
 use crate::pinning::CoreList;
 use anyhow::{Context, Result, bail};
 use measure::{Bench, Cores, Row};
@@ -29,6 +30,10 @@ pub(crate) struct Args {
     /// What to measure, `matching` standing for all of `matching/…`, `predecoder/d7` for all of `predecoder/d7/…`;
     /// everything if none is named
     names: Vec<String>,
+    /// Measure the pipeline of a named configuration of the surface code, matched whole and by slices: d7, d13, d21, d31, d13_r104, d21_r42.
+    /// The same as the name `preset/NAME`
+    #[arg(long, value_name = "NAME")]
+    preset: Option<Preset>,
     /// Write the results as JSON to FILE, and beside it histograms of the round trips as FILE with the extension svg; or
     /// the JSON alone to standard output for `-`
     #[arg(long, value_name = "FILE")]
@@ -183,7 +188,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let means = |asked: &str, name: &str| {
         name.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    for asked in &args.names {
+    let names: Vec<String> = args
+        .names
+        .iter()
+        .cloned()
+        .chain(args.preset.iter().map(|preset| format!("preset/{}", preset.name())))
+        .collect();
+    for asked in &names {
         if !known.iter().any(|name| means(asked, name)) {
             bail!("no benchmark `{asked}`; there are: {}", known.join(", "));
         }
@@ -196,7 +207,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let cores = Cores::choose(args.cores.as_ref().map_or(&[], |list| &list.0))?;
     let bench = Bench { trips: args.trips, requests: args.requests, cores, spread_ns: args.spread };
-    let asked = |name: &str| args.names.is_empty() || args.names.iter().any(|n| means(n, name));
+    // Configurations are measured where they are asked for: they take long.
+    let asked = |name: &str| match &names[..] {
+        [] => !name.starts_with("preset/"),
+        names => names.iter().any(|n| means(n, name)),
+    };
     let wanted = |name: &str| {
         asked(name) || BENCHES.iter().any(|&(other, floor, _)| asked(other) && floor.name() == Some(name))
     };

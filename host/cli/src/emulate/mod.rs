@@ -179,8 +179,9 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     experiment.measurements |= measurements;
     experiment.slices |= slices;
     let served = target.experiment();
+    let model = args.function == FunctionArg::Decode && target.model()?;
     let (mut source, mut checker) =
-        work::work(args.function, &experiment, args.memory, served, args.payload as usize, args.seed)?;
+        work::work(args.function, &experiment, args.memory, served, model, args.payload as usize, args.seed)?;
     let signals = Signals::listen()?;
     signals.run();
     let stop = || signals.received().is_some();

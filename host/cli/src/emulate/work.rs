@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall::{FunctionId, Status};
-use ringcall_decoder_service::{RequestBuffer, WireForm};
+use ringcall_decoder_service::{Problem, RequestBuffer, WireForm};
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Shot;
 use ringcall_wire::function::names;
@@ -35,8 +35,17 @@ impl FunctionArg {
 
 /// Makes payloads, one after the other.
 pub(super) enum Source {
-    Increment { bytes: usize, number: u64 },
-    Decode { sampler: Box<Sampler>, shot: Shot, form: Box<WireForm>, request: RequestBuffer, coin: Xoshiro256PlusPlus },
+    Increment {
+        bytes: usize,
+        number: u64,
+    },
+    Decode {
+        sampler: Box<Sampler>,
+        shot: Shot,
+        form: Box<WireForm>,
+        request: RequestBuffer,
+        coin: Xoshiro256PlusPlus,
+    },
 }
 
 impl Source {
@@ -61,7 +70,12 @@ impl Source {
 /// Judges answers by the payload alone.
 pub(super) enum Checker {
     Increment,
-    Decode { decoder: Box<Syndromes>, expected: Vec<u8> },
+    Decode {
+        decoder: Box<Syndromes>,
+        expected: Vec<u8>,
+    },
+    /// Whether it is an answer at all: what a network decides is not known here.
+    Form(Box<WireForm>),
 }
 
 impl Checker {
@@ -69,6 +83,7 @@ impl Checker {
         status.is_ok()
             && match self {
                 Self::Increment => payload.iter().map(|byte| byte.wrapping_add(1)).eq(result.iter().copied()),
+                Self::Form(form) => form.read_result(result).is_some(),
                 Self::Decode { decoder, expected } => {
                     // What a service had no time for cannot be foreseen, and is no fault.
                     decoder.answer(payload, expected).is_ok_and(|len| expected[..len] == *result)
@@ -78,7 +93,13 @@ impl Checker {
     }
 }
 
-/// Both ends of the work. `served` is the digest of the experiment that the service decodes, where it is known.
+fn source_of(problem: &Problem, sampler: Box<Sampler>, shot: Shot, seed: u64) -> Source {
+    let form = Box::new(problem.form().clone());
+    let coin = Xoshiro256PlusPlus::seed_from_u64(seed);
+    Source::Decode { sampler, shot, form, request: RequestBuffer::default(), coin }
+}
+
+/// Both ends of the work. Of a `model` answers are judged by their form alone. `served` is the digest of the experiment that the service decodes, where it is known.
 ///
 /// # Errors
 /// It is another experiment.
@@ -87,6 +108,7 @@ pub(super) fn work(
     experiment: &ExperimentArgs,
     memory: MemoryLimit,
     served: Option<&str>,
+    model: bool,
     payload_bytes: usize,
     seed: u64,
 ) -> Result<(Source, Checker)> {
@@ -105,13 +127,16 @@ pub(super) fn work(
             }
             let sampler = Box::new(Sampler::new(problem.model(), seed)?);
             let shot = sampler.new_shot();
+            if model {
+                return Ok((
+                    source_of(&problem, sampler, shot, seed),
+                    Checker::Form(Box::new(problem.form().clone())),
+                ));
+            }
             let decoder = Box::new(Syndromes::new(&problem)?);
             // Slots hold an answer; so does this.
             let expected = vec![0; problem.slot_bytes()];
-            let form = Box::new(problem.form().clone());
-            let coin = Xoshiro256PlusPlus::seed_from_u64(seed);
-            let source = Source::Decode { sampler, shot, form, request: RequestBuffer::default(), coin };
-            (source, Checker::Decode { decoder, expected })
+            (source_of(&problem, sampler, shot, seed), Checker::Decode { decoder, expected })
         }
     })
 }

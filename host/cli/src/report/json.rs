@@ -15,7 +15,10 @@ pub(super) fn stages<S: Serializer>(stages: &[Stage], serializer: S) -> Result<S
 }
 
 /// Shares of stages, as one object.
-pub(super) fn shares<S: Serializer>(shares: &[(&'static str, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn shares<S: Serializer>(
+    shares: &[(&'static str, f64)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_map(shares.iter().map(|(name, share)| (name, share)))
 }
 

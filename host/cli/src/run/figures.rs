@@ -42,9 +42,8 @@ pub(super) fn report(
         throughput_per_s: summary.throughput_per_s(),
         wall_time_s: summary.elapsed.as_secs_f64(),
         latency_us: latencies(&summary.latency),
-        per_round_us: experiment.map_or(f64::NAN, |experiment| {
-            latencies(&summary.latency).mean / f64::from(experiment.rounds)
-        }),
+        per_round_us: experiment
+            .map_or(f64::NAN, |experiment| latencies(&summary.latency).mean / f64::from(experiment.rounds)),
         stages_us: summary
             .stages
             .iter()
@@ -71,7 +70,8 @@ pub(super) fn report(
 /// Each part of the way with its share of the sum of all; lateness before submission is none.
 fn shares(summary: &Summary) -> Vec<(&'static str, f64)> {
     let sum = |times: &Histogram<u64>| times.mean() * times.len() as f64;
-    let on_the_way = || summary.stages.iter().filter(|(name, times)| *name != "injection" && !times.is_empty());
+    let on_the_way =
+        || summary.stages.iter().filter(|(name, times)| *name != "injection" && !times.is_empty());
     let all: f64 = on_the_way().map(|(_, times)| sum(times)).sum();
     on_the_way().map(|(name, times)| (name, sum(times) / all)).collect()
 }
@@ -109,6 +109,7 @@ fn settings(
     }
     let engine = match (args.engine, network) {
         (EngineArg::Matching, _) => format!("{} alone", problem.family().name()),
+        (EngineArg::Tensorrt, None) => "passthrough (SKIP_TRT)".to_owned(),
         (engine, None) => engine.name(),
         (engine, Some(network)) => format!("{} ({})", engine.name(), network.file),
     };

@@ -42,13 +42,15 @@ pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
                 }
             }
             args.memory.admit(&around(args, estimate, Some(&experiment)))?;
-            let measured = args.measurements.then(|| surface_for("--measurements", Some(&experiment))).transpose()?;
+            let measured =
+                args.measurements.then(|| surface_for("--measurements", Some(&experiment))).transpose()?;
             let problem = if args.slices {
                 Problem::by_slices(&surface_for("--slices", Some(&experiment))?)?.answering_alone()
             } else {
                 args.deadline.limit(decoder.problem(experiment.detector_error_model()?)?)?
             };
-            let problem = measured.map_or(Ok(problem.clone()), |surface| problem.with_measurements(&surface))?;
+            let problem =
+                measured.map_or(Ok(problem.clone()), |surface| problem.with_measurements(&surface))?;
             return Ok((problem, Some(experiment)));
         }
     };
@@ -92,7 +94,11 @@ pub(super) fn start(
     config: ServiceConfig,
 ) -> Result<Started> {
     if args.engine == EngineArg::Relay {
-        return Ok(Started { service: relay(args, problem, config)?, network: None, problem: problem.clone() });
+        return Ok(Started {
+            service: relay(args, problem, config)?,
+            network: None,
+            problem: problem.clone(),
+        });
     }
     let skipped = args.engine == EngineArg::Tensorrt && skip_tensorrt();
     if skipped {

@@ -1,6 +1,7 @@
 //! A model as a service: by itself, or with matching of what it leaves.
 
 use super::{Args, ServiceArg};
+use crate::experiment::digest;
 use crate::network::{Bound, Network, NetworkArg, NetworkFile};
 use crate::pinning;
 use crate::run::for_network;
@@ -43,9 +44,10 @@ pub(super) struct ModelArgs {
     /// Predecoder: the most requests of an instance that wait for a worker, or are at one
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     queue_depth: u32,
-    /// Predecoder: how often an instance whose queue is full looks for room before it answers BACKPRESSURE
-    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    poll_limit: u64,
+    /// Predecoder: answer BACKPRESSURE where an instance whose queue is full finds no room in so many looks [default: requests wait in
+    /// the ring]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    poll_limit: Option<u64>,
     /// Predecoder: workers that match [default: as many as there are cores to spare, at most 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     match_workers: Option<u32>,
@@ -72,9 +74,9 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     let misuse = |text: &str| Err(Misuse(text.to_owned()).into());
     match args.service {
         ServiceArg::Syndromes => given.refuse(&ModelArgs::FIELDS, "--service syndromes, which runs no model"),
-        _ if args.dispatcher == Some(super::DispatcherArg::Device) => {
-            misuse("--service decoder and predecoder are served by the host's dispatcher: leave --dispatcher out")
-        }
+        _ if args.dispatcher == Some(super::DispatcherArg::Device) => misuse(
+            "--service decoder and predecoder are served by the host's dispatcher: leave --dispatcher out",
+        ),
         _ if args.model.engine == NetworkArg::Gpu => misuse(
             "--engine gpu runs in `ringcall run`: --service takes cpu, onnxruntime, onnxruntime-cuda and tensorrt",
         ),
@@ -83,10 +85,17 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
         }
         ServiceArg::Decoder if args.model.model.is_none() => misuse("--service decoder needs --model FILE"),
         ServiceArg::Decoder => {
-            given.refuse(&ModelArgs::PREDECODER, "--service decoder, whose model answers on the dispatcher's thread")?;
-            given.refuse(&["slices", "measurements"], "--service decoder, whose requests are the model's inputs")
+            given.refuse(
+                &ModelArgs::PREDECODER,
+                "--service decoder, whose model answers on the dispatcher's thread",
+            )?;
+            given.refuse(
+                &["slices", "measurements"],
+                "--service decoder, whose requests are the model's inputs",
+            )
         }
         ServiceArg::Predecoder => {
+            args.experiment.require_surface("--service predecoder")?;
             if matches!(args.transport, super::Over::Own(super::TransportArg::Nic)) {
                 return misuse(
                     "--service predecoder has workers, which --transport nic does not: give --transport roce",
@@ -120,7 +129,8 @@ impl ModelService {
         let host = HostServiceOptions {
             instances: options.instances,
             queue_depth: options.queue_depth,
-            poll_limit: options.poll_limit,
+            gated: options.poll_limit.is_none(),
+            poll_limit: options.poll_limit.unwrap_or(HostServiceOptions::default().poll_limit),
             ..HostServiceOptions::default()
         };
         let Inference::Model(model) = &inference else { bail!("{shown}: no model of tensors") };
@@ -183,13 +193,23 @@ impl ModelService {
                 let shown = |bindings: &ringcall_inference_service::Bindings| {
                     bindings.bound().iter().map(|bound| bound.spec.name.clone()).collect::<Vec<_>>().join(",")
                 };
-                format!(" service=decoder inputs={} outputs={}", shown(service.inputs()), shown(service.outputs()))
+                format!(
+                    " model=decoder inputs={} outputs={}",
+                    shown(service.inputs()),
+                    shown(service.outputs())
+                )
             }
-            Self::Predecoder { service, problem, .. } => format!(
-                " service=predecoder request_bytes={} answer_bytes={}",
-                service.inputs().bytes(),
-                problem.result_bytes()
-            ),
+            Self::Predecoder { service, problem, .. } => {
+                let measured = problem.form().measurements().is_some();
+                format!(
+                    " model=predecoder experiment={} request_bytes={} answer_bytes={}{}{}",
+                    digest(problem),
+                    service.inputs().bytes(),
+                    problem.result_bytes(),
+                    if measured { " requests=measurements" } else { "" },
+                    if problem.form().is_alone() { " decoder=slices" } else { "" }
+                )
+            }
         }
     }
 

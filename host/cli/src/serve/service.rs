@@ -84,7 +84,11 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
     let problem = problem.context("nothing to decode")?;
     let mut syndromes = Syndromes::new(&problem)?;
     let decode = move |request: &[u8], result: &mut [u8]| syndromes.answer(request, result);
-    let table = common(FunctionTable::builder()).host_call_with_schema(names::DECODE_SYNDROME, problem.schema(), decode);
+    let table = common(FunctionTable::builder()).host_call_with_schema(
+        names::DECODE_SYNDROME,
+        problem.schema(),
+        decode,
+    );
     let experiment = experiment::digest(&problem);
     let family = problem.family();
     let relay = (family == DecoderFamily::Relay).then(|| args.experiment.decoder.relay.config());
@@ -212,7 +216,12 @@ impl Service {
             None => None,
         };
         let served = plugin.start(&ring, dispatcher, args.threads)?;
-        Ok(Self { served, decodes, predecoder, model: model.as_ref().map_or_else(String::new, ModelService::pairs) })
+        Ok(Self {
+            served,
+            decodes,
+            predecoder,
+            model: model.as_ref().map_or_else(String::new, ModelService::pairs),
+        })
     }
 
     fn nic(args: &Args, problem: Option<Problem>, introductions: Introductions) -> Result<Self> {

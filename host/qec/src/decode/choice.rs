@@ -77,7 +77,8 @@ impl ModelDecoders {
                 return Err(DecodeError::Plugin { reason });
             }
             Some(DecoderFamily::Slices) => {
-                let reason = "slices are those of a memory experiment, which their factory is given".to_owned();
+                let reason =
+                    "slices are those of a memory experiment, which their factory is given".to_owned();
                 return Err(DecodeError::Plugin { reason });
             }
             Some(DecoderFamily::Matching) | None => {}

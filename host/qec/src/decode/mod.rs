@@ -6,6 +6,7 @@
 //! * [`ModelDecoders`]: one or the other, by choice or as the model needs it;
 //! * [`SliceDecoder`]: the same on each layer of a residual syndrome alone, counting corrections; [`SliceFactory`] makes decoders
 //!   of a memory experiment that do so;
+//! * [`Registry`] and [`get`]: decoders by name, ours and a program's own;
 //! * [`Decoder`] and [`DecoderFactory`]: what a pipeline needs of any decoder, one per worker;
 //! * [`ShotDecoder`]: any decoder, for shots in packed bits;
 //! * [`BatchDecoder`]: from the text of a model to the predictions of a batch of shots, in three lines.
@@ -32,6 +33,7 @@ mod choice;
 mod error;
 mod graph;
 mod matching;
+mod registry;
 mod relay;
 mod shot;
 mod slices;
@@ -41,6 +43,7 @@ pub use choice::{DecoderFamily, DecoderOptions, ModelDecoders};
 pub use error::DecodeError;
 pub use graph::{GraphEdge, MatchingGraph, ParallelEdges};
 pub use matching::{MatchingDecoder, MatchingFactory};
+pub use registry::{Constructor, DecoderInput, Param, Params, Registry, get};
 pub use relay::{RelayDecoder, RelayFactory};
 pub use ringcall_bp::{BpConfig, UNIT as MEMORY_UNIT};
 pub use shot::ShotDecoder;

@@ -206,8 +206,10 @@ impl SliceFactory {
             }
             MatchingFactory::new(&graph, MatchingEngine::SparseBlossom)
         };
-        let mut places =
-            Places { of: vec![[0; 2]; layout.detectors().len()], bases: Vec::with_capacity(2 * layout.detectors().len()) };
+        let mut places = Places {
+            of: vec![[0; 2]; layout.detectors().len()],
+            bases: Vec::with_capacity(2 * layout.detectors().len()),
+        };
         for (slice, (basis, _, detectors)) in (0..).zip(layout.slices()) {
             places.bases.push(usize::from(basis == Basis::Z));
             for (check, &detector) in (0..).zip(detectors) {
