@@ -37,7 +37,7 @@ impl Signature {
             match input {
                 FnArg::Typed(parameter) => {
                     parameters.push((*parameter.ty).clone());
-                    // A pattern has no name of its own.
+                    // A pattern has no name.
                     names.push(match &*parameter.pat {
                         Pat::Ident(pattern) => pattern.ident.clone(),
                         _ => format_ident!("parameter_{index}"),

@@ -191,7 +191,7 @@ fn one(out: &mut dyn Write, handler: &Handler) -> fmt::Result {
 
     writeln!(out, "/* 0, or -1 where `len` bytes are no results of it. */")?;
     write!(out, "static inline int {name}_decode(const uint8_t *result, size_t len")?;
-    // What is returned has no name.
+    // A returned value has no name.
     let out_own = |index: usize| own(arguments.len() + index);
     for (index, desc) in results.iter().enumerate() {
         let (ty, parameter) = (c_type(desc), Parameter(out_own(index), "result", index));

@@ -24,8 +24,8 @@ pub enum Runner {
 pub struct FileOptions {
     /// Sizes of open dimensions, by the names that they have in the file. The batch is 1.
     pub sizes: Vec<(String, usize)>,
-    /// TensorRT: where the engine that is built of an ONNX file is kept. One that is there is read, whatever it was built of; else
-    /// it is built and written there. `None`: in the user's cache, by what it is built of.
+    /// TensorRT: where the engine that is built of an ONNX file is kept. An engine that is there is read, also if it was built
+    /// of another file; else it is built and written there. `None`: in the user's cache, by what it is built of.
     pub engine_save_path: Option<PathBuf>,
 }
 

@@ -23,7 +23,7 @@ pub struct HostServiceOptions {
     pub inputs: Pick,
     /// The tensors that are handed over, or answered. `None`: all of them.
     pub outputs: Option<Pick>,
-    /// Of a predecoder: instances, each an engine on a thread of its own.
+    /// Of a predecoder: instances, each an engine on its own thread.
     pub instances: u32,
     /// Of a predecoder: the most requests of an instance that wait for a worker, or are at one.
     pub queue_depth: u32,
@@ -247,7 +247,7 @@ impl HostDecoderService {
         slot_bytes(self.inputs().bytes().max(self.outputs().bytes()))
     }
 
-    /// A handler for a function table, with an engine of its own.
+    /// A handler for a function table, with its own engine.
     ///
     /// # Errors
     /// The engine's own.
@@ -450,7 +450,7 @@ impl Instance {
         self.queued.load(Ordering::Acquire) < self.depth
     }
 
-    /// Whether there is room before the patience ends.
+    /// Whether there is room within the limit of looks.
     fn finds_room(&self) -> bool {
         for _ in 0..self.poll_limit.max(1) {
             if self.has_room() {

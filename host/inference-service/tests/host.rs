@@ -198,7 +198,7 @@ fn a_full_queue_keeps_requests_in_the_ring() {
 }
 
 #[test]
-fn a_full_queue_refuses_after_its_patience() {
+fn a_full_queue_refuses_after_its_limit() {
     let (found, counts) = four_for_two(false);
     assert_eq!(found, [Status::BACKPRESSURE, Status::BACKPRESSURE, Status::OK, Status::OK]);
     assert_eq!((counts.inferred, counts.answered, counts.refused), (2, 2, 2));

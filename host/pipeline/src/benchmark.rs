@@ -304,7 +304,7 @@ impl fmt::Display for BenchmarkSummary {
                 writeln!(f, "  {name:<18}{:>12} {unit}", "-")
             }
         };
-        // The label is a program's own: one line, whatever it is.
+        // The label is a program's: it becomes one line.
         let mut plain = String::with_capacity(label.len());
         for c in label.chars() {
             plain.write_char(if c.is_control() { '\u{fffd}' } else { c })?;

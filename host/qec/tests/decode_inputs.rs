@@ -277,7 +277,7 @@ fn slices_are_matched_alone() {
         let factory = SliceFactory::new(&experiment, true).unwrap();
         assert_eq!(factory.slices(), 2 * rounds as usize);
         let mut decoder = factory.build().unwrap();
-        let mut one = |basis| {
+        let one = |basis| {
             let rows = code.check_matrix(basis);
             SliceDecoder::new(&rows, code.num_data(), 1, MatchingEngine::default()).unwrap()
         };

@@ -38,7 +38,7 @@
 //! | [`external`] | functions answered in the slot by an executor (a graph that the host launches); rules of other libraries |
 //! | [`completion_log`] | completions on rings whose responses a transport takes |
 //! | [`client`] | a producer and consumer in one thread, for tests and benchmarks without a NIC |
-//! | [`thread_pool`] | a pool of pinned threads, each with a state of its own |
+//! | [`thread_pool`] | a pool of pinned threads, each with its own state |
 //! | [`thread`], [`wait`], [`pin`] | threads that are stopped by a deadline, how they poll, and on which core |
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! A pool of threads, each pinned if asked for and with a state of its own (a decoder), that run jobs in the order of their arrival.
+//! A pool of threads, each pinned if asked for and with its own state (a decoder), that run jobs in the order of their arrival.
 
 use crate::pin::PinReport;
 use crate::thread::{GRACE_PERIOD, STOP_CHECK_INTERVAL, Supervised, Unfinished};
@@ -71,7 +71,7 @@ impl<S> std::fmt::Debug for PoolHandle<S> {
 }
 
 impl<S> PoolHandle<S> {
-    /// Has a thread run `job`, after those that came before.
+    /// Has a thread run `job`, after the jobs before it.
     ///
     /// # Errors
     /// The job itself, where as many wait as may, and once the pool stops.
@@ -200,7 +200,7 @@ impl<S: Send + 'static> ThreadPool<S> {
     /// Starts a thread for each state.
     ///
     /// # Errors
-    /// No state, or a thread that the system does not start; those that were started end.
+    /// No state, or a thread that the system does not start; the threads before it end.
     pub fn start(states: Vec<S>, options: &PoolOptions) -> io::Result<Self> {
         if states.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a pool has at least one thread"));
@@ -221,7 +221,7 @@ impl<S: Send + 'static> ThreadPool<S> {
         Ok(pool)
     }
 
-    /// Has a thread run `job`, after those that came before.
+    /// Has a thread run `job`, after the jobs before it.
     ///
     /// # Errors
     /// The job itself, where as many wait as may.

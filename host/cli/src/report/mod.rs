@@ -133,7 +133,7 @@ pub(crate) struct RunReport {
     pub(crate) per_round_us: f64,
     #[serde(serialize_with = "json::stages")]
     pub(crate) stages_us: Vec<Stage>,
-    /// The stages' shares of all requests' way, 0 to 1; of what is no part of it none.
+    /// The stages' shares of all requests' way, 0 to 1; `injection`, which is no part of it, has none.
     #[serde(serialize_with = "json::shares")]
     pub(crate) stage_shares: Vec<(&'static str, f64)>,
     /// Share of detectors set before and after the predecoder.

@@ -35,7 +35,7 @@ pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
                 )));
             }
             let estimate = Estimate::process().experiment(&experiment);
-            // Options before memory: what is refused takes none.
+            // Options before memory: a refused command takes none.
             for (option, given) in [("--slices", args.slices), ("--measurements", args.measurements)] {
                 if given {
                     surface_for(option, Some(&experiment))?;

@@ -38,7 +38,7 @@ pub(super) struct ModelArgs {
     /// Threshold of a predecoder of any size [default: the model's own for this distance and noise]
     #[arg(long, value_name = "LOGIT")]
     threshold: Option<f32>,
-    /// Predecoder: instances, each with an engine on a thread of its own
+    /// Predecoder: instances, each an engine on its own thread
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     instances: u32,
     /// Predecoder: the most requests of an instance that wait for a worker, or are at one
@@ -104,6 +104,14 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// Functions that every service has.
+pub(super) fn common(table: TableBuilder) -> TableBuilder {
+    table.host_call(names::RPC_INCREMENT, |request: &[u8], result: &mut [u8]| {
+        result.iter_mut().zip(request).for_each(|(out, byte)| *out = byte.wrapping_add(1));
+        Ok(request.len())
+    })
 }
 
 /// A model that is served.
@@ -215,6 +223,6 @@ impl ModelService {
 
     /// A table of its functions and those of every service.
     pub(super) fn table(&self) -> Result<TableBuilder> {
-        self.functions(super::service::common(FunctionTable::builder()))
+        self.functions(common(FunctionTable::builder()))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::check::one_peer;
 use super::figures::Figures;
-use super::model::ModelService;
+use super::model::{ModelService, common};
 use super::plugin::{Over, Plugin};
 use super::served::{DeviceService, Outcome, Served, driven};
 use super::{Args, DispatcherArg, QpTypeArg, ThreadsArg, TransportArg, device};
@@ -69,14 +69,6 @@ impl Decodes {
         };
         if *measured { pairs + " requests=measurements" } else { pairs }
     }
-}
-
-/// Functions that every service has.
-pub(super) fn common(table: TableBuilder) -> TableBuilder {
-    table.host_call(names::RPC_INCREMENT, |request: &[u8], result: &mut [u8]| {
-        result.iter_mut().zip(request).for_each(|(out, byte)| *out = byte.wrapping_add(1));
-        Ok(request.len())
-    })
 }
 
 /// The functions, and the experiment that is decoded.

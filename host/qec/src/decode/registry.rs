@@ -1,4 +1,4 @@
-//! Decoders by name: those of this crate, and those that a program registers.
+//! Decoders by name: this crate's, and any that a program registers.
 
 use super::{
     BpConfig, DecodeError, DecoderFactory, DecoderOptions, MatchingEngine, MatchingFactory, MatchingGraph,
@@ -55,7 +55,7 @@ from! {
     String => Text;
 }
 
-/// Parameters of a decoder, by name. A decoder refuses those that it does not know.
+/// Parameters of a decoder, by name. A decoder refuses a name that it does not know.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Params(BTreeMap<String, Param>);
 
