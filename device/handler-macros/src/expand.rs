@@ -289,7 +289,13 @@ fn call(name: &Ident, krate: &TokenStream, signature: &Signature) -> TokenStream
         ///
         /// # Errors
         /// No answer, one with a status, or one that is no results of this handler.
-        #[allow(unused_mut, unused_variables, unused_assignments, clippy::too_many_arguments)]
+        #[allow(
+            unused_mut,
+            unused_variables,
+            unused_assignments,
+            clippy::needless_question_mark,
+            clippy::too_many_arguments
+        )]
         pub fn call<__C: #krate::RoundTrip>(
             client: &mut __C,
             #(#names: #args,)*
