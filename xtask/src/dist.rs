@@ -6,6 +6,7 @@
 use crate::dist_compat;
 use crate::dist_names::{HEADERS, LISTING, SONAME, symlink};
 use crate::files::{copy, copy_tree, emptied, folder, text, write};
+use crate::ptx::Cuda;
 use crate::shell::{Shell, read, run};
 use crate::steps::Outcome;
 use anyhow::{Context, Result, ensure};
@@ -79,7 +80,15 @@ pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
     if shell.command("cc", &["--version"]).output().is_err() {
         return Ok(Outcome::Skipped("no C compiler `cc`"));
     }
-    make(shell, &DistOptions { out: None, device: false, check: true }, Profile::Dev)?;
+    // The compiler that the step `ptx` has found or installed. Nothing of it needs a GPU: programs are built, and say so when run.
+    let device = match Cuda::find(shell) {
+        Ok(_) => true,
+        Err(error) => {
+            println!("without the device archive and the examples in CUDA C++: {error:#}");
+            false
+        }
+    };
+    make(shell, &DistOptions { out: None, device, check: true }, Profile::Dev)?;
     Ok(Outcome::Done)
 }
 

@@ -1,7 +1,7 @@
 //! The code that is generated beside a handler.
 
 use crate::options::{HandlerOptions, Kind};
-use crate::signature::{Shape, Signature};
+use crate::signature::{Shape, Signature, without_lifetimes};
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -24,6 +24,11 @@ pub(crate) fn expand(
     let schema = schema(&krate, signature);
     let run = run(name, &krate, signature);
     let native = native(&krate, signature.kind);
+    let call = call(name, &krate, signature);
+    let parameters = match &signature.shape {
+        Shape::Untyped => Vec::new(),
+        Shape::Typed { .. } => signature.names.iter().map(|name| plain(name).to_string()).collect(),
+    };
     let export = export(name, &symbol, &krate, signature.kind);
     let about = format!("The handler [`{name}`](fn@{name}): a type without values that has its descriptor.");
     Ok(quote! {
@@ -43,11 +48,14 @@ pub(crate) fn expand(
                 symbol: #symbol_name,
                 #[cfg(not(target_arch = "nvptx64"))]
                 native: Self::native,
+                #[cfg(not(target_arch = "nvptx64"))]
+                parameters: &[#(#parameters),*],
             };
             const SCHEMA: #krate::HandlerSchema = #schema;
             const LENGTHS: #krate::__private::Lengths = #krate::__private::Lengths::of(&Self::SCHEMA);
             #run
             #native
+            #call
         }
 
         #(#cfgs)*
@@ -189,6 +197,116 @@ fn native(krate: &TokenStream, kind: Kind) -> TokenStream {
             -> ::core::result::Result<usize, #krate::Status>
         {
             #call
+        }
+    }
+}
+
+/// A name without `r#`.
+fn plain(name: &Ident) -> Ident {
+    let text = name.to_string();
+    text.strip_prefix("r#").map_or_else(|| name.clone(), |text| Ident::new(&format!("{text}_"), name.span()))
+}
+
+/// `call`: the same function on the calling side.
+fn call(name: &Ident, krate: &TokenStream, signature: &Signature) -> TokenStream {
+    let private = quote! { #krate::__private };
+    let about = format!("Has a dispatcher elsewhere run [`{name}`](fn@{name}), and waits for its results.");
+    let error = quote! { #krate::ClientError<__C::Error> };
+    let Shape::Typed { args, outs } = &signature.shape else {
+        return quote! {
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[doc = #about]
+            ///
+            /// # Errors
+            /// No answer, or one with a status. `result` has as many bytes of the answer as fit; the number is the answer's own.
+            pub fn call<__C: #krate::RoundTrip>(
+                client: &mut __C,
+                payload: &[u8],
+                result: &mut [u8],
+            ) -> ::core::result::Result<usize, #error> {
+                match client.round_trip(Self::HANDLER.id(), payload, result) {
+                    ::core::result::Result::Err(error) => {
+                        ::core::result::Result::Err(#krate::ClientError::Carrier(error))
+                    }
+                    ::core::result::Result::Ok((#krate::Status::OK, len)) => ::core::result::Result::Ok(len),
+                    ::core::result::Result::Ok((status, _)) => {
+                        ::core::result::Result::Err(#krate::ClientError::Refused(status))
+                    }
+                }
+            }
+        };
+    };
+    let names: Vec<_> = (0..args.len()).map(|i| format_ident!("argument_{i}")).collect();
+    let write = names.iter().zip(args).map(|(argument, ty)| {
+        quote_spanned! { ty.span()=>
+            <#ty as #krate::Argument<'_>>::write(
+                &#argument,
+                #private::next_mut(&mut rest, <#ty as #krate::Argument<'_>>::DESC.size_bytes),
+            );
+        }
+    });
+    let (values, read) = if answers_by_value(signature) {
+        let returns = &signature.returns;
+        let values = quote_spanned! { returns.span()=> <#returns as #krate::Returns>::Values };
+        let read = quote_spanned! { returns.span()=> <#returns as #krate::Returns>::read };
+        (values, quote! { #read(&result) })
+    } else {
+        let outs: Vec<_> = outs.iter().map(without_lifetimes).collect();
+        let out_trait = match signature.kind {
+            Kind::Thread => quote! { #krate::OutParam<'static> },
+            Kind::Warp | Kind::Grid => quote! { #krate::OutputParam<'static> },
+        };
+        let value = |ty: &Type| quote_spanned! { ty.span()=> <#ty as #out_trait> };
+        let types: Vec<_> = outs
+            .iter()
+            .map(|ty| {
+                let value = value(ty);
+                quote! { #value::Value }
+            })
+            .collect();
+        let reads: Vec<_> = outs
+            .iter()
+            .map(|ty| {
+                let value = value(ty);
+                quote! { #value::read(#private::next(&mut rest, <#ty as #out_trait>::DESC.size_bytes))? }
+            })
+            .collect();
+        let (values, made) = match (&types[..], &reads[..]) {
+            ([one], [read]) => (quote! { #one }, quote! { #read }),
+            _ => (quote! { (#(#types,)*) }, quote! { (#(#reads,)*) }),
+        };
+        let read = quote! {
+            (|| {
+                let mut rest = &result[..];
+                ::core::option::Option::Some(#made)
+            })()
+        };
+        (values, read)
+    };
+    quote! {
+        #[cfg(not(target_arch = "nvptx64"))]
+        #[doc = #about]
+        ///
+        /// # Errors
+        /// No answer, one with a status, or one that is no results of this handler.
+        #[allow(
+            unused_mut,
+            unused_variables,
+            unused_assignments,
+            clippy::needless_question_mark,
+            clippy::too_many_arguments
+        )]
+        pub fn call<__C: #krate::RoundTrip>(
+            client: &mut __C,
+            #(#names: #args,)*
+        ) -> ::core::result::Result<#values, #error> {
+            let mut payload = [0_u8; #name::LENGTHS.arguments()];
+            let mut rest = &mut payload[..];
+            #(#write)*
+            let mut result = [0_u8; #name::LENGTHS.results()];
+            #private::round_trip(client, Self::HANDLER.id(), &payload, &mut result)?;
+            let values: ::core::option::Option<#values> = #read;
+            values.ok_or(#krate::ClientError::Malformed { found: result.len(), expected: result.len() })
         }
     }
 }

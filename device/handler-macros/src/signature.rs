@@ -2,9 +2,12 @@
 
 use crate::options::Kind;
 use proc_macro2::Span;
-use quote::ToTokens;
+use quote::{ToTokens, format_ident};
 use syn::spanned::Spanned;
-use syn::{Error, FnArg, GenericArgument, ItemFn, PathArguments, PathSegment, Result, ReturnType, Type};
+use syn::{
+    Error, FnArg, GenericArgument, Ident, ItemFn, Lifetime, Pat, PathArguments, PathSegment, Result,
+    ReturnType, Type,
+};
 
 /// Limits of a schema, as in `ringcall_wire::schema`.
 const MAX_ARGS: usize = 8;
@@ -13,6 +16,8 @@ const MAX_RESULTS: usize = 4;
 pub(crate) struct Signature {
     pub(crate) kind: Kind,
     pub(crate) shape: Shape,
+    /// The names of its parameters after the team's.
+    pub(crate) names: Vec<Ident>,
     /// The type it returns; `()` where none is written.
     pub(crate) returns: Type,
 }
@@ -27,10 +32,17 @@ pub(crate) enum Shape {
 impl Signature {
     pub(crate) fn of(function: &ItemFn, kind: Kind) -> Result<Self> {
         refuse_special(function)?;
-        let mut parameters = Vec::new();
-        for input in &function.sig.inputs {
+        let (mut parameters, mut names) = (Vec::new(), Vec::new());
+        for (index, input) in function.sig.inputs.iter().enumerate() {
             match input {
-                FnArg::Typed(parameter) => parameters.push((*parameter.ty).clone()),
+                FnArg::Typed(parameter) => {
+                    parameters.push((*parameter.ty).clone());
+                    // A pattern has no name.
+                    names.push(match &*parameter.pat {
+                        Pat::Ident(pattern) => pattern.ident.clone(),
+                        _ => format_ident!("parameter_{index}"),
+                    });
+                }
                 FnArg::Receiver(this) => {
                     return Err(Error::new(this.span(), "a handler is a free function, without `self`"));
                 }
@@ -43,7 +55,8 @@ impl Signature {
         };
         let shape =
             if payload.iter().any(is_slice) { untyped(payload, kind)? } else { typed(payload, kind)? };
-        Ok(Self { kind, shape, returns })
+        names.drain(..parameters.len() - payload.len());
+        Ok(Self { kind, shape, names, returns })
     }
 }
 
@@ -190,4 +203,31 @@ fn is_slice(ty: &Type) -> bool {
             _ => false,
         },
     }
+}
+
+/// The type of an out-parameter with every lifetime that it leaves out said to be `'static`: for places that have none to infer.
+pub(crate) fn without_lifetimes(ty: &Type) -> Type {
+    let forever = || Lifetime::new("'static", Span::call_site());
+    let mut ty = ty.clone();
+    match &mut ty {
+        Type::Reference(reference) => reference.lifetime = Some(forever()),
+        Type::Path(path) => {
+            if let Some(PathArguments::AngleBracketed(list)) =
+                path.path.segments.last_mut().map(|segment| &mut segment.arguments)
+            {
+                let mut has_lifetime = false;
+                for argument in &mut list.args {
+                    if let GenericArgument::Lifetime(lifetime) = argument {
+                        *lifetime = forever();
+                        has_lifetime = true;
+                    }
+                }
+                if !has_lifetime {
+                    list.args.insert(0, GenericArgument::Lifetime(forever()));
+                }
+            }
+        }
+        _ => {}
+    }
+    ty
 }

@@ -1,7 +1,7 @@
 //! What may be an argument.
 
 use crate::{F32, F64, I32, Status, TypeDesc, count};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// A type of parameter that is read from a payload.
 #[diagnostic::on_unimplemented(
@@ -19,6 +19,14 @@ pub trait Argument<'a>: Sized {
     /// # Errors
     /// [`Status::BAD_PAYLOAD`] for bytes that are no such value.
     fn decode(bytes: &'a [u8]) -> Result<Self, Status>;
+
+    /// Writes it, on the calling side, into its bytes, of which there are as many as [`Self::DESC`] says.
+    fn write(&self, out: &mut [u8]);
+}
+
+/// Copies as many bytes as both have.
+pub(crate) fn put(out: &mut [u8], bytes: &[u8]) {
+    out.iter_mut().zip(bytes).for_each(|(out, byte)| *out = *byte);
 }
 
 macro_rules! scalars {
@@ -29,6 +37,10 @@ macro_rules! scalars {
             #[inline(always)]
             fn decode(bytes: &[u8]) -> Result<Self, Status> {
                 bytes.first_chunk().map(|bytes| Self::from_le_bytes(*bytes)).ok_or(Status::SCHEMA_MISMATCH)
+            }
+
+            fn write(&self, out: &mut [u8]) {
+                put(out, &self.to_le_bytes());
             }
         }
     )*};
@@ -50,6 +62,10 @@ macro_rules! arrays {
             #[inline(always)]
             fn decode(bytes: &'a [u8]) -> Result<Self, Status> {
                 <[$element; N]>::ref_from_bytes(bytes).map_err(|_| Status::SCHEMA_MISMATCH)
+            }
+
+            fn write(&self, out: &mut [u8]) {
+                put(out, self.as_bytes());
             }
         }
     )*};

@@ -66,6 +66,10 @@ impl<'a, const N: usize> Argument<'a> for Bits<'a, N> {
     fn decode(bytes: &'a [u8]) -> Result<Self, Status> {
         Self::new(bytes).map_err(|_| Status::BAD_PAYLOAD)
     }
+
+    fn write(&self, out: &mut [u8]) {
+        crate::argument::put(out, self.as_bytes());
+    }
 }
 
 fn get(bytes: &[u8], bits: usize, index: usize) -> Option<bool> {
@@ -172,6 +176,10 @@ impl<const N: usize> ResultValue for BitString<N> {
     fn encode(self, out: &mut [u8]) {
         out.iter_mut().zip(self.bytes).for_each(|(target, byte)| *target = byte);
     }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        Bits::new(bytes).ok().map(Self::from)
+    }
 }
 
 /// `N` bits of a result, written in place; all zero at first.
@@ -225,5 +233,11 @@ impl<'a, const N: usize> OutParam<'a> for BitsMut<'a, N> {
     #[inline(always)]
     fn over(bytes: &'a mut [u8]) -> Result<Self, Status> {
         Self::new(bytes).ok_or(Status::RESULT_TOO_LONG)
+    }
+
+    type Value = BitString<N>;
+
+    fn read(bytes: &[u8]) -> Option<BitString<N>> {
+        BitString::read(bytes)
     }
 }

@@ -45,6 +45,9 @@ pub struct Handler {
     /// The function on a CPU. See [`Handler::call`].
     #[cfg(not(target_arch = "nvptx64"))]
     pub native: Native,
+    /// The names of its arguments, then those of its out-parameters, as the function has them; empty where they have none.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub parameters: &'static [&'static str],
 }
 
 impl Handler {

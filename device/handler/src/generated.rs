@@ -6,6 +6,8 @@ use crate::{HandlerSchema, OutBytes, Status, TypeDesc};
 #[cfg(not(target_arch = "nvptx64"))]
 use ringcall_gpu::team;
 
+#[cfg(not(target_arch = "nvptx64"))]
+pub use crate::client::{next, next_mut, round_trip};
 #[cfg(target_arch = "nvptx64")]
 pub use ringcall_gpu::{
     ptx::call::{payload, result_mut},
@@ -43,6 +45,16 @@ impl Lengths {
             None => None,
         };
         Self { args, results: results as usize }
+    }
+
+    /// Bytes of the payload; 0 for any.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[must_use]
+    pub const fn arguments(&self) -> usize {
+        match self.args {
+            Some(bytes) => bytes,
+            None => 0,
+        }
     }
 
     /// Bytes of the result.

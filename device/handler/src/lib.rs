@@ -95,6 +95,42 @@
 //! assert_eq!(result, [8; 512]);
 //! ```
 //!
+//! # Calling a handler
+//! `decode::call` sends a request to the handler by anything that [carries calls](RoundTrip), a client of a ring or of a transport, with
+//! typed arguments in and typed results out. For programs in C the same is written as a header by [`c_header`].
+//!
+//! ```
+//! use ringcall_handler::{ClientError, FunctionId, Handler, RoundTrip, Status, handler, handlers};
+//!
+//! #[handler]
+//! fn divide(dividend: i32, divisor: i32) -> Result<(i32, i32), Status> {
+//!     if divisor == 0 { Err(Status(1)) } else { Ok((dividend / divisor, dividend % divisor)) }
+//! }
+//!
+//! /// In its place: `ringcall::Client::within`, or a `Caller` of `ringcall-transport`.
+//! struct Here([Handler; 1]);
+//!
+//! impl RoundTrip for Here {
+//!     type Error = core::convert::Infallible;
+//!
+//!     fn round_trip(
+//!         &mut self,
+//!         function: FunctionId,
+//!         payload: &[u8],
+//!         result: &mut [u8],
+//!     ) -> Result<(Status, usize), Self::Error> {
+//!         let Some(handler) = self.0.iter().find(|handler| handler.id() == function) else {
+//!             return Ok((Status::UNKNOWN_FUNCTION, 0));
+//!         };
+//!         Ok(handler.call(payload, result).map_or_else(|status| (status, 0), |len| (Status::OK, len)))
+//!     }
+//! }
+//!
+//! let mut here = Here(handlers![divide]);
+//! assert_eq!(divide::call(&mut here, 17, 5), Ok((3, 2)));
+//! assert_eq!(divide::call(&mut here, 17, 0), Err(ClientError::Refused(Status(1))));
+//! ```
+//!
 //! # What is generated
 //! For `fn decode`: the type `decode` with the constant [`HANDLER`](Handler), so `decode::HANDLER` and, after
 //! `use my_decoders::decode;`, both the function and the descriptor. (Types and functions do not share a namespace; a
@@ -124,6 +160,10 @@ extern crate self as ringcall_handler;
 
 mod argument;
 mod bits;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod c_header;
+#[cfg(not(target_arch = "nvptx64"))]
+mod client;
 mod descriptor;
 mod out;
 mod output;
@@ -134,6 +174,8 @@ mod returns;
 
 pub use argument::Argument;
 pub use bits::{BitString, Bits, BitsMut};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use client::ClientError;
 pub use descriptor::{Handler, HandlerKind};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use descriptor::{Native, NativeTeam};
@@ -143,6 +185,8 @@ pub use readout::Readout4;
 pub use returns::{Outcome, ResultValue, Results, Returns, Written};
 pub use ringcall_gpu::team::{Block, Grid, OutBytes, Warp};
 pub use ringcall_handler_macros::handler;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use ringcall_wire::call::RoundTrip;
 pub use ringcall_wire::{FunctionId, HandlerSchema, Status, TypeDesc};
 pub use zerocopy::little_endian::{F32, F64, I32, I64};
 

@@ -18,6 +18,12 @@ pub trait OutParam<'a>: Sized {
     /// # Errors
     /// [`Status::RESULT_TOO_LONG`] for another number.
     fn over(bytes: &'a mut [u8]) -> Result<Self, Status>;
+
+    /// What the calling side gets of it.
+    type Value;
+
+    /// Reads it, on the calling side; `None` for bytes that are no such value.
+    fn read(bytes: &[u8]) -> Option<Self::Value>;
 }
 
 /// What may stand behind the `&mut` of an out-parameter. It lies unaligned in the response: [`F32`] instead of `f32`.
@@ -32,6 +38,9 @@ pub trait OutValue: Sized {
 
     /// The value at `bytes`; `None` when they have another length.
     fn over(bytes: &mut [u8]) -> Option<&mut Self>;
+
+    /// The value of `bytes`, on its own; `None` when they have another length.
+    fn read(bytes: &[u8]) -> Option<Self>;
 }
 
 impl<'a, T: OutValue> OutParam<'a> for &'a mut T {
@@ -40,6 +49,12 @@ impl<'a, T: OutValue> OutParam<'a> for &'a mut T {
     #[inline(always)]
     fn over(bytes: &'a mut [u8]) -> Result<Self, Status> {
         T::over(bytes).ok_or(Status::RESULT_TOO_LONG)
+    }
+
+    type Value = T;
+
+    fn read(bytes: &[u8]) -> Option<T> {
+        T::read(bytes)
     }
 }
 
@@ -51,6 +66,10 @@ macro_rules! values {
             #[inline(always)]
             fn over(bytes: &mut [u8]) -> Option<&mut Self> {
                 Self::mut_from_bytes(bytes).ok()
+            }
+
+            fn read(bytes: &[u8]) -> Option<Self> {
+                Self::read_from_bytes(bytes).ok()
             }
         }
     )*};
@@ -64,6 +83,10 @@ macro_rules! arrays {
             #[inline(always)]
             fn over(bytes: &mut [u8]) -> Option<&mut Self> {
                 Self::mut_from_bytes(bytes).ok()
+            }
+
+            fn read(bytes: &[u8]) -> Option<Self> {
+                Self::read_from_bytes(bytes).ok()
             }
         }
     )*};

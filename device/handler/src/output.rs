@@ -44,7 +44,7 @@ pub trait OutputValue {
     label = "not a payload type",
     note = "outputs are of `u8`, `i32`, `i64`, `f32`, `f64`, `[u8; N]`, `[i32; N]`, `[f32; N]`, `[f64; N]` and `BitString<N>`; and of `[u8]` in an untyped handler"
 )]
-pub trait TypedOutput: OutputValue {
+pub trait TypedOutput: OutputValue + crate::ResultValue {
     /// Type and size.
     const DESC: TypeDesc;
 }
@@ -63,6 +63,12 @@ pub trait OutputParam<'a>: Sized {
     /// # Errors
     /// [`Status::RESULT_TOO_LONG`] for fewer.
     fn over(bytes: OutBytes<'a>) -> Result<Self, Status>;
+
+    /// What the calling side gets of it.
+    type Value;
+
+    /// Reads it, on the calling side; `None` for bytes that are no such value.
+    fn read(bytes: &[u8]) -> Option<Self::Value>;
 }
 
 impl<'a, T: OutputValue + ?Sized> Output<'a, T> {
@@ -111,15 +117,21 @@ impl Output<'_, [u8]> {
     }
 }
 
-impl<'a, T: TypedOutput + ?Sized> OutputParam<'a> for Output<'a, T> {
-    const DESC: TypeDesc = T::DESC;
+impl<'a, T: TypedOutput> OutputParam<'a> for Output<'a, T> {
+    const DESC: TypeDesc = <T as TypedOutput>::DESC;
 
     #[inline(always)]
     fn over(bytes: OutBytes<'a>) -> Result<Self, Status> {
-        if bytes.len() < T::DESC.size_bytes as usize {
+        if bytes.len() < <T as TypedOutput>::DESC.size_bytes as usize {
             return Err(Status::RESULT_TOO_LONG);
         }
         Ok(Self::over(bytes))
+    }
+
+    type Value = T;
+
+    fn read(bytes: &[u8]) -> Option<T> {
+        T::read(bytes)
     }
 }
 

@@ -48,4 +48,11 @@ impl<'a, const N: usize> Argument<'a> for Readout4<'a, N> {
     fn decode(bytes: &'a [u8]) -> Result<Self, Status> {
         Self::new(bytes).map_err(|_| Status::BAD_PAYLOAD)
     }
+
+    fn write(&self, out: &mut [u8]) {
+        for (byte, pair) in out.iter_mut().enumerate() {
+            let nibble = |index: usize| self.get(index).unwrap_or(0);
+            *pair = nibble(2 * byte) | nibble(2 * byte + 1) << 4;
+        }
+    }
 }

@@ -14,6 +14,9 @@ pub trait ResultValue: Sized {
 
     /// Writes it to `out`, which has the bytes that [`Self::DESC`] says.
     fn encode(self, out: &mut [u8]);
+
+    /// Reads it, on the calling side; `None` for bytes that are no such value.
+    fn read(bytes: &[u8]) -> Option<Self>;
 }
 
 macro_rules! scalars {
@@ -26,6 +29,10 @@ macro_rules! scalars {
                 if let Some(bytes) = out.first_chunk_mut() {
                     *bytes = self.to_le_bytes();
                 }
+            }
+
+            fn read(bytes: &[u8]) -> Option<Self> {
+                bytes.try_into().ok().map(Self::from_le_bytes)
             }
         }
     )*};
@@ -40,6 +47,13 @@ macro_rules! arrays {
             fn encode(self, out: &mut [u8]) {
                 let (elements, _) = out.as_chunks_mut();
                 elements.iter_mut().zip(self).for_each(|(element, value)| *element = value.to_le_bytes());
+            }
+
+            fn read(bytes: &[u8]) -> Option<Self> {
+                let (elements, rest) = bytes.as_chunks();
+                let mut values = [<$element>::default(); N];
+                values.iter_mut().zip(elements).for_each(|(value, bytes)| *value = $element::from_le_bytes(*bytes));
+                (rest.is_empty() && elements.len() == N).then_some(values)
             }
         }
     )*};
@@ -75,6 +89,16 @@ pub trait Results: Sized {
     /// # Errors
     /// [`Status::RESULT_TOO_LONG`] when `out` has no room.
     fn encode(self, out: &mut [u8]) -> Result<(), Status>;
+
+    /// Reads them, on the calling side; `None` for bytes that are no such values.
+    fn read(bytes: &[u8]) -> Option<Self>;
+}
+
+/// Reads one value of a result, and moves on to the next.
+fn pull<T: ResultValue>(bytes: &mut &[u8]) -> Option<T> {
+    let (value, rest) = bytes.split_at_checked(T::DESC.size_bytes as usize)?;
+    *bytes = rest;
+    T::read(value)
 }
 
 /// Writes one value and returns the room after it.
@@ -93,6 +117,10 @@ impl<T: ResultValue> Results for T {
     fn encode(self, out: &mut [u8]) -> Result<(), Status> {
         push(self, out).map(drop)
     }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        <T as ResultValue>::read(bytes)
+    }
 }
 
 macro_rules! tuples {
@@ -105,6 +133,13 @@ macro_rules! tuples {
             fn encode(self, out: &mut [u8]) -> Result<(), Status> {
                 $(let out = push(self.$index, out)?;)*
                 Ok(())
+            }
+
+            #[allow(unused_mut)]
+            fn read(bytes: &[u8]) -> Option<Self> {
+                let mut bytes = bytes;
+                let values = ($(pull::<$result>(&mut bytes)?,)*);
+                bytes.is_empty().then_some(values)
             }
         }
     )*};
@@ -125,6 +160,9 @@ tuples! {
     note = "results are `u8`, `i32`, `i64`, `f32`, `f64`, `[u8; N]`, `[i32; N]`, `[f32; N]`, `[f64; N]` and `BitString<N>`; a tuple of up to 4 of these; or a `Result` of that with `Status` as its error"
 )]
 pub trait Returns: Sized {
+    /// The results, on the calling side.
+    type Values: Results;
+
     /// Types and sizes of the results, in order.
     const DESCS: &'static [TypeDesc];
 
@@ -133,9 +171,16 @@ pub trait Returns: Sized {
     /// # Errors
     /// The handler's own status, or [`Status::RESULT_TOO_LONG`] when `out` has no room.
     fn encode(self, out: &mut [u8]) -> Result<(), Status>;
+
+    /// Reads them, on the calling side; `None` for bytes that are no such values.
+    fn read(bytes: &[u8]) -> Option<Self::Values> {
+        <Self::Values as Results>::read(bytes)
+    }
 }
 
 impl<T: Results> Returns for T {
+    type Values = T;
+
     const DESCS: &'static [TypeDesc] = T::DESCS;
 
     #[inline(always)]
@@ -145,6 +190,8 @@ impl<T: Results> Returns for T {
 }
 
 impl<T: Results> Returns for Result<T, Status> {
+    type Values = T;
+
     const DESCS: &'static [TypeDesc] = T::DESCS;
 
     #[inline(always)]

@@ -58,6 +58,7 @@
 
 mod abi;
 pub mod bits;
+pub mod call;
 pub mod codec;
 pub mod counter;
 pub mod decoding;

@@ -159,6 +159,9 @@ impl DeadlineArgs {
         if self.deadline.is_none() {
             return Ok(problem);
         }
+        if problem.family() == DecoderFamily::Slices {
+            bail!(Misuse("--deadline does not apply to --slices, which is not cut off".to_owned()));
+        }
         if problem.family() == DecoderFamily::Plugin {
             bail!(Misuse("--deadline does not apply to a plug-in, which is not cut off".to_owned()));
         }

@@ -6,7 +6,7 @@ use crate::usage::Misuse;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ringcall::Status;
-use ringcall_decoder_service::{Problem, converged, is_late};
+use ringcall_decoder_service::{Problem, WireForm, converged};
 use ringcall_qec::QecError;
 use ringcall_qec::circuit::{Circuit, Code, DetectorBases, Experiment, MemoryExperiment};
 use ringcall_qec::code::{Basis, Configuration};
@@ -15,8 +15,7 @@ use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::dem::text::read;
 use ringcall_wire::HEADER_BYTES;
 use ringcall_wire::bits::{BitView, packed_len};
-use ringcall_wire::qec::{DecodeResponse, write_decode_result};
-use ringcall_wire::schema::HandlerSchema;
+use ringcall_wire::qec::DecodeResponse;
 use std::fmt::{self, Write};
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -101,6 +100,11 @@ impl Preset {
     /// Slots of its ring.
     pub(crate) const SLOTS: u32 = 64;
 
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
+    }
+
     /// What it sets of a [`Choice`] that names nothing else but the noise.
     pub(crate) fn choose(&self, choice: Choice) -> Choice {
         let Self(Configuration { distance, rounds, basis, .. }) = self;
@@ -117,9 +121,15 @@ impl Preset {
         }
     }
 
-    /// Bytes of a slot that a request fits: header, and a bit for each detector; `least` at least, a power of two.
-    pub(crate) fn slot_bytes(&self, least: u32) -> u32 {
-        let request = HEADER_BYTES + packed_len(self.0.residual_detectors());
+    /// Bytes of a slot that a request fits: header, and a bit for each detector or an integer for each measurement; `least` at
+    /// least, a power of two.
+    pub(crate) fn slot_bytes(&self, least: u32, measurements: bool) -> u32 {
+        let Self(configuration) = self;
+        let request = if measurements {
+            configuration.slot_size()
+        } else {
+            HEADER_BYTES + packed_len(configuration.residual_detectors())
+        };
         u32::try_from(request).map_or(u32::MAX, |bytes| bytes.max(least).next_power_of_two())
     }
 }
@@ -281,16 +291,50 @@ pub(crate) struct ExperimentArgs {
     /// Which checks of a bivariate bicycle code have detectors [default: memory]
     #[arg(long, value_enum)]
     detectors: Option<DetectorsArg>,
+    /// Requests are raw measurements, an INT32 each, in place of a bit for each detector: surface code
+    #[arg(long, conflicts_with_all = ["dem", "circuit"])]
+    pub(crate) measurements: bool,
+    /// Match each basis and layer of time alone, which sees no errors of measurement, and answer corrections and convergence
+    /// alone, 8 bytes: surface code
+    #[arg(long, conflicts_with_all = SLICED)]
+    pub(crate) slices: bool,
     #[command(flatten)]
     file: ModelFile,
     #[command(flatten)]
     pub(crate) decoder: DecoderArgs,
 }
 
+/// The options that `--slices` leaves nothing to do.
+pub(crate) const SLICED: [&str; 7] =
+    ["decoder", "decoder_config", "matching", "relay_solutions", "relay_iterations", "dem", "circuit"];
+
+/// The surface code's experiment, for options that are for it.
+///
+/// # Errors
+/// [`Misuse`]: another code, or a model of a file.
+pub(crate) fn surface_for(option: &str, experiment: Option<&Experiment>) -> Result<MemoryExperiment> {
+    match experiment.map(|experiment| (experiment.surface(), experiment.code.name())) {
+        Some((Some(surface), _)) => Ok(surface),
+        Some((None, code)) => Err(Misuse(format!("{option} is for --code surface, not for {code}")).into()),
+        None => Err(Misuse(format!("{option} is for the generated experiment")).into()),
+    }
+}
+
 impl ExperimentArgs {
     /// The options that a command that decodes nothing refuses.
-    pub(crate) const FIELDS: [&'static str; 9] =
-        ["preset", "code", "distance", "rounds", "basis", "p", "detectors", "dem", "circuit"];
+    pub(crate) const FIELDS: [&'static str; 11] = [
+        "preset",
+        "code",
+        "distance",
+        "rounds",
+        "basis",
+        "p",
+        "detectors",
+        "dem",
+        "circuit",
+        "measurements",
+        "slices",
+    ];
 
     /// The memory experiment, or the model of the file, with its decoder; `around` adds to the estimate what the
     /// command takes beside the decoder.
@@ -310,8 +354,23 @@ impl ExperimentArgs {
             }
             None => {
                 let experiment = self.choice().experiment()?;
-                memory.admit(&around(Estimate::process().experiment(&experiment)))?;
-                experiment.detector_error_model()?
+                let estimate = || around(Estimate::process().experiment(&experiment));
+                let problem = if self.slices {
+                    let surface = surface_for("--slices", Some(&experiment))?;
+                    memory.admit(&estimate())?;
+                    Problem::by_slices(&surface)?.answering_alone()
+                } else {
+                    if self.measurements {
+                        surface_for("--measurements", Some(&experiment))?;
+                    }
+                    memory.admit(&estimate())?;
+                    self.decoder.problem(experiment.detector_error_model()?)?
+                };
+                return Ok(if self.measurements {
+                    problem.with_measurements(&surface_for("--measurements", Some(&experiment))?)?
+                } else {
+                    problem
+                });
             }
         };
         self.decoder.problem(model)
@@ -336,13 +395,35 @@ impl ExperimentArgs {
     ///
     /// # Errors
     /// [`Misuse`]: another code, or a model of a file. The experiment.
-    pub(crate) fn surface(&self, least_rounds: u32) -> Result<MemoryExperiment> {
+    pub(crate) fn surface_run(&self, least_rounds: u32) -> Result<MemoryExperiment> {
         let experiment = self.choice().experiment()?;
         let surface = experiment.surface().filter(|_| self.file.path().is_none());
         let misuse =
             || Misuse("runs of any length are of a generated experiment of the surface code".to_owned());
         let memory = surface.ok_or_else(misuse)?;
         Ok(MemoryExperiment { rounds: memory.rounds.max(least_rounds), ..memory })
+    }
+
+    /// Refuses a generated experiment of another code.
+    ///
+    /// # Errors
+    /// [`Misuse`].
+    pub(crate) fn require_surface(&self, option: &str) -> Result<()> {
+        match self.file.path() {
+            Some(_) => Ok(()),
+            None => surface_for(option, Some(&self.choice().experiment()?)).map(drop),
+        }
+    }
+
+    /// The generated experiment of the surface code; `None` where another is decoded.
+    ///
+    /// # Errors
+    /// [`Misuse`].
+    pub(crate) fn surface(&self) -> Result<Option<MemoryExperiment>> {
+        if self.file.path().is_some() {
+            return Ok(None);
+        }
+        Ok(self.choice().experiment()?.surface())
     }
 
     fn choice(&self) -> Choice {
@@ -370,8 +451,9 @@ pub(crate) fn digest(problem: &Problem) -> String {
 
 /// `decode_syndrome` by the problem's decoder alone, on the calling thread. Nothing is allocated after it is made.
 pub(crate) struct Syndromes {
-    schema: HandlerSchema,
-    detectors: usize,
+    form: WireForm,
+    /// The detectors of a request, a bit each.
+    bits: Vec<u8>,
     decoder: Box<dyn Decoder>,
     defects: Vec<u32>,
     observables: Vec<u8>,
@@ -381,8 +463,8 @@ impl Syndromes {
     pub(crate) fn new(problem: &Problem) -> Result<Self> {
         let (detectors, observables) = (problem.detectors() as usize, problem.observables() as usize);
         Ok(Self {
-            schema: problem.schema(),
-            detectors,
+            form: problem.form().clone(),
+            bits: vec![0; packed_len(detectors)],
             decoder: problem.decoder()?,
             defects: Vec::with_capacity(detectors),
             observables: vec![0; packed_len(observables)],
@@ -391,12 +473,13 @@ impl Syndromes {
 
     /// Whether an answer says that time was up.
     pub(crate) fn is_late(&self, result: &[u8]) -> bool {
-        is_late(&self.schema, result)
+        self.form.read_result(result).is_some_and(|(_, outcome)| outcome.converged == DecodeResponse::LATE)
     }
 
-    /// Takes a packed bit for each detector, writes observables, corrections and convergence.
+    /// Takes a request of the problem's form, writes observables, corrections and convergence, or the last two alone.
     pub(crate) fn answer(&mut self, request: &[u8], result: &mut [u8]) -> Result<usize, Status> {
-        let detectors = BitView::new(request, self.detectors).map_err(|_| Status::BAD_PAYLOAD)?;
+        self.form.detectors(request, &mut self.bits)?;
+        let detectors = BitView::new(&self.bits, 8 * self.bits.len()).map_err(|_| Status::ENGINE_FAILED)?;
         self.defects.clear();
         self.defects.extend(detectors.ones().map(|index| index as u32));
         let matched =
@@ -405,7 +488,6 @@ impl Syndromes {
             total_corrections: i32::try_from(matched.corrections).unwrap_or(i32::MAX),
             converged: converged(&matched),
         };
-        write_decode_result(&self.schema, result, &self.observables, outcome)
-            .map_err(|_| Status::RESULT_TOO_LONG)
+        self.form.write_result(result, &self.observables, outcome)
     }
 }

@@ -237,6 +237,46 @@ fn a_users_model_and_shots_are_decoded_and_judged() {
     assert!(unjudged["logical_error_rate"].is_null());
 }
 
+/// Measurements in, corrections and convergence alone out, with time stamps.
+#[test]
+fn raw_measurements_are_answered_by_slices() {
+    let args = ["--preset", "d7", "--slices", "--measurements", "--ptp-clock", "tai", "--requests", "300"];
+    let report = report(&[&args[..], &["--interval-us", "0"]].concat());
+    assert_eq!((&report["decoder"], &report["matching"]), (&"slices".into(), &Value::Null));
+    assert_eq!((&report["completed"], &report["shots"]), (&300.into(), &0.into()));
+    assert_eq!(report["settings"]["requests"], "measurements");
+    let shares = report["stage_shares"].as_object().expect("an object");
+    let sum: f64 = shares.values().map(|share| share.as_f64().expect("a number")).sum();
+    assert!((sum - 1.0).abs() < 1e-9 && shares.len() == 5, "{shares:?}");
+    assert!(report["per_round_us"].as_f64() < report["latency_us"]["mean"].as_f64());
+}
+
+/// Options that do not go together: one line, exit code 2, and nothing was started.
+#[test]
+fn options_of_measurements_slices_and_models_are_checked() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["--slices", "--matching", "plain"], "--slices"),
+        (&["--slices", "--deadline-us", "5"], "--slices"),
+        (&["--slices", "--code", "bb72"], "--slices is for --code surface"),
+        (&["--slices", "--dem", "/no/such.dem"], "--slices"),
+        (&["--slices", "--engine", "relay"], "--slices does not apply to --engine relay"),
+        (&["--measurements", "--code", "color"], "--measurements is for --code surface"),
+        (&["--measurements", "--engine", "relay"], "--measurements does not apply"),
+        (
+            &["--measurements", "--engine", "gpu", "--dispatcher", "device"],
+            "--measurements is for --dispatcher host",
+        ),
+        (&["--ptp-clock", "sundial"], "--ptp-clock"),
+        (&["--engine-save-path", "x.engine"], "--model"),
+        (&["--engine", "cpu", "--model", "/no.onnx", "--engine-save-path", "x"], "--engine tensorrt"),
+    ];
+    for (args, says) in cases {
+        let (code, stderr) = failure(args);
+        assert_eq!(code, 2, "{args:?}: {stderr}");
+        assert!(stderr.contains(says), "{args:?}: {stderr}");
+    }
+}
+
 #[test]
 fn bad_input_gives_one_clear_line() {
     let folder = tempfile::tempdir().expect("a folder");

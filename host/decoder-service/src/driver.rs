@@ -1,8 +1,11 @@
 //! Feeds shots into the injector at a pace, and matches every answer with the truth.
 
+use crate::form::{RequestBuffer, WireForm};
 use crate::problem::Problem;
 use crate::source::{ShotSource, SourceError};
 use crate::summary::{Account, Outcome, Progress, Summary};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall::FunctionId;
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall_gpu::{clock, hint};
@@ -42,15 +45,17 @@ pub enum DriveError {
 
 /// The next request, made while there is time.
 struct Prepared {
-    payload: Vec<u8>,
+    form: WireForm,
+    request: RequestBuffer,
+    /// Draws what detectors leave open of measurements.
+    coin: Xoshiro256PlusPlus,
     truth: u64,
 }
 
 impl Prepared {
     fn load(&mut self, shot: &Shot) {
-        for (place, byte) in self.payload.iter_mut().zip(shot.detectors.iter_bytes()) {
-            *place = byte;
-        }
+        let Self { form, request, coin, .. } = self;
+        form.write_request(&shot.detectors, || coin.next_u64() >> 63 == 1, request);
         self.truth = shot.observables.words().first().copied().unwrap_or(0);
     }
 }
@@ -70,11 +75,18 @@ pub(crate) fn drive(
     let interval = u64::try_from(pace.interval.as_nanos()).unwrap_or(u64::MAX);
     let duration = pace.duration.map_or(u64::MAX, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
     let requests = pace.requests.unwrap_or(u64::MAX);
-    let mut next = Prepared { payload: vec![0; problem.request_bytes()], truth: 0 };
+    let mut next = Prepared {
+        form: problem.form().clone(),
+        request: RequestBuffer::default(),
+        coin: Xoshiro256PlusPlus::seed_from_u64(source.coin_seed()),
+        truth: 0,
+    };
     let mut waiter = ringcall::Wait::Auto.resolve(usize::MAX).waiter();
 
     let begin = clock::now_ns();
-    let mut account = Account::new(begin, source.has_truth(), remote);
+    // An answer without observables says nothing that is right or wrong.
+    let has_truth = source.has_truth() && !problem.form().is_alone();
+    let mut account = Account::new(begin, has_truth, remote);
     let mut next_progress = begin + PROGRESS_NS;
     let mut submitted = 0_u64;
     'run: while submitted < requests {
@@ -113,9 +125,9 @@ pub(crate) fn drive(
             let behind = (now - due).checked_div(interval).unwrap_or(0);
             account.expect(submitted, next.truth, due.max(begin), [now, behind]);
             let attempt = if stalled {
-                injector.retry(function, &next.payload, submitted)
+                injector.retry(function, &next.request.payload, submitted)
             } else {
-                injector.try_submit(function, &next.payload, submitted)
+                injector.try_submit(function, &next.request.payload, submitted)
             };
             match attempt {
                 Ok(_) => break,

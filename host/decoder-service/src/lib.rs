@@ -5,7 +5,8 @@
 //! ShotSource ─► injector ─► ring ─► dispatcher ─► InferStage ─► DecodeStage ─► response ─► Driver: right or wrong?
 //! ```
 //! A request is the bit-packed detectors of one shot, a response what [`ringcall::wire::qec`] says of
-//! `decode_syndrome`: predicted observables, corrections, convergence.
+//! `decode_syndrome`: predicted observables, corrections, convergence. A problem may have [other forms](WireForm): raw
+//! measurements in, corrections and convergence alone out.
 //!
 //! [`SideDecoder`] decodes requests that say more of their shots: weights of edges, soft read-out, leakage.
 //!
@@ -35,6 +36,7 @@
 mod deadline;
 pub mod decoding_server;
 mod driver;
+mod form;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 mod predecoder;
@@ -49,6 +51,7 @@ mod summary;
 mod trace;
 
 pub use driver::{DriveError, Pace};
+pub use form::{RequestBuffer, WireForm};
 pub use predecoder::{Predecoder, PredecoderError};
 pub use problem::{Problem, ProblemError};
 pub use residual::{ResidualDecoder, converged, is_late, pack_elements};

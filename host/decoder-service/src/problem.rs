@@ -1,12 +1,14 @@
 //! What is decoded: a detector error model, and decoders for it.
 
 use crate::deadline::Timed;
+use crate::form::WireForm;
 use ringcall::wire::bits::packed_len;
-use ringcall::wire::qec::decode_syndrome_schema;
 use ringcall::wire::schema::HandlerSchema;
+use ringcall_qec::QecError;
+use ringcall_qec::circuit::{MeasurementLayout, MemoryExperiment};
 use ringcall_qec::decode::{
     DecodeError, Decoder, DecoderFactory, DecoderFamily, DecoderOptions, MatchingEngine, ModelDecoders,
-    RelayFactory, WeightedMatching,
+    RelayFactory, SliceFactory, WeightedMatching,
 };
 use ringcall_qec::dem::DetectorErrorModel;
 use std::sync::Arc;
@@ -30,6 +32,17 @@ pub enum ProblemError {
     /// Weights are to come with each shot, and it is not decoded by matching.
     #[error("weights of a shot are for matching, which does not decode this model here")]
     NoWeights,
+    /// The measurements are another experiment's.
+    #[error("the measurements have {found} detectors, where the detector error model has {expected}")]
+    Measurements {
+        /// Detectors of the measurements.
+        found: usize,
+        /// Detectors of the model.
+        expected: u32,
+    },
+    /// The experiment does not exist.
+    #[error(transparent)]
+    Experiment(#[from] QecError),
     /// It cannot be decoded.
     #[error("{0}")]
     Decode(#[from] DecodeError),
@@ -41,6 +54,7 @@ pub struct Problem {
     model: Arc<DetectorErrorModel>,
     decoders: Arc<ModelDecoders>,
     deadline: Option<Duration>,
+    form: WireForm,
 }
 
 impl std::fmt::Debug for Problem {
@@ -144,7 +158,56 @@ impl Problem {
         if model.num_observables > 64 {
             return Err(ProblemError::TooManyObservables(model.num_observables));
         }
-        Ok(Self { model: Arc::new(model), decoders: Arc::new(decoders), deadline: None })
+        let form = WireForm::new(model.num_detectors, model.num_observables);
+        Ok(Self { model: Arc::new(model), decoders: Arc::new(decoders), deadline: None, form })
+    }
+
+    /// The memory experiment decoded by slices: checks of each basis in each layer of time alone, by a [`SliceFactory`]. Errors of
+    /// measurement are not seen, so this is for what a predecoder leaves.
+    ///
+    /// ```
+    /// use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+    /// use ringcall_qec::code::Basis;
+    /// use ringcall_decoder_service::Problem;
+    ///
+    /// let experiment = MemoryExperiment { distance: 7, rounds: 7, basis: Basis::Z, noise: CircuitNoise::uniform(0.003) };
+    /// let problem = Problem::by_slices(&experiment)?.with_measurements(&experiment)?.answering_alone();
+    /// assert_eq!((problem.decoder_name(), problem.request_bytes(), problem.result_bytes()), ("slices", 2016, 8));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The experiment does not exist.
+    pub fn by_slices(experiment: &MemoryExperiment) -> Result<Self, ProblemError> {
+        let decoders = ModelDecoders::Slices(Box::new(SliceFactory::new(experiment, true)?));
+        Self::decoded_by(experiment.detector_error_model()?, decoders)
+    }
+
+    /// The same problem, whose requests are the measurements of `experiment`, an `INT32` each, in place of detectors.
+    ///
+    /// # Errors
+    /// The experiment has another number of detectors.
+    pub fn with_measurements(self, experiment: &MemoryExperiment) -> Result<Self, ProblemError> {
+        let layout = MeasurementLayout::new(experiment)?;
+        let (found, expected) = (layout.detectors(), self.detectors());
+        if found != expected as usize {
+            return Err(ProblemError::Measurements { found, expected });
+        }
+        let form = self.form.clone().measured(Arc::new(layout));
+        Ok(Self { form, ..self })
+    }
+
+    /// The same problem, whose answers are a [`DecodeResponse`](ringcall::wire::qec::DecodeResponse) alone, without observables.
+    #[must_use]
+    pub fn answering_alone(self) -> Self {
+        let form = self.form.clone().alone();
+        Self { form, ..self }
+    }
+
+    /// How its requests and answers look on the wire.
+    #[must_use]
+    pub fn form(&self) -> &WireForm {
+        &self.form
     }
 
     /// The same problem, by matching decoded in one pass, with decoders that share the tables of these.
@@ -184,7 +247,7 @@ impl Problem {
         self.decoders.relay()
     }
 
-    /// What it is decoded by, as reports name it: `plain`, `correlated`, `relay` or `plugin`.
+    /// What it is decoded by, as reports name it: `plain`, `correlated`, `relay`, `plugin` or `slices`.
     #[must_use]
     pub fn decoder_name(&self) -> &'static str {
         self.decoders.name()
@@ -229,13 +292,13 @@ impl Problem {
     /// The schema of `decode_syndrome` for this model.
     #[must_use]
     pub fn schema(&self) -> HandlerSchema {
-        decode_syndrome_schema(self.detectors(), self.observables())
+        self.form.schema()
     }
 
     /// Bytes of a request's payload.
     #[must_use]
     pub fn request_bytes(&self) -> usize {
-        packed_len(self.detectors() as usize)
+        self.form.request_bytes()
     }
 
     /// Bytes of a slot that takes both request and response: a multiple of a cache line.
@@ -248,12 +311,12 @@ impl Problem {
     /// Bytes of a response's result.
     #[must_use]
     pub fn result_bytes(&self) -> usize {
-        packed_len(self.observables() as usize) + ringcall::wire::qec::DecodeResponse::BYTES
+        self.form.result_bytes()
     }
 
     /// Bytes that inference leaves of a request: residual detectors, then the logical frame, both bit-packed.
     #[must_use]
     pub fn inferred_bytes(&self) -> usize {
-        self.request_bytes() + packed_len(self.observables() as usize)
+        packed_len(self.detectors() as usize) + packed_len(self.observables() as usize)
     }
 }

@@ -1,9 +1,9 @@
 //! What follows inference: decoding of the detectors that it leaves.
 
-use crate::Problem;
+use crate::{Problem, WireForm};
 use ringcall::Status;
 use ringcall::wire::bits::{BitView, packed_len};
-use ringcall::wire::qec::{DecodeResponse, read_decode_result, write_decode_result};
+use ringcall::wire::qec::{DecodeResponse, read_decode_result};
 use ringcall::wire::schema::HandlerSchema;
 use ringcall_infer::ElementType;
 use ringcall_qec::decode::{DecodeError, Decoder, Matched};
@@ -37,7 +37,7 @@ pub struct ResidualDecoder {
     predicted: Vec<u8>,
     detectors: usize,
     observables: usize,
-    schema: HandlerSchema,
+    form: WireForm,
     /// No error is likelier than not, so that the best answer to nothing is nothing.
     nothing_is_nothing: bool,
 }
@@ -63,7 +63,7 @@ impl ResidualDecoder {
             predicted: vec![0; packed_len(problem.observables() as usize)],
             detectors: problem.detectors() as usize,
             observables: problem.observables() as usize,
-            schema: problem.schema(),
+            form: problem.form().clone(),
             nothing_is_nothing: problem.model().mechanisms.iter().all(|error| error.probability <= 0.5),
         })
     }
@@ -96,7 +96,7 @@ impl ResidualDecoder {
             total_corrections: i32::try_from(matched.corrections).unwrap_or(i32::MAX),
             converged: converged(&matched),
         };
-        write_decode_result(&self.schema, out, &self.predicted, outcome).map_err(|_| Status::RESULT_TOO_LONG)
+        self.form.write_result(out, &self.predicted, outcome)
     }
 
     /// Detectors that the last request had left.

@@ -6,12 +6,12 @@ use crate::source::ShotSource;
 use crate::stages::{AnsweredStage, DecodeStage, Density, Inference, InferenceError};
 use crate::summary::{Outcome, Predicted, Progress, Summary};
 use ringcall::wire::names::DECODE_SYNDROME;
-use ringcall::wire::qec::{DecodeResponse, read_decode_result};
+use ringcall::wire::qec::DecodeResponse;
 use ringcall::{Ring, RingConfig, Wait};
 use ringcall_pipeline::remote::RemoteDispatcher;
 use ringcall_pipeline::{
-    Completion, CorePinning, Monitor, Pipeline, PipelineError, Running, StageConfig, Stopped, SubmitError,
-    WorkerResources,
+    Completion, CorePinning, Monitor, Pipeline, PipelineError, PtpClock, Running, StageConfig, Stopped,
+    SubmitError, WorkerResources,
 };
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -67,11 +67,10 @@ impl ServiceConfig {
 /// Tells the driver of each request that is over.
 fn reporter(problem: &Problem) -> (impl FnMut(&Completion<'_>) + Send + use<>, mpsc::Receiver<Outcome>) {
     let (report, outcomes) = mpsc::channel();
-    let schema = problem.schema();
+    let form = problem.form().clone();
     let handler = move |completion: &Completion<'_>| {
         let predicted = completion.result.and_then(|result| {
-            let (bits, outcome) = read_decode_result(&schema, result).ok()?;
-            let observables = bits.ones().fold(0_u64, |word, index| word | 1 << (index % 64));
+            let (observables, outcome) = form.read_result(result)?;
             let DecodeResponse { converged, .. } = outcome;
             Some(Predicted {
                 observables,
@@ -84,6 +83,7 @@ fn reporter(problem: &Problem) -> (impl FnMut(&Completion<'_>) + Send + use<>, m
             request_id: completion.request_id,
             predicted: predicted.filter(|_| completion.is_success()),
             times: completion.times,
+            stamped: completion.ptp_timestamp != 0,
         });
     };
     (handler, outcomes)
@@ -138,6 +138,7 @@ pub struct Service {
     outcomes: mpsc::Receiver<Outcome>,
     densities: Vec<Arc<Density>>,
     deadline: Duration,
+    clock: Option<PtpClock>,
 }
 
 impl std::fmt::Debug for Service {
@@ -202,7 +203,7 @@ impl Service {
             .build()?
             .start()?;
         let (problem, deadline) = (problem.clone(), config.stop_deadline);
-        Ok(Self { problem, pipeline, remote: false, outcomes, densities, deadline })
+        Ok(Self { problem, pipeline, remote: false, outcomes, densities, deadline, clock: None })
     }
 
     /// Starts a service around a remote dispatcher that runs inference: it answers `decode_syndrome` requests with
@@ -258,7 +259,13 @@ impl Service {
             .build()?
             .start()?;
         let (problem, deadline) = (problem.clone(), config.stop_deadline);
-        Ok(Self { problem, pipeline, remote: true, outcomes, densities, deadline })
+        Ok(Self { problem, pipeline, remote: true, outcomes, densities, deadline, clock: None })
+    }
+
+    /// The same with a clock for the requests' PTP time stamps: [`Summary::unstamped`] counts answers that do not echo one.
+    #[must_use]
+    pub fn with_ptp_clock(self, clock: impl FnMut() -> u64 + Send + 'static) -> Self {
+        Self { clock: Some(Box::new(clock)), ..self }
     }
 
     /// Where each thread runs.
@@ -286,8 +293,13 @@ impl Service {
         pace: Pace,
         progress: &mut dyn FnMut(&Progress) -> bool,
     ) -> Result<Summary, DriveError> {
-        let Self { problem, pipeline, remote, outcomes, densities, deadline } = self;
+        let Self { problem, pipeline, remote, outcomes, densities, deadline, clock } = self;
+        let stamps = clock.is_some();
         let injector = pipeline.injector().ok_or(DriveError::NoInjector)?;
+        let injector = match clock {
+            Some(clock) => injector.with_ptp_clock(clock),
+            None => injector,
+        };
         let run = drive(&problem, injector, &outcomes, source, pace, remote, progress);
         // The driver's time line ends here; requests under way are answered while the pipeline stops.
         let Stopped { report, failure, .. } = pipeline.stop(deadline);
@@ -299,6 +311,9 @@ impl Service {
         };
         summary.finish(report, &outcomes, problem.observables());
         summary.failure = failure;
+        if !stamps {
+            summary.unstamped = 0;
+        }
         for density in &densities {
             summary.add_density(density, problem.detectors());
         }

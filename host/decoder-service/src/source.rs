@@ -27,6 +27,7 @@ pub struct ShotSource {
     origin: Origin,
     shot: Shot,
     truth: bool,
+    seed: u64,
 }
 
 impl ShotSource {
@@ -37,7 +38,7 @@ impl ShotSource {
     pub fn sampled(problem: &Problem, seed: u64) -> Result<Self, SourceError> {
         let sampler = Sampler::new(problem.model(), seed)?;
         let shot = sampler.new_shot();
-        Ok(Self { origin: Origin::Sampled(Box::new(sampler)), shot, truth: true })
+        Ok(Self { origin: Origin::Sampled(Box::new(sampler)), shot, truth: true, seed })
     }
 
     /// The shots of a file, once. With `observables` each shot's true observables follow its detectors, and answers
@@ -58,13 +59,23 @@ impl ShotSource {
         };
         let input: Box<dyn Read + Send> = Box::new(input);
         let reader = ShotReader::new(input, format, layout)?;
-        Ok(Self { origin: Origin::Read(Box::new(reader)), shot: Shot::new(layout), truth: observables })
+        Ok(Self {
+            origin: Origin::Read(Box::new(reader)),
+            shot: Shot::new(layout),
+            truth: observables,
+            seed: 0,
+        })
     }
 
     /// Whether shots come with their true observables.
     #[must_use]
     pub fn has_truth(&self) -> bool {
         self.truth
+    }
+
+    /// A seed for what shots leave open: measurements that detectors do not determine.
+    pub(crate) fn coin_seed(&self) -> u64 {
+        self.seed
     }
 
     /// The next shot, or `None` at the end of a file.

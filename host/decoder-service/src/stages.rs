@@ -1,11 +1,9 @@
 //! The two stages of a decode: inference on the detectors, and decoding of what it leaves, if it leaves something.
 
-use crate::Problem;
 use crate::residual::{ResidualDecoder, pack_elements};
 use crate::trace::range;
+use crate::{Problem, WireForm};
 use ringcall::wire::bits::{BitView, packed_len};
-use ringcall::wire::qec::read_decode_result;
-use ringcall::wire::schema::HandlerSchema;
 use ringcall::worker::Hook;
 use ringcall::{Ring, Status};
 use ringcall_gpu::atomic::DeviceU64;
@@ -25,6 +23,9 @@ use std::sync::atomic::Ordering;
 /// output, an element a detector; a second output, if it has one, is the logical frame, an element an observable. The
 /// answer is `frame XOR matching(residual)`. Integers and booleans count as set when they are not 0, floats when they
 /// are above one half.
+///
+/// Where requests are [measurements](Problem::with_measurements), a model whose input is an `i32` for each of them gets a request
+/// as it is; every other gets the detectors that the measurements have.
 #[derive(Clone)]
 pub enum Inference {
     /// Nothing: matching sees the detectors as they came.
@@ -122,7 +123,7 @@ impl Inference {
             Self::None | Self::Model(_) | Self::Launched(_) => None,
         };
         if let Some(left) = packed {
-            let bytes = [problem.request_bytes(), *left.start()];
+            let bytes = [packed_len(problem.detectors() as usize), *left.start()];
             let length = |specs: &[TensorSpec]| match specs {
                 [spec] if spec.element == ElementType::U8 => Some(spec.elements()),
                 _ => None,
@@ -153,7 +154,9 @@ impl Inference {
             }
             Err(shape(format!("{spec} has {} elements where the problem has {n} {what}", spec.elements())))
         };
-        expect(&inputs[0], "detectors", problem.detectors())?;
+        if !takes_measurements(problem.form(), &inputs[0]) {
+            expect(&inputs[0], "detectors", problem.detectors())?;
+        }
         expect(&outputs[0], "detectors", problem.detectors())?;
         outputs.get(1).map_or(Ok(()), |frame| expect(frame, "observables", problem.observables()))
     }
@@ -188,12 +191,15 @@ impl Inference {
                 model: lanes.name().to_owned(),
                 reason: "its graphs are launched by the dispatcher".to_owned(),
             }),
-            Self::None => Ok(Box::new(|request: RequestView<'_>, output: &mut [u8]| {
-                let (residual, frame) = output.split_at_mut(request.payload.len().min(output.len()));
-                residual.copy_from_slice(request.payload);
-                frame.fill(0);
-                Ok(residual.len() + frame.len())
-            })),
+            Self::None => {
+                let (form, bytes) = (problem.form().clone(), packed_len(problem.detectors() as usize));
+                Ok(Box::new(move |request: RequestView<'_>, output: &mut [u8]| {
+                    let (residual, frame) = output.split_at_mut(bytes.min(output.len()));
+                    form.detectors(request.payload, residual).map_err(StageError)?;
+                    frame.fill(0);
+                    Ok(residual.len() + frame.len())
+                }))
+            }
             Self::Model(model) | Self::Packed(model) | Self::Decoder(model) => {
                 self.check(problem)?;
                 let named = |source| InferenceError::Engine { model: model.name().to_owned(), source };
@@ -202,13 +208,26 @@ impl Inference {
                     model: model.name().to_owned(),
                     reason: e.to_string(),
                 })?;
+                let form = problem.form().clone();
+                let bits = vec![0; packed_len(problem.detectors() as usize)];
                 if let Self::Packed(_) | Self::Decoder(_) = self {
-                    return Ok(Box::new(stage));
+                    if form.measurements().is_none() {
+                        return Ok(Box::new(stage));
+                    }
+                    let (mut stage, mut bits) = (stage, bits);
+                    return Ok(Box::new(move |request: RequestView<'_>, output: &mut [u8]| {
+                        form.detectors(request.payload, &mut bits).map_err(StageError)?;
+                        stage.run(&bits, output)
+                    }));
                 }
+                let input = &model.inputs()[0];
                 Ok(Box::new(ModelStage {
+                    raw: takes_measurements(&form, input),
+                    form,
+                    bits,
                     input: vec![0; stage.input_bytes()],
                     output: vec![0; stage.output_bytes()],
-                    input_type: model.inputs()[0].element,
+                    input_type: input.element,
                     outputs: model.outputs().to_vec(),
                     detectors: problem.detectors() as usize,
                     observables: problem.observables() as usize,
@@ -229,9 +248,20 @@ impl InferenceStage for Named {
     }
 }
 
-/// An engine between bit-packed detectors and bit-packed residual and frame.
+/// Whether a request is this input as it is.
+fn takes_measurements(form: &WireForm, input: &TensorSpec) -> bool {
+    input.element == ElementType::I32
+        && form.measurements().is_some_and(|layout| layout.measurements() == input.elements())
+}
+
+/// An engine between a request and bit-packed residual and frame.
 struct ModelStage {
     stage: EngineStage,
+    form: WireForm,
+    /// Whether the engine's input is a request as it is.
+    raw: bool,
+    /// The detectors of a request.
+    bits: Vec<u8>,
     input: Vec<u8>,
     output: Vec<u8>,
     input_type: ElementType,
@@ -242,10 +272,15 @@ struct ModelStage {
 
 impl InferenceStage for ModelStage {
     fn infer(&mut self, request: RequestView<'_>, output: &mut [u8]) -> Result<usize, StageError> {
-        let bits =
-            BitView::new(request.payload, self.detectors).map_err(|_| StageError(Status::BAD_PAYLOAD))?;
-        write_elements(bits, self.input_type, &mut self.input);
-        self.stage.run(&self.input, &mut self.output)?;
+        self.form.detectors(request.payload, &mut self.bits).map_err(StageError)?;
+        if self.raw {
+            self.stage.run(request.payload, &mut self.output)?;
+        } else {
+            let bits =
+                BitView::new(&self.bits, self.detectors).map_err(|_| StageError(Status::BAD_PAYLOAD))?;
+            write_elements(bits, self.input_type, &mut self.input);
+            self.stage.run(&self.input, &mut self.output)?;
+        }
         output.fill(0);
         let (residual, frame) = output.split_at_mut(packed_len(self.detectors));
         let (first, second) = self.output.split_at(self.outputs[0].size_bytes());
@@ -288,24 +323,26 @@ pub(crate) struct Density {
 /// Matching on the residual, with what came in and what was left counted.
 pub(crate) struct DecodeStage {
     decoder: ResidualDecoder,
-    detectors: usize,
+    form: WireForm,
+    /// The detectors of a request.
+    bits: Vec<u8>,
     density: Arc<Density>,
 }
 
 impl DecodeStage {
     pub(crate) fn new(problem: &Problem, density: Arc<Density>) -> Result<Self, DecodeError> {
-        let detectors = problem.detectors() as usize;
-        Ok(Self { decoder: ResidualDecoder::new(problem)?, detectors, density })
+        let bits = vec![0; packed_len(problem.detectors() as usize)];
+        Ok(Self { decoder: ResidualDecoder::new(problem)?, form: problem.form().clone(), bits, density })
     }
 
     /// From a request's payload and what inference made of it to an answer.
     fn decode(&mut self, payload: &[u8], inferred: &[u8], out: &mut [u8]) -> Result<usize, Status> {
         let _range = range(c"matching");
         // Padding is checked on the way in: what a user sends must be what the schema says.
-        let input = BitView::new(payload, self.detectors).map_err(|_| Status::BAD_PAYLOAD)?;
+        let fired = self.form.detectors(payload, &mut self.bits)?;
         let len = self.decoder.decode(inferred, out)?;
         let (density, left) = (&self.density, self.decoder.left() as u64);
-        density.before.fetch_add(input.count_ones() as u64, Ordering::Relaxed);
+        density.before.fetch_add(fired as u64, Ordering::Relaxed);
         density.after.fetch_add(left, Ordering::Relaxed);
         density.requests.fetch_add(1, Ordering::Relaxed);
         if left == 0 {
@@ -317,25 +354,26 @@ impl DecodeStage {
 
 /// The last stage where an engine has decoded already: checks its answer, and passes on what is a result of `decode_syndrome`.
 pub(crate) struct AnsweredStage {
-    problem: Problem,
-    schema: HandlerSchema,
+    form: WireForm,
+    /// The detectors of a request.
+    bits: Vec<u8>,
     density: Arc<Density>,
 }
 
 impl AnsweredStage {
     pub(crate) fn new(problem: &Problem, density: Arc<Density>) -> Self {
-        Self { problem: problem.clone(), schema: problem.schema(), density }
+        let bits = vec![0; packed_len(problem.detectors() as usize)];
+        Self { form: problem.form().clone(), bits, density }
     }
 
-    fn answer(&self, payload: &[u8], answered: &[u8], out: &mut [u8]) -> Result<usize, Status> {
+    fn answer(&mut self, payload: &[u8], answered: &[u8], out: &mut [u8]) -> Result<usize, Status> {
         let _range = range(c"answer");
-        let detectors = self.problem.detectors() as usize;
-        let input = BitView::new(payload, detectors).map_err(|_| Status::BAD_PAYLOAD)?;
+        let fired = self.form.detectors(payload, &mut self.bits)?;
         // Not trusted: it was made elsewhere.
-        let result = answered.get(..self.problem.result_bytes()).ok_or(Status::ENGINE_FAILED)?;
-        read_decode_result(&self.schema, result).map_err(|_| Status::ENGINE_FAILED)?;
+        let result = answered.get(..self.form.result_bytes()).ok_or(Status::ENGINE_FAILED)?;
+        self.form.read_result(result).ok_or(Status::ENGINE_FAILED)?;
         out.get_mut(..result.len()).ok_or(Status::RESULT_TOO_LONG)?.copy_from_slice(result);
-        let (density, fired) = (&self.density, input.count_ones() as u64);
+        let (density, fired) = (&self.density, fired as u64);
         density.before.fetch_add(fired, Ordering::Relaxed);
         density.after.fetch_add(fired, Ordering::Relaxed);
         density.requests.fetch_add(1, Ordering::Relaxed);

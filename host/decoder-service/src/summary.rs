@@ -144,6 +144,8 @@ pub(crate) struct Outcome {
     /// What was predicted, if the request succeeded.
     pub(crate) predicted: Option<Predicted>,
     pub(crate) times: StageTimes,
+    /// Whether it has a time stamp.
+    pub(crate) stamped: bool,
 }
 
 /// What an answer says.
@@ -223,6 +225,7 @@ pub(crate) struct Account {
     late_or_wrong: u64,
     completed: u64,
     unexpected: u64,
+    unstamped: u64,
     latest_ns: u64,
     end: u64,
 }
@@ -248,6 +251,7 @@ impl Account {
             late_or_wrong: 0,
             completed: 0,
             unexpected: 0,
+            unstamped: 0,
             latest_ns: 0,
             end: begin,
         }
@@ -291,6 +295,7 @@ impl Account {
         };
         let StageTimes { submitted, accepted, started, inferred, processed, harvested } = outcome.times;
         self.completed += 1;
+        self.unstamped += u64::from(!outcome.stamped);
         self.end = self.end.max(harvested);
         self.latest_ns = harvested.saturating_sub(submitted);
         self.latency.saturating_record(self.latest_ns.max(1));
@@ -391,6 +396,8 @@ pub struct Summary {
     pub elapsed: Duration,
     /// Answers to no outstanding request.
     pub unexpected: u64,
+    /// Answers without a PTP time stamp, where requests had one.
+    pub unstamped: u64,
     /// Requests of which inference left nothing: matching was skipped.
     pub matching_skipped: u64,
     /// What was wrong with a dispatcher that is elsewhere.
@@ -418,6 +425,7 @@ impl Summary {
             stop: None,
             elapsed: Duration::ZERO,
             unexpected: 0,
+            unstamped: 0,
             matching_skipped: 0,
             failure: None,
             account,
@@ -447,6 +455,7 @@ impl Summary {
         self.unconverged = account.unconverged;
         (self.late, self.late_or_wrong) = (account.late, account.late_or_wrong);
         self.unexpected = account.unexpected;
+        self.unstamped = account.unstamped;
         self.elapsed = Duration::from_nanos(account.end.saturating_sub(account.begin));
         self.stats = stop.stats;
         self.stop = Some(stop);

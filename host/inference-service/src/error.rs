@@ -25,6 +25,18 @@ pub enum ServiceError {
         /// What it says.
         reason: String,
     },
+    /// A model's file, or the engine that is built of it.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What the system says, or why it is not used.
+        reason: String,
+    },
+    /// TensorRT.
+    #[cfg(feature = "tensorrt")]
+    #[error(transparent)]
+    TensorRt(Box<ringcall_tensorrt::TensorRtError>),
     /// A name that no tensor has.
     #[error("engine `{engine}` has no {what} `{name}`; it has {known}")]
     NoTensor {
@@ -88,4 +100,11 @@ pub enum ServiceError {
         /// What the system says.
         reason: std::io::Error,
     },
+}
+
+#[cfg(feature = "tensorrt")]
+impl From<ringcall_tensorrt::TensorRtError> for ServiceError {
+    fn from(why: ringcall_tensorrt::TensorRtError) -> Self {
+        Self::TensorRt(Box::new(why))
+    }
 }

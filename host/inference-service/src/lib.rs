@@ -28,6 +28,8 @@
 //! | [`service`] | both services |
 //! | [`queue`] | a queue as the CPU sees it |
 //! | [`workers`] | threads that poll queues and answer |
+//! | [`file`] | models by their path: ONNX Runtime, TensorRT, the built-in engine |
+//! | [`host`] | both services on the CPU |
 //! | [`host_worker`] | a graph as a worker of a host dispatcher |
 //! | [`passthrough`] | an engine that copies |
 //! | `predecoder` (a feature) | the fused predecoder network as an engine, between floats or bits, in one instance or several |
@@ -39,6 +41,8 @@ pub mod bindings;
 pub mod counts;
 pub mod engine;
 pub mod error;
+pub mod file;
+pub mod host;
 pub mod host_worker;
 mod nodes;
 pub mod options;
@@ -55,6 +59,11 @@ pub use bindings::{Binding, Bindings, Pick};
 pub use counts::{QueueCounts, WorkerCounts};
 pub use engine::{Capturable, Captured};
 pub use error::ServiceError;
+pub use file::{FileOptions, Runner};
+pub use host::{
+    HostCounts, HostDecoderService, HostPredecoderService, HostServiceOptions, HostStopReport,
+    RunningPredecoder,
+};
 pub use host_worker::HostWorker;
 pub use options::{ServiceOptions, Transfer};
 pub use passthrough::PassThrough;

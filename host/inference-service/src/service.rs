@@ -135,6 +135,35 @@ impl AiDecoderService {
     pub fn new(engine: &dyn Capturable, options: &ServiceOptions) -> Result<Self, ServiceError> {
         Ok(Self(Service::new(engine, options, None)?))
     }
+
+    /// A service of the model at `path` on the device of `context`, by TensorRT: an ONNX file, of which an engine is built, or an
+    /// engine (`.engine`, `.plan`). With [`FileOptions::engine_save_path`](crate::FileOptions) the engine that is built is kept there.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); the file cannot be read, or TensorRT refuses it.
+    #[cfg(feature = "tensorrt")]
+    pub fn open(
+        library: &ringcall_tensorrt::Library,
+        context: &Arc<Context>,
+        path: &std::path::Path,
+        file: &crate::FileOptions,
+        options: &ServiceOptions,
+    ) -> Result<Self, ServiceError> {
+        Self::new(&opened(library, context, path, file)?, options)
+    }
+}
+
+#[cfg(feature = "tensorrt")]
+fn opened(
+    library: &ringcall_tensorrt::Library,
+    context: &Arc<Context>,
+    path: &std::path::Path,
+    file: &crate::FileOptions,
+) -> Result<ringcall_tensorrt::TensorRtModel, ServiceError> {
+    let bytes = std::fs::read(path)
+        .map_err(|why| ServiceError::File { path: path.to_owned(), reason: why.to_string() })?;
+    let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
+    crate::file::tensorrt::open(library, context, path, &name, &bytes, file)
 }
 
 impl Deref for AiDecoderService {
@@ -190,6 +219,25 @@ impl AiPredecoderService {
         let service = Service::new(engine, options, Some(depth))?;
         let queues = service.nodes.instances.iter().filter_map(|instance| instance.queue.clone()).collect();
         Ok(Self { service, queues })
+    }
+
+    /// Records of a queue by default.
+    pub const QUEUE_DEPTH: u32 = 16;
+
+    /// A service of the model at `path` on the device of `context`, by TensorRT, with queues of
+    /// [`QUEUE_DEPTH`](Self::QUEUE_DEPTH) records: see [`AiDecoderService::open`].
+    ///
+    /// # Errors
+    /// As [`AiDecoderService::open`].
+    #[cfg(feature = "tensorrt")]
+    pub fn open(
+        library: &ringcall_tensorrt::Library,
+        context: &Arc<Context>,
+        path: &std::path::Path,
+        file: &crate::FileOptions,
+        options: &ServiceOptions,
+    ) -> Result<Self, ServiceError> {
+        Self::new(&opened(library, context, path, file)?, Self::QUEUE_DEPTH, options)
     }
 
     /// The queues, one an instance.

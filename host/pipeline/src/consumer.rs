@@ -66,10 +66,15 @@ impl Consumer {
                 let request_id = entry.map_or(u64::from(header.request_id), |b| b.request_id);
                 let submitted = entry.map_or(0, |b| b.submitted_ns);
                 let times = StageTimes { submitted, harvested: clock::now_ns(), ..times };
-                self.complete(
-                    &Done { request_id, slot: slot.get(), status: Status(header.status), error, times },
-                    Some(len),
-                );
+                let done = Done {
+                    request_id,
+                    slot: slot.get(),
+                    status: Status(header.status),
+                    error,
+                    ptp_timestamp: header.ptp_timestamp,
+                    times,
+                };
+                self.complete(&done, Some(len));
             }
         }
         found
@@ -84,19 +89,27 @@ impl Consumer {
             found += 1;
             let times = StageTimes { harvested: clock::now_ns(), ..state.times.take(slot) };
             let request_id = self.ids.extend(event.request_id);
-            let done = Done { request_id, slot: slot.get(), status: event.status, error: event.error, times };
+            let done = Done {
+                request_id,
+                slot: slot.get(),
+                status: event.status,
+                error: event.error,
+                ptp_timestamp: 0,
+                times,
+            };
             self.complete(&done, None);
         }
         found
     }
 
     fn complete(&mut self, done: &Done, result: Option<usize>) {
-        let Done { request_id, slot, status, error, times } = *done;
+        let Done { request_id, slot, status, error, ptp_timestamp, times } = *done;
         let completion = Completion {
             request_id,
             slot,
             status,
             error,
+            ptp_timestamp,
             result: result.map(|len| &self.result[..len]),
             times,
         };
@@ -114,6 +127,7 @@ struct Done {
     slot: u32,
     status: Status,
     error: Option<u16>,
+    ptp_timestamp: u64,
     times: StageTimes,
 }
 

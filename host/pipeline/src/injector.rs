@@ -29,16 +29,19 @@ pub enum SubmitError {
     TooLong(TooLong),
 }
 
+/// A clock for the PTP time stamps of requests: nanoseconds since the epoch of its time scale, which for PTP is TAI's.
+pub type PtpClock = Box<dyn FnMut() -> u64 + Send>;
+
 /// Writes requests into a pipeline's ring. One exists at a time; `Send`, used by one thread.
 ///
 /// Allocates nothing. [`try_submit`](Self::try_submit) returns at once; [`submit`](Self::submit) waits for a slot,
 /// until the pipeline stops.
-#[derive(Debug)]
 pub struct Injector {
     state: Arc<State>,
     turns: Turns,
     next: u32,
     wait: Wait,
+    clock: Option<PtpClock>,
     _not_sync: PhantomData<Cell<()>>,
 }
 
@@ -64,7 +67,23 @@ impl Injector {
     /// For a ring of which `parts` equal parts are served apart.
     pub(crate) fn new(state: Arc<State>, wait: Wait, parts: u32) -> Option<Self> {
         let turns = Turns { slots: state.ring.geometry().slots(), parts: parts.max(1) };
-        state.take_producer().then(|| Self { state, turns, next: 0, wait, _not_sync: PhantomData })
+        state.take_producer().then(|| Self {
+            state,
+            turns,
+            next: 0,
+            wait,
+            clock: None,
+            _not_sync: PhantomData,
+        })
+    }
+
+    /// The same, with a clock of the caller's: each request is stamped when it is written, and the answer echoes the stamp
+    /// ([`Completion::ptp_timestamp`](crate::Completion::ptp_timestamp)). Without a clock stamps are 0.
+    #[must_use]
+    pub fn with_ptp_clock(self, clock: impl FnMut() -> u64 + Send + 'static) -> Self {
+        let mut injector = self;
+        injector.clock = Some(Box::new(clock));
+        injector
     }
 
     /// Submits a request if a slot is free. A slot that stays taken for long does not hold up the others.
@@ -135,10 +154,12 @@ impl Injector {
         payload: &[u8],
         request_id: u64,
     ) -> Result<SlotIndex, SubmitError> {
+        // A clock of the caller's may panic: nothing has begun yet.
+        let stamp = self.clock.as_mut().map_or(0, |clock| clock());
         if !self.state.begin_submission() {
             return Err(if self.state.is_lost() { SubmitError::Lost } else { SubmitError::Stopped });
         }
-        let result = self.write(function, payload, request_id);
+        let result = self.write(function, payload, request_id, stamp);
         self.state.end_submission();
         result
     }
@@ -149,6 +170,7 @@ impl Injector {
         function: FunctionId,
         payload: &[u8],
         request_id: u64,
+        stamp: u64,
     ) -> Result<SlotIndex, SubmitError> {
         let ring = self.state.requests().shared();
         let geometry = ring.geometry();
@@ -174,9 +196,19 @@ impl Injector {
         self.state.request_ids().insert(slot, Submitted { request_id, submitted_ns: clock::now_ns() });
         self.state.announce(slot);
         // The header's id is the low half; the full one is in the request ids.
-        vacant.submit(ring, function.0, request_id as u32, 0, payload).map_err(SubmitError::TooLong)?;
+        vacant.submit(ring, function.0, request_id as u32, stamp, payload).map_err(SubmitError::TooLong)?;
         self.next = turn;
         Ok(slot)
+    }
+}
+
+impl std::fmt::Debug for Injector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Injector")
+            .field("turns", &self.turns)
+            .field("next", &self.next)
+            .field("stamps", &self.clock.is_some())
+            .finish_non_exhaustive()
     }
 }
 

@@ -58,6 +58,7 @@
 
 #![forbid(unsafe_code)]
 
+mod benchmark;
 mod config;
 mod consumer;
 mod dispatch;
@@ -76,11 +77,12 @@ mod threads;
 mod times;
 mod worker;
 
+pub use benchmark::{BenchmarkSummary, Latencies, PARTS, Part, PipelineBenchmark};
 pub use config::{CorePinning, ExternalIds, StageConfig};
 pub use consumer::CompletionHandler;
 pub use engine_stage::{EngineStage, ShapedStage, ShapesError};
 pub use error::{BoxError, PipelineError};
-pub use injector::{Injector, SubmitError};
+pub use injector::{Injector, PtpClock, SubmitError};
 pub use monitor::Monitor;
 pub use pipeline::{Idle, Pipeline, PipelineBuilder, Running, Stopped};
 pub use report::{Dump, StopReport, StuckRequest};

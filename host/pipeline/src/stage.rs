@@ -212,6 +212,8 @@ pub struct Completion<'a> {
     pub status: Status,
     /// The launcher's code, if its launch failed.
     pub error: Option<u16>,
+    /// The request's PTP time stamp, as the answer echoes it; 0 on external rings.
+    pub ptp_timestamp: u64,
     /// The result; `None` on external rings, where responses belong to the transport.
     pub result: Option<&'a [u8]>,
     /// Where its time went.

@@ -1,10 +1,13 @@
 //! What graphs and decoders refuse, and that a refusal leaves them sound; how graphs are built.
 
+use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+use ringcall_qec::code::{Basis, SurfaceCode};
 use ringcall_qec::decode::{
-    DecodeError, Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges, ShotDecoder,
-    SliceDecoder,
+    DecodeError, Decoder, DecoderFactory, DecoderInput, MatchingDecoder, MatchingEngine, MatchingGraph,
+    ParallelEdges, Params, Registry, ShotDecoder, SliceDecoder, SliceFactory, get,
 };
 use ringcall_qec::dem::{Component, DetectorErrorModel, Mechanism};
+use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Bits;
 
 fn error(probability: f64, parts: &[(&[u32], &[u32])]) -> Mechanism {
@@ -262,4 +265,81 @@ fn residuals_that_make_no_sense() {
     assert_eq!(decoder.decode(&[1, 1, 0, 0, 1, 0]), Err(DecodeError::OddParity { detector: 1 }));
     assert_eq!(decoder.decode(&[1, 1, 0, 0, 1, 1]).unwrap().total_corrections, 2);
     assert!(SliceDecoder::new(&ring, 3, u32::MAX, MatchingEngine::default()).is_err());
+}
+
+#[test]
+fn slices_are_matched_alone() {
+    for (basis, rounds) in [(Basis::Z, 4), (Basis::X, 3), (Basis::Z, 1)] {
+        let experiment = MemoryExperiment { distance: 5, rounds, basis, noise: CircuitNoise::uniform(0.02) };
+        let model = experiment.detector_error_model().unwrap();
+        let layout = experiment.detector_layout().unwrap();
+        let code = SurfaceCode::new(5).unwrap();
+        let factory = SliceFactory::new(&experiment, true).unwrap();
+        assert_eq!(factory.slices(), 2 * rounds as usize);
+        let mut decoder = factory.build().unwrap();
+        let one = |basis| {
+            let rows = code.check_matrix(basis);
+            SliceDecoder::new(&rows, code.num_data(), 1, MatchingEngine::default()).unwrap()
+        };
+        let mut alone = [one(Basis::X), one(Basis::Z)];
+        let (mut sampler, mut fired) = (Sampler::new(&model, 3).unwrap(), Vec::new());
+        let mut shot = sampler.new_shot();
+        for _ in 0..50 {
+            sampler.sample_into(&mut shot).unwrap();
+            fired.clear();
+            shot.detectors.ones_into(&mut fired);
+            let expected: i32 = layout
+                .slices()
+                .map(|(basis, _, detectors)| {
+                    let residual: Vec<i32> =
+                        detectors.iter().map(|id| i32::from(fired.contains(id))).collect();
+                    alone[usize::from(basis == Basis::Z)].decode(&residual).unwrap().total_corrections
+                })
+                .sum();
+            let found = decoder.decode(&fired, &mut [0]).unwrap();
+            assert_eq!((found.corrections as i32, found.converged), (expected, true));
+        }
+        // An error on one data qubit before a round: its two detectors lie in one slice, whose correction is the error.
+        let row = code.logical(basis)[2];
+        let checks = &code.checks_on_data(basis)[row as usize];
+        let slice = layout.layer(basis, 0).unwrap();
+        let defects: Vec<u32> = checks.iter().map(|&check| slice[check as usize]).collect();
+        let mut observables = [0];
+        assert_eq!(decoder.decode(&defects, &mut observables).unwrap().corrections, 1);
+        assert_eq!(observables, [1]);
+        assert!(decoder.decode(&[model.num_detectors], &mut [0]).is_err());
+        assert!(decoder.decode(&[], &mut []).is_err());
+    }
+}
+
+#[test]
+fn decoders_by_name() {
+    let model = model(2, 1, vec![error(0.1, &[(&[0], &[])]), error(0.1, &[(&[0, 1], &[0])])]);
+    let input = DecoderInput::Model(&model);
+    let (rows, none) = ([&[0_u32, 1][..], &[1, 2]], Params::new());
+    let checks = DecoderInput::Checks { rows: &rows, columns: 3 };
+    for (name, input, bytes) in [("pymatching", input, 1), ("pymatching", checks, 0), ("relay", input, 1)] {
+        let mut decoder = get(name, input, &none).unwrap().build().unwrap();
+        let mut observables = vec![0; bytes];
+        assert_eq!(decoder.decode(&[0], &mut observables).unwrap().corrections, 1, "{name}");
+    }
+    let why = |name, input, params: &Params| match get(name, input, params) {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("{name} was taken"),
+    };
+    assert!(why("pymatch", input, &none).contains("pymatching, relay"));
+    assert!(why("relay", checks, &none).contains("for a model"));
+    assert!(why("pymatching", input, &none.clone().with("weights", 3.0)).contains("no parameter `weights`"));
+    assert!(
+        why("pymatching", input, &none.clone().with("merge_strategy", "best")).contains("smallest_weight")
+    );
+    assert!(
+        why("pymatching", checks, &none.clone().with("enable_correlations", true)).contains("for a model")
+    );
+    assert!(why("relay", input, &none.clone().with("solutions", 0_u32)).contains("from 1"));
+    let mut registry = Registry::new();
+    assert!(registry.register("relay", |input, params| get("relay", input, params)).is_err());
+    registry.register("ours", |input, params| get("relay", input, params)).unwrap();
+    assert!(registry.of_model("ours", &model, &none).is_ok());
+    assert_eq!(registry.names().collect::<Vec<_>>(), ["ours", "pymatching", "relay"]);
 }

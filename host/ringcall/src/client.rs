@@ -5,6 +5,7 @@ use ringcall_gpu::hint;
 use ringcall_protocol::ring::SlotIndex;
 use ringcall_protocol::slot::{Response, TooLong, Vacant};
 use ringcall_protocol::{RingMemory, SharedRing};
+use ringcall_wire::call::RoundTrip;
 use ringcall_wire::flag::{FREE, IN_FLIGHT};
 use ringcall_wire::status::Status;
 use std::cell::Cell;
@@ -123,12 +124,47 @@ impl Client {
     /// # Errors
     /// A payload that does not fit, no free slot, or no reply within `timeout`.
     pub fn call(&mut self, function: &str, payload: &[u8], timeout: Duration) -> Result<Reply, CallError> {
+        self.call_id(FunctionId::of(function), payload, timeout)
+    }
+
+    /// What typed calls are made by: each waits so long at most.
+    ///
+    /// ```
+    /// use ringcall::{Client, FunctionTable, HostDispatcher, Ring, RingConfig, wire::call::RoundTrip};
+    /// use std::time::Duration;
+    ///
+    /// let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: 64 })?;
+    /// let table = FunctionTable::builder()
+    ///     .host_call("double", |request: &[u8], result: &mut [u8]| {
+    ///         result[0] = 2 * request[0];
+    ///         Ok(1)
+    ///     })
+    ///     .build(&ring)?;
+    /// let dispatcher = HostDispatcher::builder(&ring, table).build()?.start()?;
+    /// let mut result = [0; 1];
+    /// // Of a handler: `double::call(&mut client.within(…), 21)`.
+    /// let mut client = Client::new(&ring);
+    /// client.within(Duration::from_secs(5)).round_trip(ringcall::FunctionId::of("double"), &[21], &mut result)?;
+    /// assert_eq!(result, [42]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn within(&mut self, timeout: Duration) -> Within<'_> {
+        Within { client: self, timeout }
+    }
+
+    /// Sends one request and waits for its reply.
+    fn call_id(
+        &mut self,
+        function: FunctionId,
+        payload: &[u8],
+        timeout: Duration,
+    ) -> Result<Reply, CallError> {
         let id = self.next_id;
         self.next_id = id.wrapping_add(1);
         let begin = Instant::now();
         // An answer is out a moment before its request flag is cleared: on a small ring the slot may be next already.
         let slot = loop {
-            match self.send(FunctionId::of(function), id, 0, payload) {
+            match self.send(function, id, 0, payload) {
                 Err(CallError::Full) if begin.elapsed() < timeout => std::thread::yield_now(),
                 sent => break sent?,
             }
@@ -182,5 +218,27 @@ impl Client {
     #[must_use]
     pub fn ring(&self) -> &SharedRing {
         &self.ring
+    }
+}
+
+/// A client whose calls wait a bounded time: [`Client::within`].
+#[derive(Debug)]
+pub struct Within<'a> {
+    client: &'a mut Client,
+    timeout: Duration,
+}
+
+impl RoundTrip for Within<'_> {
+    type Error = CallError;
+
+    fn round_trip(
+        &mut self,
+        function: FunctionId,
+        payload: &[u8],
+        result: &mut [u8],
+    ) -> Result<(Status, usize), CallError> {
+        let reply = self.client.call_id(function, payload, self.timeout)?;
+        result.iter_mut().zip(&reply.result).for_each(|(out, byte)| *out = *byte);
+        Ok((reply.status, reply.result.len()))
     }
 }

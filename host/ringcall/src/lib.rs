@@ -38,6 +38,7 @@
 //! | [`external`] | functions answered in the slot by an executor (a graph that the host launches); rules of other libraries |
 //! | [`completion_log`] | completions on rings whose responses a transport takes |
 //! | [`client`] | a producer and consumer in one thread, for tests and benchmarks without a NIC |
+//! | [`thread_pool`] | a pool of pinned threads, each with its own state |
 //! | [`thread`], [`wait`], [`pin`] | threads that are stopped by a deadline, how they poll, and on which core |
 
 #![forbid(unsafe_code)]
@@ -51,6 +52,7 @@ pub mod ring;
 mod shared;
 pub mod table;
 pub mod thread;
+pub mod thread_pool;
 pub mod wait;
 pub mod worker;
 
@@ -61,6 +63,7 @@ pub use ringcall_wire as wire;
 pub use ringcall_wire::function::FunctionId;
 pub use ringcall_wire::status::Status;
 pub use table::FunctionTable;
+pub use thread_pool::ThreadPool;
 pub use wait::Wait;
 
 /// The README's Rust code.

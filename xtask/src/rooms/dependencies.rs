@@ -216,6 +216,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-bp",
             "ringcall-bp-gpu",
             "ringcall-tensorrt",
+            "ringcall-inference-service",
             "ringcall-qec",
             "ringcall-deq",
             "ringcall-pipeline",

@@ -14,6 +14,7 @@ mod starvation;
 mod udp;
 mod whole;
 
+use crate::experiment::Preset;
 use crate::pinning::CoreList;
 use crate::report::Provenance;
 use anyhow::{Result, bail};
@@ -35,6 +36,10 @@ pub(crate) struct Args {
     /// What to measure, `matching` standing for all of `matching/…`, `predecoder/d7` for all of `predecoder/d7/…`, or patterns
     /// such as `'*/d13*'`; everything if none is named
     names: Vec<String>,
+    /// Measure the pipeline of a named configuration of the surface code, matched whole and by slices: d7, d13, d21, d31, d13_r104, d21_r42.
+    /// The same as the name `preset/NAME`
+    #[arg(long, value_name = "NAME")]
+    preset: Option<Preset>,
     /// Print the names of the benchmarks, and measure nothing
     #[arg(long)]
     list: bool,
@@ -214,7 +219,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let known = BENCHES.iter().map(|&(name, ..)| name).chain(whole::names()).chain(matching::names());
     let known = known.chain(matching::endless::names()).chain(matching::patches::names());
     let known: Vec<&str> = known.collect();
-    for asked in &args.names {
+    let presets = args.preset.iter().map(|preset| format!("preset/{}", preset.name()));
+    let names: Vec<String> = args.names.iter().cloned().chain(presets).collect();
+    for asked in &names {
         if !known.iter().any(|name| means(asked, name)) {
             bail!("no benchmark `{asked}`; there are: {}", known.join(", "));
         }

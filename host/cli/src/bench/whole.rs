@@ -2,11 +2,12 @@
 //! the predecoder on a GPU, under the host's dispatcher and under the device's own.
 
 use super::measure::{per_second, time};
+use crate::experiment::Preset;
 use crate::network::{NetworkFile, OnGpu};
 use anyhow::{Context, Result};
 use ringcall_decoder_service::{Inference, Pace, Problem, Service, ServiceConfig, ShotSource};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
-use ringcall_qec::code::Basis;
+use ringcall_qec::code::{Basis, Configuration};
 use ringcall_qec::decode::MatchingEngine;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -30,6 +31,8 @@ enum Shape {
     GpuHost,
     /// So many dispatchers of the device.
     GpuDevice(u32),
+    /// Nowhere: each basis and layer of time matched alone.
+    Slices,
 }
 
 impl Shape {
@@ -40,7 +43,9 @@ impl Shape {
     fn matching(self) -> MatchingEngine {
         match self {
             Self::Correlated => MatchingEngine::CorrelatedBlossom,
-            Self::Matching | Self::GpuHost | Self::GpuDevice(_) => MatchingEngine::SparseBlossom,
+            Self::Matching | Self::Slices | Self::GpuHost | Self::GpuDevice(_) => {
+                MatchingEngine::SparseBlossom
+            }
         }
     }
 }
@@ -48,12 +53,14 @@ impl Shape {
 const BENCHES: &[(&str, u32, Shape)] = &[
     ("pipeline/d7", 7, Shape::Matching),
     ("pipeline/d7/correlated", 7, Shape::Correlated),
+    ("pipeline/d7/slices", 7, Shape::Slices),
     ("pipeline/d7/gpu-host", 7, Shape::GpuHost),
     ("pipeline/d7/gpu-device", 7, Shape::GpuDevice(1)),
     ("pipeline/d7/gpu-device-2", 7, Shape::GpuDevice(2)),
     ("pipeline/d7/gpu-device-4", 7, Shape::GpuDevice(4)),
     ("pipeline/d13", 13, Shape::Matching),
     ("pipeline/d13/correlated", 13, Shape::Correlated),
+    ("pipeline/d13/slices", 13, Shape::Slices),
     ("pipeline/d13/gpu-host", 13, Shape::GpuHost),
     ("pipeline/d13/gpu-device", 13, Shape::GpuDevice(1)),
     ("pipeline/d13/gpu-device-2", 13, Shape::GpuDevice(2)),
@@ -70,9 +77,51 @@ const BENCHES: &[(&str, u32, Shape)] = &[
     ("pipeline/d31/gpu-device", 31, Shape::GpuDevice(1)),
 ];
 
+/// The named configurations, matched whole and by slices, over rings of their size: measured where they are asked for.
+const PRESETS: &[(&str, &str, Shape)] = &[
+    ("preset/d7", "d7", Shape::Matching),
+    ("preset/d7/slices", "d7", Shape::Slices),
+    ("preset/d13", "d13", Shape::Matching),
+    ("preset/d13/slices", "d13", Shape::Slices),
+    ("preset/d21", "d21", Shape::Matching),
+    ("preset/d21/slices", "d21", Shape::Slices),
+    ("preset/d31", "d31", Shape::Matching),
+    ("preset/d31/slices", "d31", Shape::Slices),
+    ("preset/d13_r104", "d13_r104", Shape::Matching),
+    ("preset/d13_r104/slices", "d13_r104", Shape::Slices),
+    ("preset/d21_r42", "d21_r42", Shape::Matching),
+    ("preset/d21_r42/slices", "d21_r42", Shape::Slices),
+];
+
 /// The names of all rows.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    BENCHES.iter().map(|&(name, ..)| name)
+    BENCHES.iter().map(|&(name, ..)| name).chain(PRESETS.iter().map(|&(name, ..)| name))
+}
+
+/// What a row is of.
+struct Measured {
+    name: &'static str,
+    experiment: MemoryExperiment,
+    slots: Option<u32>,
+    shape: Shape,
+}
+
+/// All rows in order.
+fn rows() -> Result<Vec<Measured>> {
+    let noise = CircuitNoise::uniform(P);
+    let square = |&(name, distance, shape): &(&'static str, u32, Shape)| Measured {
+        name,
+        experiment: MemoryExperiment { distance, rounds: distance, basis: Basis::Z, noise },
+        slots: None,
+        shape,
+    };
+    let mut rows: Vec<_> = BENCHES.iter().map(square).collect();
+    for &(name, preset, shape) in PRESETS {
+        let Configuration { distance, rounds, basis, .. } = Configuration::named(preset)?;
+        let experiment = MemoryExperiment { distance, rounds, basis, noise };
+        rows.push(Measured { name, experiment, slots: Some(Preset::SLOTS), shape });
+    }
+    Ok(rows)
 }
 
 /// How long to measure, and with what.
@@ -148,34 +197,32 @@ pub(super) fn run(
     mut show: impl FnMut(Row) -> Result<()>,
 ) -> Result<Vec<(&'static str, String)>> {
     let mut absent = Vec::new();
-    for &(name, distance, shape) in BENCHES.iter().filter(|(name, ..)| asked(name)) {
+    for row in rows()?.into_iter().filter(|row| asked(row.name)) {
+        let Measured { name, shape, .. } = row;
         if let Some(why) = options.no_device.filter(|_| shape.on_device()) {
             absent.push((name, why.to_owned()));
             continue;
         }
         for interval in [PACE, Duration::ZERO] {
-            let row = measure(options, name, distance, shape, interval);
-            show(row.with_context(|| format!("benchmark {name}"))?)?;
+            let measured = measure(options, &row, interval);
+            show(measured.with_context(|| format!("benchmark {name}"))?)?;
         }
     }
     Ok(absent)
 }
 
-fn measure(
-    options: &EndToEndOptions<'_>,
-    name: &'static str,
-    distance: u32,
-    shape: Shape,
-    interval: Duration,
-) -> Result<Row> {
-    let noise = CircuitNoise::uniform(P);
-    let experiment = MemoryExperiment { distance, rounds: distance, basis: Basis::Z, noise };
-    let problem = Problem::with_matching(experiment.detector_error_model()?, Some(shape.matching()))?;
+fn measure(options: &EndToEndOptions<'_>, row: &Measured, interval: Duration) -> Result<Row> {
+    let &Measured { name, experiment, slots, shape } = row;
+    let problem = match shape {
+        Shape::Slices => Problem::by_slices(&experiment)?.answering_alone(),
+        _ => Problem::with_matching(experiment.detector_error_model()?, Some(shape.matching()))?,
+    };
     let source = ShotSource::sampled(&problem, SEED)?;
     let workers = crate::pinning::workers();
     // Where there are too few cores threads take turns: pinned they could not.
     let cores = crate::pinning::auto(workers).unwrap_or_default();
-    let mut config = ServiceConfig { workers, cores, ..ServiceConfig::default() };
+    let default = ServiceConfig::default();
+    let mut config = ServiceConfig { workers, cores, slots: slots.unwrap_or(default.slots), ..default };
     if let Shape::GpuDevice(kernels) = shape {
         // Each has an equal part of the ring, of whole sectors of four flags.
         config.slots -= config.slots % (4 * kernels);
@@ -185,7 +232,9 @@ fn measure(
         OnGpu::open(&file)?.bind(&experiment, None)
     };
     let service = match shape {
-        Shape::Matching | Shape::Correlated => Service::start(&problem, &Inference::None, config)?,
+        Shape::Matching | Shape::Correlated | Shape::Slices => {
+            Service::start(&problem, &Inference::None, config)?
+        }
         Shape::GpuHost => Service::start(&problem, &predecoder()?.inference()?, config)?,
         Shape::GpuDevice(kernels) => {
             let dispatcher = predecoder()?.dispatchers(config.slots, kernels)?;

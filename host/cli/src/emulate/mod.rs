@@ -197,10 +197,14 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     }
     let mut experiment = args.experiment.clone();
     experiment.decoder = target.decoder(experiment.decoder.clone())?;
+    let (measurements, slices) = target.forms();
+    experiment.measurements |= measurements;
+    experiment.slices |= slices;
     let asked = Asked {
         function: args.function,
         experiment: &experiment,
         side: target.side(args.side)?,
+        model: args.function == FunctionArg::Decode && target.model()?,
         payload_bytes: args.payload as usize,
         seed: args.seed,
     };

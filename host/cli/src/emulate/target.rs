@@ -3,6 +3,7 @@
 use crate::decoder::{DecoderArg, DecoderArgs, MatchingArg, RelayArgs};
 use crate::serve::{DEFAULT_PORT, QpTypeArg, TransportArg};
 use crate::side::{ReadoutArg, SideArgs};
+use crate::usage::Misuse;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use ringcall_sim::fpga::PlayerTarget;
@@ -112,6 +113,10 @@ impl<'a> Target<'a> {
         if let Some(named) = self.get("decoder") {
             match named {
                 "relay" => {}
+                "slices" if !plugs_in && options.kind.is_none() && options.family.is_none() => {
+                    return Ok(options);
+                }
+                "slices" => bail!("the endpoint matches by slices: leave --decoder and --matching out"),
                 "plugin" if plugs_in => return Ok(options),
                 "plugin" => {
                     bail!("the endpoint's decoder is a plug-in: give the same one, --decoder plugin:LIBRARY")
@@ -166,6 +171,27 @@ impl<'a> Target<'a> {
             bail!("the endpoint takes another encoding of read-outs: leave --readout out, or give the same");
         }
         Ok(SideArgs { weights: options.weights.or(weights), readout: options.readout.or(readout) })
+    }
+
+    /// Whether requests are measurements, and answers those of slices: as the line says.
+    pub(super) fn forms(&self) -> (bool, bool) {
+        (self.get("requests") == Some("measurements"), self.get("decoder") == Some("slices"))
+    }
+
+    /// Whether a model answers `decode_syndrome`.
+    ///
+    /// # Errors
+    /// A model whose requests are not sent here.
+    pub(super) fn model(&self) -> Result<bool> {
+        match self.get("model") {
+            None => Ok(false),
+            Some("predecoder") if self.get("requests") == Some("measurements") => Ok(true),
+            Some(model) => Err(Misuse(format!(
+                "the endpoint serves a model ({model}), whose requests are its own inputs: measurements of a predecoder are sent, \
+                 and --function increment is"
+            ))
+            .into()),
+        }
     }
 
     /// The address; this machine's where the line has none.

@@ -6,8 +6,10 @@ use crate::memory::MemoryLimit;
 use crate::side::SideArgs;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall::{FunctionId, Status};
-use ringcall_decoder_service::{SideDecoder, SideInformation, is_late};
+use ringcall_decoder_service::{Problem, RequestBuffer, SideDecoder, SideInformation, WireForm, is_late};
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Shot;
 use ringcall_wire::function::names;
@@ -41,10 +43,27 @@ impl FunctionArg {
 
 /// Makes payloads, one after the other.
 pub(super) enum Source {
-    Increment { bytes: usize, number: u64 },
-    Decode { sampler: Box<Sampler>, shot: Shot },
-    Weighted { sampler: Box<Sampler>, shot: Shot, weights: Box<Weights> },
-    Readout { sampler: Box<Sampler>, shot: Shot, doubts: Box<Doubts> },
+    Increment {
+        bytes: usize,
+        number: u64,
+    },
+    Decode {
+        sampler: Box<Sampler>,
+        shot: Shot,
+        form: Box<WireForm>,
+        request: RequestBuffer,
+        coin: Xoshiro256PlusPlus,
+    },
+    Weighted {
+        sampler: Box<Sampler>,
+        shot: Shot,
+        weights: Box<Weights>,
+    },
+    Readout {
+        sampler: Box<Sampler>,
+        shot: Shot,
+        doubts: Box<Doubts>,
+    },
 }
 
 impl Source {
@@ -56,9 +75,10 @@ impl Source {
                 *number += 1;
                 true
             }
-            Self::Decode { sampler, shot } => {
+            Self::Decode { sampler, shot, form, request, coin } => {
                 let sampled = sampler.sample_into(shot).is_ok();
-                out.extend(shot.detectors.iter_bytes());
+                form.write_request(&shot.detectors, || coin.next_u64() >> 63 == 1, request);
+                out.extend(&request.payload);
                 sampled
             }
             Self::Weighted { sampler, shot, weights } => {
@@ -74,8 +94,18 @@ impl Source {
 /// Judges answers by the payload alone.
 pub(super) enum Checker {
     Increment,
-    Decode { decoder: Box<Syndromes>, expected: Vec<u8>, late: u64 },
-    Side { decoder: Box<SideDecoder>, expected: Vec<u8>, late: u64 },
+    Decode {
+        decoder: Box<Syndromes>,
+        expected: Vec<u8>,
+        late: u64,
+    },
+    Side {
+        decoder: Box<SideDecoder>,
+        expected: Vec<u8>,
+        late: u64,
+    },
+    /// Whether it is an answer at all: what a network decides is not known here.
+    Form(Box<WireForm>),
 }
 
 impl Checker {
@@ -83,6 +113,7 @@ impl Checker {
         status.is_ok()
             && match self {
                 Self::Increment => payload.iter().map(|byte| byte.wrapping_add(1)).eq(result.iter().copied()),
+                Self::Form(form) => form.read_result(result).is_some(),
                 // What a service had no time for cannot be foreseen, and is no fault.
                 Self::Decode { decoder, expected, late } => {
                     let is_late = decoder.is_late(result);
@@ -100,7 +131,7 @@ impl Checker {
     /// Answers that said that their decode took longer than the service's deadline.
     pub(super) fn past_deadline(&self) -> u64 {
         match self {
-            Self::Increment => 0,
+            Self::Increment | Self::Form(_) => 0,
             Self::Decode { late, .. } | Self::Side { late, .. } => *late,
         }
     }
@@ -111,9 +142,17 @@ pub(super) struct Asked<'a> {
     pub(super) function: FunctionArg,
     pub(super) experiment: &'a ExperimentArgs,
     pub(super) side: SideArgs,
+    /// A model answers, and not a decoder of ours: answers are judged by their form alone.
+    pub(super) model: bool,
     /// Of `increment`.
     pub(super) payload_bytes: usize,
     pub(super) seed: u64,
+}
+
+fn source_of(problem: &Problem, sampler: Box<Sampler>, shot: Shot, seed: u64) -> Source {
+    let form = Box::new(problem.form().clone());
+    let coin = Xoshiro256PlusPlus::seed_from_u64(seed);
+    Source::Decode { sampler, shot, form, request: RequestBuffer::default(), coin }
 }
 
 /// Both ends of the work. `served` is the digest of the experiment that the service decodes, where it is known.
@@ -125,7 +164,7 @@ pub(super) fn work(
     memory: MemoryLimit,
     served: Option<&str>,
 ) -> Result<(Source, Checker)> {
-    let &Asked { function, experiment, side, payload_bytes, seed } = asked;
+    let &Asked { function, experiment, side, model, payload_bytes, seed } = asked;
     let side = match function {
         FunctionArg::Increment => {
             return Ok((Source::Increment { bytes: payload_bytes, number: seed }, Checker::Increment));
@@ -150,11 +189,16 @@ pub(super) fn work(
     }
     let sampler = Box::new(Sampler::new(problem.model(), seed)?);
     let shot = sampler.new_shot();
+    if model {
+        let form = Box::new(problem.form().clone());
+        return Ok((source_of(&problem, sampler, shot, seed), Checker::Form(form)));
+    }
     // Slots hold an answer; so does this.
     let expected = vec![0; problem.slot_bytes()];
     let Some(side) = side.of(experiment, &problem)?.pop() else {
         let decoder = Box::new(Syndromes::new(&problem)?);
-        return Ok((Source::Decode { sampler, shot }, Checker::Decode { decoder, expected, late: 0 }));
+        let checker = Checker::Decode { decoder, expected, late: 0 };
+        return Ok((source_of(&problem, sampler, shot, seed), checker));
     };
     let decoder = Box::new(SideDecoder::new(&problem, side.clone())?);
     let schema = *decoder.schema();

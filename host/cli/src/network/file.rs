@@ -39,6 +39,13 @@ impl NetworkFile {
         &self.bytes
     }
 
+    /// Its path, where it is an engine that is built already.
+    pub(crate) fn engine(&self) -> Option<&Path> {
+        self.path.as_deref().filter(|path| {
+            path.extension().is_some_and(|extension| extension == "engine" || extension == "plan")
+        })
+    }
+
     /// Its file's name, length and checksum: what tells it from other files, wherever it lies.
     pub(crate) fn fingerprint(&self) -> String {
         format!("{} ({} bytes, crc32 {:08x})", self.name, self.bytes.len(), crc32fast::hash(&self.bytes))

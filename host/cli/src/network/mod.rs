@@ -16,6 +16,7 @@ use ringcall_decoder_service::{Inference, Predecoder};
 use ringcall_infer::Model;
 use ringcall_infer::onnx::BUILT_IN;
 use ringcall_infer::onnxruntime::{Provider, Runtime};
+use ringcall_inference_service::Runner;
 use ringcall_qec::circuit::MemoryExperiment;
 use ringcall_tensorrt::{Library, Search};
 use std::path::Path;
@@ -79,9 +80,25 @@ impl Bound {
 impl Network {
     /// Loads what the engine needs: ONNX Runtime from `onnxruntime`, or from where it usually is.
     pub(crate) fn open(file: NetworkFile, arg: NetworkArg, onnxruntime: Option<&Path>) -> Result<Self> {
+        Self::open_saving(file, arg, onnxruntime, None)
+    }
+
+    /// The same, with a path at which TensorRT's engine is kept.
+    pub(crate) fn open_saving(
+        file: NetworkFile,
+        arg: NetworkArg,
+        onnxruntime: Option<&Path>,
+        engine_save_path: Option<&Path>,
+    ) -> Result<Self> {
+        if engine_save_path.is_some() && arg != NetworkArg::Tensorrt {
+            bail!(Misuse("--engine-save-path is for --engine tensorrt, which builds an engine".to_owned()));
+        }
+        if file.engine().is_some() && arg != NetworkArg::Tensorrt {
+            bail!(Misuse(format!("{file} is an engine of TensorRT: give --engine tensorrt")));
+        }
         let runtime =
-            |provider| Ok::<_, anyhow::Error>(OnnxEngine::OnnxRuntime(Runtime::load(onnxruntime)?, provider));
-        let engine = match arg {
+            |provider| Ok::<_, anyhow::Error>(Runner::OnnxRuntime(Runtime::load(onnxruntime)?, provider));
+        let runner = match arg {
             NetworkArg::Onnxruntime => runtime(Provider::Cpu { threads: 1 })?,
             NetworkArg::OnnxruntimeCuda => runtime(Provider::Cuda { device: 0 })?,
             _ if onnxruntime.is_some() => bail!("--onnxruntime is for --engine onnxruntime"),
@@ -90,16 +107,17 @@ impl Network {
                     "--engine cpu: this build has no ONNX engine; add `--features onnx` to cargo's".into()
                 ))
             }
-            NetworkArg::Cpu => OnnxEngine::Cpu,
+            NetworkArg::Cpu => Runner::BuiltIn,
             NetworkArg::Tensorrt => {
                 let library = Library::open(&Search::new())?;
-                OnnxEngine::TensorRt(library, cuda::Driver::load()?.device(0)?.context()?)
+                Runner::TensorRt(library, cuda::Driver::load()?.device(0)?.context()?)
             }
             NetworkArg::Gpu => {
                 let engine = Engine::Gpu(Box::new(OnGpu::open(&file)?));
                 return Ok(Self { file, engine });
             }
         };
+        let engine = OnnxEngine { runner, engine_save_path: engine_save_path.map(Path::to_owned) };
         Ok(Self { file, engine: Engine::Onnx(engine) })
     }
 

@@ -2,52 +2,28 @@
 
 use super::NetworkFile;
 use anyhow::Result;
-use ringcall_cuda::driver as cuda;
-use ringcall_infer::onnx::OnnxModel;
-use ringcall_infer::onnxruntime::{OrtModel, Provider, Runtime};
-use ringcall_infer::{InferError, Model, OnnxOptions};
-use ringcall_tensorrt::{BuildOptions, Cache, Library, TensorRtError, TensorRtModel};
+use ringcall_infer::Model;
+use ringcall_inference_service::{FileOptions, Runner};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Who runs it.
+/// Who runs it, and where the engine that is built of it is kept.
 #[derive(Debug, Clone)]
-pub(super) enum OnnxEngine {
-    /// tract, on the calling thread.
-    Cpu,
-    /// ONNX Runtime, from its library.
-    OnnxRuntime(Runtime, Provider),
-    /// TensorRT, from its library, on a device.
-    TensorRt(Library, Arc<cuda::Context>),
+pub(super) struct OnnxEngine {
+    pub(super) runner: Runner,
+    pub(super) engine_save_path: Option<PathBuf>,
 }
 
 impl OnnxEngine {
     /// With sizes for open dimensions; `None` if there are some without.
     pub(super) fn load(&self, file: &NetworkFile, sizes: &[(&str, usize)]) -> Result<Option<Arc<dyn Model>>> {
-        let options = sizes.iter().fold(OnnxOptions::new(), |all, &(name, n)| all.with_symbol(name, n));
-        let (name, bytes) = (file.name(), file.bytes());
-        let loaded = match self {
-            Self::Cpu => OnnxModel::from_bytes(name, bytes, &options).map(shared),
-            Self::OnnxRuntime(runtime, provider) => {
-                OrtModel::from_bytes(runtime, name, bytes.to_vec(), &options, *provider).map(shared)
-            }
-            Self::TensorRt(library, context) => {
-                let options =
-                    sizes.iter().fold(BuildOptions::new(), |all, &(name, n)| all.with_symbol(name, n));
-                let cache = Cache::user()?;
-                let model = TensorRtModel::load(library, context, name, bytes, &options, Some(&cache));
-                return match model {
-                    Err(TensorRtError::OpenDimension { .. }) if sizes.is_empty() => Ok(None),
-                    model => Ok(Some(shared(model?))),
-                };
-            }
+        let options = FileOptions {
+            sizes: sizes.iter().map(|&(name, n)| (name.to_owned(), n)).collect(),
+            engine_save_path: self.engine_save_path.clone(),
         };
-        match loaded {
-            Err(InferError::DynamicDimension { .. }) if sizes.is_empty() => Ok(None),
-            model => Ok(Some(model?)),
+        match file.engine() {
+            Some(path) => Ok(Some(self.runner.open(path, &options)?)),
+            None => Ok(self.runner.load_sized(file.name(), file.bytes(), &options)?),
         }
     }
-}
-
-fn shared<M: Model + 'static>(model: M) -> Arc<dyn Model> {
-    Arc::new(model)
 }

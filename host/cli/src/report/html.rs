@@ -47,6 +47,8 @@ fn tiles(report: &RunReport) -> Markup {
         (count(report.completed), "completed", false),
         (count(report.lost), "lost", report.lost > 0),
         (number(report.throughput_per_s), "requests / s", false),
+        (number(report.wall_time_s), "wall time, s", false),
+        (number(report.per_round_us), "us a round", false),
         (number(latency.p50), "p50, us", false),
         (number(latency.p99), "p99, us", false),
         (rate(report.logical_error_rate.value), "logical error rate", false),
@@ -83,10 +85,16 @@ fn latencies(report: &RunReport) -> Markup {
     let stages = report.stages_us.iter().map(|stage| match stage.name {
         // Before a request is in the ring, and no part of its latency.
         "injection" => row("the driver's lateness", &stage.summary),
-        name => row(name, &stage.summary),
+        name => row(&named(report, name), &stage.summary),
     });
     let whole = row("whole request", &report.latency_us);
     table(["", a, b, c, d, e, f, g, h, i], std::iter::once(whole).chain(stages))
+}
+
+/// A stage with its share in percent.
+fn named(report: &RunReport, stage: &str) -> String {
+    let share = report.stage_shares.iter().find(|(name, _)| *name == stage);
+    share.map_or_else(|| stage.to_owned(), |(_, share)| format!("{stage} ({:.1}%)", 100.0 * share))
 }
 
 fn accuracy(report: &RunReport) -> Markup {

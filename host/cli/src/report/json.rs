@@ -14,6 +14,14 @@ pub(super) fn stages<S: Serializer>(stages: &[Stage], serializer: S) -> Result<S
     serializer.collect_map(stages.iter().map(|stage| (stage.name, &stage.summary)))
 }
 
+/// Shares of stages, as one object.
+pub(super) fn shares<S: Serializer>(
+    shares: &[(&'static str, f64)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(shares.iter().map(|(name, share)| (name, share)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::sample;
@@ -28,6 +36,9 @@ mod tests {
         for (read, written) in [
             (&json["latency_us"]["p999"], report.latency_us.p999),
             (&json["stages_us"]["dispatch"]["max"], report.stages_us[0].summary.max),
+            (&json["stage_shares"]["dispatch"], report.stage_shares[0].1),
+            (&json["wall_time_s"], report.wall_time_s),
+            (&json["per_round_us"], report.per_round_us),
             (&json["logical_error_rate"], report.logical_error_rate.value),
             (&json["logical_error_rate_ci"][0], report.logical_error_rate.interval[0]),
             (&json["logical_error_rate_ci"][1], report.logical_error_rate.interval[1]),

@@ -150,9 +150,16 @@ pub(crate) struct RunReport {
     /// Requests of which inference left nothing to match.
     pub(crate) matching_skipped: u64,
     pub(crate) throughput_per_s: f64,
+    /// From the first request to the last answer.
+    pub(crate) wall_time_s: f64,
     pub(crate) latency_us: LatencySummary,
+    /// The mean latency by the rounds of an experiment.
+    pub(crate) per_round_us: f64,
     #[serde(serialize_with = "json::stages")]
     pub(crate) stages_us: Vec<Stage>,
+    /// The stages' shares of all requests' way, 0 to 1; `injection`, which is no part of it, has none.
+    #[serde(serialize_with = "json::shares")]
+    pub(crate) stage_shares: Vec<(&'static str, f64)>,
     /// Share of detectors set before and after the predecoder.
     pub(crate) density_in: f64,
     pub(crate) density_out: f64,

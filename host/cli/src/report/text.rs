@@ -165,6 +165,14 @@ fn details(out: &mut String, report: &RunReport) {
         ("matching skipped", report.matching_skipped),
     ];
     row("requests", &counts.map(|(name, number)| format!("{name} {}", count(number))).join(", "));
+    if !report.stage_shares.is_empty() {
+        let shares = report.stage_shares.iter().map(|(name, share)| format!("{name} {:.1}%", 100.0 * share));
+        row("of the way", &shares.collect::<Vec<_>>().join(", "));
+    }
+    row("wall time", &time(1e6 * report.wall_time_s));
+    if report.per_round_us.is_finite() {
+        row("per round", &time(report.per_round_us));
+    }
     if report.density_in.is_finite() {
         let (before, after) = (rate(report.density_in), rate(report.density_out));
         row("syndrome density", &format!("{before} in, {after} out (cut {})", reduction(report)));

@@ -1,13 +1,14 @@
 //! From a run's summary to its report.
 
 use super::inputs::NetworkInUse;
-use super::options::{Args, CopiesArg, DispatcherArg, EngineArg, HandoffArg};
+use super::options::{Args, CopiesArg, DispatcherArg, EngineArg, HandoffArg, PtpClockArg};
 use crate::decoder::{DecoderArg, RelayArgs};
 use crate::report::charts::axis::LOG_FROM;
 use crate::report::{
     Breakdown, Estimate, LatencySummary, Provenance, RunReport, SlowRequest, Stage, TimelinePoint,
 };
 use anyhow::Result;
+use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use ringcall_decoder_service::{Problem, ServiceConfig, Summary};
 use ringcall_qec::circuit::Experiment;
@@ -42,12 +43,16 @@ pub(super) fn report(
         lost: summary.lost(),
         matching_skipped: summary.matching_skipped,
         throughput_per_s: summary.throughput_per_s(),
+        wall_time_s: summary.elapsed.as_secs_f64(),
         latency_us: latencies(&summary.latency),
+        per_round_us: experiment
+            .map_or(f64::NAN, |experiment| latencies(&summary.latency).mean / f64::from(experiment.rounds)),
         stages_us: summary
             .stages
             .iter()
             .map(|(name, times)| Stage { name, summary: latencies(times) })
             .collect(),
+        stage_shares: shares(summary),
         density_in: summary.density_in,
         density_out: summary.density_out,
         shots: rate.shots,
@@ -67,6 +72,15 @@ pub(super) fn report(
         provenance: Provenance::now(),
         slots: None,
     })
+}
+
+/// Each part of the way with its share of the sum of all; lateness before submission is none.
+fn shares(summary: &Summary) -> Vec<(&'static str, f64)> {
+    let sum = |times: &Histogram<u64>| times.mean() * times.len() as f64;
+    let on_the_way =
+        || summary.stages.iter().filter(|(name, times)| *name != "injection" && !times.is_empty());
+    let all: f64 = on_the_way().map(|(_, times)| sum(times)).sum();
+    on_the_way().map(|(name, times)| (name, sum(times) / all)).collect()
 }
 
 fn settings(
@@ -102,6 +116,7 @@ fn settings(
     }
     let engine = match (args.engine, network) {
         (EngineArg::Matching, _) => format!("{} alone", problem.family().name()),
+        (EngineArg::Tensorrt, None) => "passthrough (SKIP_TRT)".to_owned(),
         (engine, None) => engine.name(),
         (engine, Some(network)) => format!("{} ({})", engine.name(), network.file),
     };
@@ -120,6 +135,12 @@ fn settings(
     }
     if flag || args.dispatcher == DispatcherArg::Device {
         rows.push(("kernels", args.kernels.to_string()));
+    }
+    if problem.form().measurements().is_some() {
+        rows.push(("requests", "measurements".to_owned()));
+    }
+    if let Some(clock) = args.ptp_clock.to_possible_value().filter(|_| args.ptp_clock != PtpClockArg::None) {
+        rows.push(("ptp_clock", clock.get_name().to_owned()));
     }
     rows.extend(args.deadline.deadline.map(|time| ("deadline_us", us(time))));
     rows.push(("interval_us", us(args.interval)));

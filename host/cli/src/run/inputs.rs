@@ -1,6 +1,7 @@
 //! Model, engine and shots, from options or files.
 
 use super::options::{Args, CopiesArg, DispatcherArg, EngineArg, HandoffArg};
+use crate::experiment::surface_for;
 use crate::memory::Estimate;
 use crate::network::{Bound, Network, NetworkFile, OnGpu};
 use crate::usage::Misuse;
@@ -18,10 +19,10 @@ use std::sync::Arc;
 pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
     let decoder = args.decoder()?;
     decoder.options()?;
-    let (model, experiment) = match args.file.read(args.memory)? {
+    let model = match args.file.read(args.memory)? {
         Some(model) => {
             args.memory.admit(&around(args, Estimate::process().decoder_of(&model, &decoder), None))?;
-            (model, None)
+            model
         }
         None => {
             let experiment = args.choice().experiment()?;
@@ -33,11 +34,26 @@ pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
                 )));
             }
             let estimate = Estimate::process().experiment(&experiment);
+            // Options before memory: a refused command takes none.
+            for (option, given) in [("--slices", args.slices), ("--measurements", args.measurements)] {
+                if given {
+                    surface_for(option, Some(&experiment))?;
+                }
+            }
             args.memory.admit(&around(args, estimate, Some(&experiment)))?;
-            (experiment.detector_error_model()?, Some(experiment))
+            let measured =
+                args.measurements.then(|| surface_for("--measurements", Some(&experiment))).transpose()?;
+            let problem = if args.slices {
+                Problem::by_slices(&surface_for("--slices", Some(&experiment))?)?.answering_alone()
+            } else {
+                args.deadline.limit(decoder.problem(experiment.detector_error_model()?)?)?
+            };
+            let problem =
+                measured.map_or(Ok(problem.clone()), |surface| problem.with_measurements(&surface))?;
+            return Ok((problem, Some(experiment)));
         }
     };
-    Ok((args.deadline.limit(decoder.problem(model)?)?, experiment))
+    Ok((args.deadline.limit(decoder.problem(model)?)?, None))
 }
 
 /// What the pipeline takes beside the decoder's tables.
@@ -57,6 +73,8 @@ fn around(args: &Args, decoding: Estimate, experiment: Option<&Experiment>) -> E
 pub(super) struct Started {
     pub(super) service: Service,
     pub(super) network: Option<NetworkInUse>,
+    /// The problem as it is served: with measurements as requests where the network takes them.
+    pub(super) problem: Problem,
 }
 
 /// Which network runs, and how.
@@ -75,14 +93,23 @@ pub(super) fn start(
     config: ServiceConfig,
 ) -> Result<Started> {
     if args.engine == EngineArg::Relay {
-        return Ok(Started { service: relay(args, problem, config)?, network: None });
+        return Ok(Started {
+            service: relay(args, problem, config)?,
+            network: None,
+            problem: problem.clone(),
+        });
     }
-    let Some(engine) = args.engine.network() else {
+    let skipped = args.engine == EngineArg::Tensorrt && skip_tensorrt();
+    if skipped {
+        eprintln!("ringcall: SKIP_TRT is set: a copy runs in TensorRT's place");
+    }
+    let Some(engine) = args.engine.network().filter(|_| !skipped) else {
         let service = Service::start(problem, &without_network(args, problem)?, config)?;
-        return Ok(Started { service, network: None });
+        return Ok(Started { service, network: None, problem: problem.clone() });
     };
     let file = NetworkFile::read(args.model.as_deref())?;
     let shown = file.to_string();
+    let mut served = problem.clone();
     let (service, threshold) = match args.dispatcher {
         DispatcherArg::Host if args.handoff == HandoffArg::Flag => {
             let experiment = experiment.context("--handoff flag is for the generated experiment")?;
@@ -92,9 +119,10 @@ pub(super) fn start(
             (Service::start(problem, &inference, config)?, Some(predecoder.threshold()))
         }
         DispatcherArg::Host => {
-            let network = Network::open(file, engine, None)?;
+            let network = Network::open_saving(file, engine, None, args.engine_save_path.as_deref())?;
             let Bound { inference, threshold } = network.bind(experiment, args.threshold)?;
-            (Service::start(problem, &inference, config)?, threshold)
+            served = for_network(served, &inference, experiment)?;
+            (Service::start(&served, &inference, config)?, threshold)
         }
         DispatcherArg::Device => {
             let experiment = experiment.context("--dispatcher device is for the generated experiment")?;
@@ -103,7 +131,27 @@ pub(super) fn start(
             (Service::start_remote(problem, dispatcher, config)?, Some(predecoder.threshold()))
         }
     };
-    Ok(Started { service, network: Some(NetworkInUse { file: shown, threshold }) })
+    Ok(Started { service, network: Some(NetworkInUse { file: shown, threshold }), problem: served })
+}
+
+/// Whether a copy takes TensorRT's place, to measure what surrounds it: the environment's `SKIP_TRT`, set and not `0`.
+fn skip_tensorrt() -> bool {
+    std::env::var_os("SKIP_TRT").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// The problem with measurements as requests where a network takes them.
+pub(crate) fn for_network(
+    problem: Problem,
+    inference: &Inference,
+    experiment: Option<&MemoryExperiment>,
+) -> Result<Problem> {
+    let (Inference::Model(model), Some(experiment)) = (inference, experiment) else { return Ok(problem) };
+    let measured = problem.clone().with_measurements(experiment)?;
+    let takes = model.inputs().first().is_some_and(|input| {
+        let layout = measured.form().measurements().map(|layout| layout.measurements());
+        input.element == ElementType::I32 && layout == Some(input.elements())
+    });
+    Ok(if takes { measured } else { problem })
 }
 
 /// Starts the pipeline around Relay-BP on a GPU.

@@ -10,6 +10,7 @@ use crate::usage::misuse;
 use crate::{output, report};
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
+pub(crate) use inputs::for_network;
 pub(crate) use options::Args;
 use ringcall_decoder_service::{Progress, Summary};
 use ringcall_qec::circuit::Experiment;
@@ -58,7 +59,12 @@ fn measure(args: &Args, interrupt: &dyn Interrupt) -> Result<(report::RunReport,
     let source = inputs::source(args, &problem)?;
     let config = args.service_config(problem.family() != DecoderFamily::Matching)?;
     let surface = experiment.as_ref().and_then(Experiment::surface);
-    let inputs::Started { service, network } = inputs::start(args, &problem, surface.as_ref(), config)?;
+    let inputs::Started { service, network, problem } =
+        inputs::start(args, &problem, surface.as_ref(), config)?;
+    let service = match args.ptp_clock.clock() {
+        Some(clock) => service.with_ptp_clock(clock),
+        None => service,
+    };
     drop(busy);
     service.pins().iter().for_each(crate::pinning::tell);
     let monitor = service.monitor();
@@ -89,6 +95,9 @@ fn exit_code(summary: &Summary) -> Result<u8> {
     }
     if stats.refused > 0 {
         bail!("{} of {} requests were refused", stats.refused, stats.submitted);
+    }
+    if summary.unstamped > 0 {
+        bail!("{} answers did not echo their request's time stamp", summary.unstamped);
     }
     if summary.unexpected > 0 {
         bail!("{} answers belonged to no request", summary.unexpected);

@@ -1,7 +1,7 @@
 //! The options of `ringcall run`.
 
 use crate::decoder::{DeadlineArgs, DecoderArg, DecoderArgs, RelayArgs};
-use crate::experiment::{BasisArg, CONFIGURED, Choice, CodeArg, DetectorsArg, ModelFile, Preset};
+use crate::experiment::{BasisArg, CONFIGURED, Choice, CodeArg, DetectorsArg, ModelFile, Preset, SLICED};
 use crate::memory::MemoryLimit;
 use crate::network::NetworkArg;
 use crate::number;
@@ -14,6 +14,7 @@ use ringcall_decoder_service::gpu::Copies;
 use ringcall_decoder_service::{Pace, ServiceConfig};
 use ringcall_pipeline::CorePinning;
 use ringcall_qec::shots::ShotFormat;
+use rustix::time::{ClockId, DynamicClockId, clock_gettime, clock_gettime_dynamic};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -167,6 +168,35 @@ impl From<CopiesArg> for Copies {
     }
 }
 
+/// A clock for PTP time stamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PtpClockArg {
+    /// None: stamps are 0
+    None,
+    /// The system's atomic time (CLOCK_TAI), which a PTP daemon sets
+    Tai,
+    /// The system's time of day (CLOCK_REALTIME)
+    Realtime,
+}
+
+impl PtpClockArg {
+    /// The clock, in nanoseconds of its epoch.
+    pub(super) fn clock(self) -> Option<impl FnMut() -> u64 + Send + use<>> {
+        let tai = match self {
+            Self::None => return None,
+            Self::Tai => true,
+            Self::Realtime => false,
+        };
+        Some(move || {
+            let of_day = || clock_gettime(ClockId::Realtime);
+            // Linux has had it since 3.10.
+            let atomic = tai.then(|| clock_gettime_dynamic(DynamicClockId::Tai).ok()).flatten();
+            let time = atomic.unwrap_or_else(of_day);
+            (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+        })
+    }
+}
+
 /// Where threads are pinned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PinArg {
@@ -263,6 +293,17 @@ pub(crate) struct Args {
     /// With --engine relay: end a decode after so long, in us, with a best guess that says that it did not converge
     #[arg(long, alias = "relay-deadline-us", value_name = "TIME", value_parser = relay_deadline)]
     pub(super) relay_deadline: Option<Duration>,
+    /// Match each basis and layer of time alone, which sees no errors of measurement, and answer corrections and convergence
+    /// alone, 8 bytes: surface code, for what a predecoder leaves
+    #[arg(long, conflicts_with_all = SLICED, conflicts_with = "deadline")]
+    pub(super) slices: bool,
+    /// Requests are raw measurements, an INT32 each, in place of a bit for each detector, as they are for a model that takes them:
+    /// surface code
+    #[arg(long, conflicts_with_all = ["dem", "circuit"])]
+    pub(super) measurements: bool,
+    /// The clock of the requests' PTP time stamps, which answers echo
+    #[arg(long, value_enum, default_value = "none")]
+    pub(super) ptp_clock: PtpClockArg,
     /// What runs before the decoder, or in its place
     #[arg(long, value_enum, default_value = "matching")]
     pub(super) engine: EngineArg,
@@ -286,6 +327,10 @@ pub(crate) struct Args {
     /// [default: the committed predecoder_3x128_int8, which is built in]
     #[arg(long, value_name = "FILE")]
     pub(super) model: Option<PathBuf>,
+    /// With --engine tensorrt: keep the engine that is built of --model in FILE, and read it from there if it is there [default: the
+    /// user's cache, by what it is built of]
+    #[arg(long, value_name = "FILE", requires = "model")]
+    pub(super) engine_save_path: Option<PathBuf>,
     /// Threshold of a predecoder of any size [default: the model's own for this distance and noise]
     #[arg(long, value_name = "LOGIT")]
     pub(super) threshold: Option<f32>,
@@ -339,6 +384,9 @@ impl Args {
         if self.relay_deadline.is_some() && self.engine != EngineArg::Relay {
             bail!(misuse("--relay-deadline is for --engine relay"));
         }
+        if self.engine_save_path.is_some() && self.engine != EngineArg::Tensorrt {
+            bail!(misuse("--engine-save-path is for --engine tensorrt, which builds an engine"));
+        }
         let flag = self.handoff == HandoffArg::Flag;
         if flag && (self.engine != EngineArg::Gpu || self.dispatcher != DispatcherArg::Host) {
             bail!(misuse("--handoff flag is for --engine gpu with --dispatcher host"));
@@ -348,6 +396,15 @@ impl Args {
         }
         if self.kernels > 1 && self.dispatcher != DispatcherArg::Device && !flag {
             bail!(misuse("--kernels is for --dispatcher device and --handoff flag"));
+        }
+        if (self.slices || self.measurements) && self.engine == EngineArg::Relay {
+            let option = if self.slices { "--slices" } else { "--measurements" };
+            bail!(Misuse(format!("{option} does not apply to --engine relay")));
+        }
+        if self.measurements && self.dispatcher == DispatcherArg::Device {
+            bail!(Misuse(
+                "--measurements is for --dispatcher host: the device's dispatcher takes detectors".to_owned()
+            ));
         }
         if self.engine.network().is_none() {
             for (option, given) in [("model", self.model.is_some()), ("threshold", self.threshold.is_some())]

@@ -29,6 +29,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     if args.write_config.is_some() {
         given.refuse(&SideArgs::FIELDS, "--write-config")?;
     }
+    super::model::check(args, given)?;
     match &args.transport {
         Over::Plugin(_) => {
             let what = "a plug-in, which takes its own arguments after `--`";

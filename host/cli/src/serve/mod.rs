@@ -7,6 +7,7 @@ mod figures;
 mod http;
 mod log;
 mod metrics;
+mod model;
 mod plugin;
 mod rendezvous;
 mod sandbox;
@@ -115,6 +116,17 @@ enum DispatcherArg {
     Unified,
 }
 
+/// What `decode_syndrome` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ServiceArg {
+    /// A decoder of the experiment
+    Syndromes,
+    /// A model by itself: requests are its inputs, answers its outputs
+    Decoder,
+    /// A model, and matching of what it leaves, by workers that take it from a queue
+    Predecoder,
+}
+
 /// What a RoCE service is like unless it is told otherwise.
 pub(crate) const DEFAULT_PORT: PortOptions = PortOptions::new(64, 1024);
 
@@ -170,6 +182,12 @@ pub(crate) struct Args {
     /// With --write-config or --stream: how many decoders of the experiment there are [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     decoders: Option<u16>,
+    /// What `decode_syndrome` is: a decoder of the experiment (syndromes), a model by itself (decoder: requests are its inputs, answers
+    /// its outputs), or a model and matching of what it leaves (predecoder)
+    #[arg(long, value_enum, default_value = "syndromes")]
+    service: ServiceArg,
+    #[command(flatten)]
+    model: model::ModelArgs,
     #[command(flatten)]
     experiment: ExperimentArgs,
     #[command(flatten)]
@@ -249,7 +267,8 @@ impl Args {
     /// Bytes of a slot, of a preset those that its requests need.
     fn slot_bytes(&self) -> u32 {
         let least = self.slot_bytes;
-        self.experiment.preset.as_ref().map_or(least, |preset| preset.slot_bytes(least))
+        let measurements = self.experiment.measurements;
+        self.experiment.preset.as_ref().map_or(least, |preset| preset.slot_bytes(least, measurements))
     }
 }
 
@@ -287,7 +306,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     }
     let signals = Signals::listen_and_reload()?;
     let busy = style::Busy::new("building the decoder");
-    let problem = if args.dispatcher == Some(DispatcherArg::Device) {
+    let problem = if args.dispatcher == Some(DispatcherArg::Device) || args.service == ServiceArg::Decoder {
         args.memory.admit(&around(args, Estimate::process()))?;
         None
     } else {

@@ -2,6 +2,7 @@
 
 use super::check::{hosts, one_peer};
 use super::figures::{Answers, Figures};
+use super::model::{ModelService, common};
 use super::plugin::{Over, Plugin};
 use super::served::{DeviceService, Outcome, Served, driven};
 use super::{Args, DispatcherArg, QpTypeArg, ThreadsArg, TransportArg, device};
@@ -13,6 +14,7 @@ use ringcall::dispatcher::Wired;
 use ringcall::table::TableBuilder;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
 use ringcall_decoder_service::{Problem, SideDecoder, is_late};
+use ringcall_inference_service::{HostCounts, RunningPredecoder};
 use ringcall_qec::decode::{BpConfig, DecoderFamily};
 use ringcall_roce::introduced::Introduction;
 use ringcall_roce::rendezvous::Side;
@@ -27,6 +29,10 @@ use std::time::Duration;
 
 pub(super) struct Service {
     served: Box<dyn Served>,
+    /// Threads of a model's service, which end after the dispatcher.
+    predecoder: Option<RunningPredecoder>,
+    /// What a client is told of a model's service.
+    model: String,
     /// What `decode_syndrome` decodes, where it is served.
     decodes: Option<Decodes>,
 }
@@ -48,13 +54,15 @@ struct Decodes {
     /// What else requests may say.
     side: SideArgs,
     answers: Arc<Answers>,
+    /// Whether requests are measurements.
+    measured: bool,
 }
 
 impl Decodes {
     /// For the line that a client reads.
     fn pairs(&self) -> String {
-        let Self { experiment, decoder, relay, family, deadline_us, side, .. } = self;
-        match relay {
+        let Self { experiment, decoder, relay, family, deadline_us, side, measured, .. } = self;
+        let pairs = match relay {
             None if *family == DecoderFamily::Matching => {
                 let deadline = deadline_us.map_or_else(String::new, |us| format!(" deadline_us={us}"));
                 let weights = side.weights.map_or_else(String::new, |most| format!(" weights={most}"));
@@ -66,7 +74,8 @@ impl Decodes {
             Some(BpConfig { solutions, max_iterations, .. }) => format!(
                 " experiment={experiment} decoder={decoder} relay_solutions={solutions} relay_iterations={max_iterations}"
             ),
-        }
+        };
+        if *measured { pairs + " requests=measurements" } else { pairs }
     }
 }
 
@@ -81,12 +90,11 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
         counts.count(syndromes.is_late(&result[..len]));
         Ok(len)
     };
-    let mut table = FunctionTable::builder()
-        .host_call(names::RPC_INCREMENT, |request: &[u8], result: &mut [u8]| {
-            result.iter_mut().zip(request).for_each(|(out, byte)| *out = byte.wrapping_add(1));
-            Ok(request.len())
-        })
-        .host_call_with_schema(names::DECODE_SYNDROME, problem.schema(), decode);
+    let mut table = common(FunctionTable::builder()).host_call_with_schema(
+        names::DECODE_SYNDROME,
+        problem.schema(),
+        decode,
+    );
     for side in args.side.of(&args.experiment, &problem)? {
         let mut decoder = SideDecoder::new(&problem, side)?;
         let (function, schema) = (decoder.side().function(), *decoder.schema());
@@ -102,8 +110,9 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
     let family = problem.family();
     let relay = (family == DecoderFamily::Relay).then(|| args.experiment.decoder.relay.config());
     let deadline_us = args.deadline.deadline.map(|time| time.as_nanos() as f64 / 1e3);
-    let decoder = problem.decoder_name();
-    let decodes = Decodes { experiment, decoder, family, relay, deadline_us, side: args.side, answers };
+    let (decoder, measured) = (problem.decoder_name(), problem.form().measurements().is_some());
+    let side = args.side;
+    let decodes = Decodes { experiment, decoder, family, relay, deadline_us, measured, side, answers };
     Ok((table, Some(decodes)))
 }
 
@@ -130,13 +139,28 @@ impl Service {
             Over::Own(TransportArg::Nic) => return Self::nic(args, problem, introductions),
             Over::Own(transport) => transport,
         };
-        let config = RingConfig { slots: args.slots, slot_bytes: args.slot_bytes() };
+        let model = ModelService::open(args, problem.as_ref())?;
+        // A model says what its requests take.
+        let slot_bytes = model.as_ref().map_or(0, ModelService::slot_bytes).max(args.slot_bytes());
+        let config = RingConfig { slots: args.slots, slot_bytes };
         match args.dispatcher {
             None | Some(DispatcherArg::Host | DispatcherArg::Unified) => {
                 let ring = Ring::allocate(config)?;
-                let (table, decodes) = functions(args, problem)?;
+                let (table, decodes) = match &model {
+                    Some(model) => (model.table()?, None),
+                    None => functions(args, problem)?,
+                };
                 let table = table.build(&ring).context(TOO_SMALL)?;
-                let dispatcher = HostDispatcher::builder(&ring, table).build()?;
+                let builder = HostDispatcher::builder(&ring, table);
+                let builder = match &model {
+                    Some(model) => model.workers(builder),
+                    None => builder,
+                };
+                let dispatcher = builder.build()?;
+                let predecoder = match &model {
+                    Some(model) => model.start(&dispatcher)?,
+                    None => None,
+                };
                 let served = match transport {
                     TransportArg::Udp => on_host(udp_wire(args)?, &ring, dispatcher, args.threads)?,
                     TransportArg::Verbs => {
@@ -154,7 +178,8 @@ impl Service {
                         )?,
                     },
                 };
-                Ok(Self { served, decodes })
+                let model = model.as_ref().map_or_else(String::new, ModelService::pairs);
+                Ok(Self { served, decodes, predecoder, model })
             }
             Some(DispatcherArg::Device) => {
                 let mapped = device::ring(config)?;
@@ -179,7 +204,8 @@ impl Service {
                     },
                 };
                 let dispatcher = device::start(&mapped)?;
-                Ok(Self { served: Box::new(DeviceService { transport, dispatcher }), decodes: None })
+                let served = Box::new(DeviceService { transport, dispatcher });
+                Ok(Self { served, decodes: None, predecoder: None, model: String::new() })
             }
         }
     }
@@ -190,21 +216,45 @@ impl Service {
             given.refuse(&["threads"], "this plug-in, whose library fills the ring by itself")?;
         }
         let ring = plugin.ring()?;
-        let (table, decodes) = functions(args, problem)?;
+        let model = ModelService::open(args, problem.as_ref())?;
+        let (table, decodes) = match &model {
+            Some(model) => (model.table()?, None),
+            None => functions(args, problem)?,
+        };
         let table = table.build(&ring).context(TOO_SMALL)?;
-        let dispatcher = HostDispatcher::builder(&ring, table).build()?;
-        Ok(Self { served: plugin.start(&ring, dispatcher, args.threads)?, decodes })
+        let builder = HostDispatcher::builder(&ring, table);
+        let dispatcher = match &model {
+            Some(model) => model.workers(builder),
+            None => builder,
+        }
+        .build()?;
+        let predecoder = match &model {
+            Some(model) => model.start(&dispatcher)?,
+            None => None,
+        };
+        let served = plugin.start(&ring, dispatcher, args.threads)?;
+        Ok(Self {
+            served,
+            decodes,
+            predecoder,
+            model: model.as_ref().map_or_else(String::new, ModelService::pairs),
+        })
     }
 
     fn nic(args: &Args, problem: Option<Problem>, introductions: Introductions) -> Result<Self> {
         use ringcall_sim::socket_nic::{Service, SocketNicOptions, Threads};
-        let port = port(args, args.slot_bytes())?;
+        let model = ModelService::open(args, problem.as_ref())?;
+        let slot_bytes = model.as_ref().map_or(0, ModelService::slot_bytes).max(args.slot_bytes());
+        let port = port(args, slot_bytes)?;
         let threads = match args.threads {
             ThreadsArg::One => Threads::One,
             ThreadsArg::Own => Threads::Two,
         };
         let capacity = Service::capacity(port.page_bytes);
-        let (table, decodes) = functions(args, problem)?;
+        let (table, decodes) = match &model {
+            Some(model) => (model.table()?, None),
+            None => functions(args, problem)?,
+        };
         let table = table.build_for(capacity, capacity).context(TOO_SMALL)?;
         let depth = args.slots.clamp(1, 4096).next_power_of_two();
         let service = Service::start_introduced(
@@ -212,14 +262,15 @@ impl Service {
             table,
             introductions,
         )?;
-        Ok(Self { served: Box::new(service), decodes })
+        let model = model.as_ref().map_or_else(String::new, ModelService::pairs);
+        Ok(Self { served: Box::new(service), decodes, predecoder: None, model })
     }
 
     /// The line for the user who started this.
     pub(super) fn line(&self) -> String {
         let decodes = self.decodes.as_ref().map_or_else(String::new, Decodes::pairs);
         let endpoint = self.served.endpoint();
-        format!("{endpoint} ip={}{decodes}", endpoint.address.ip())
+        format!("{endpoint} ip={}{decodes}{}", endpoint.address.ip(), self.model)
     }
 
     /// Queue pair, key and address of a service that has them: what a rendezvous tells.
@@ -252,6 +303,23 @@ impl Service {
 
     pub(super) fn stop(self, deadline: Duration) -> Outcome {
         let mut outcome = self.served.stop(deadline);
+        if let Some(predecoder) = self.predecoder {
+            let report = predecoder.stop(deadline);
+            let HostCounts { inferred, engine_failed, refused, panicked, answered, late } = report.counts;
+            outcome.text += &format!(
+                "\npredecoder: inferred {inferred}, answered {answered}, refused {refused}, engine failed {engine_failed}, \
+                 stages panicked {panicked}, late {late}"
+            );
+            outcome.json["predecoder"] = json!({
+                "inferred": inferred,
+                "answered": answered,
+                "refused": refused,
+                "engine_failed": engine_failed,
+                "panicked": panicked,
+                "late": late,
+            });
+            outcome.stuck |= report.stuck > 0 || report.workers.stuck > 0;
+        }
         let matching = |decodes: &&Decodes| decodes.family == DecoderFamily::Matching;
         outcome.json["matching"] =
             self.decodes.as_ref().filter(matching).map(|decodes| decodes.decoder).into();

@@ -100,6 +100,9 @@ pub(crate) struct Args {
     /// whose models have errors that correlated matching does not take]
     #[arg(long, value_enum, value_name = "KIND")]
     matching: Option<KindsArg>,
+    /// Match each basis and layer of time of a surface code alone, which sees no errors of measurement: for what a predecoder leaves
+    #[arg(long, conflicts_with_all = ["matching", "decoder"])]
+    slices: bool,
     /// ONNX model of a predecoder, of any size as in training/models, or for the one distance that is studied [default: the
     /// committed predecoder_3x128_int8, which is built in, where --engine is given; without either, matching alone]
     #[arg(long, value_name = "FILE")]
@@ -164,6 +167,9 @@ impl Args {
         // Points are studied one after another.
         if let Some(largest) = bases.iter().map(|base| self.estimate(base)).max_by_key(Estimate::bytes) {
             self.memory.admit(&largest)?;
+        }
+        if self.slices && self.codes.iter().any(|&code| code != CodeArg::Surface) {
+            bail!(misuse("--slices is for --code surface"));
         }
         let relay = self.decoder == Some(DecoderArg::Relay)
             || self.codes.iter().any(|&code| code != CodeArg::Surface);
@@ -257,6 +263,7 @@ impl Args {
 
     pub(super) fn matching(&self) -> Matching {
         match self.matching {
+            _ if self.slices => Matching::Slices,
             _ if self.decoder == Some(DecoderArg::Relay) => Matching::Relay,
             Some(KindsArg::Plain) => Matching::Plain,
             Some(KindsArg::Both) => Matching::Both,

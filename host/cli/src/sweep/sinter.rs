@@ -39,6 +39,8 @@ fn decoder(arm: &ArmCounts) -> &'static str {
     match (arm.matching, arm.predecoder) {
         (Matching::Plain, false) => "ringcall",
         (Matching::Plain, true) => "ringcall_predecoder",
+        (Matching::Slices, false) => "ringcall_slices",
+        (Matching::Slices, true) => "ringcall_slices_predecoder",
         (Matching::Relay, false) => "ringcall_relay",
         (Matching::Relay, true) => "ringcall_relay_predecoder",
         (_, false) => "ringcall_correlated",

@@ -15,6 +15,9 @@ pub struct ShotCounts {
     /// Whether Relay-BP took the place of matching.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub relay: bool,
+    /// Whether each basis and layer of time was matched alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub slices: bool,
     /// Shots.
     pub shots: u64,
     /// Detectors of all shots.
@@ -90,6 +93,7 @@ impl ShotCounts {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         self.correlated |= other.correlated;
         self.relay |= other.relay;
+        self.slices |= other.slices;
         add(&mut self.shots, other.shots);
         add(&mut self.detectors, other.detectors);
         add(&mut self.fired, other.fired);
@@ -129,6 +133,7 @@ impl ShotCounts {
         expect(!(plain && self.correlated), "counts of correlated matching".to_owned())?;
         expect(matching != Matching::Relay || self.relay, "counts of matching".to_owned())?;
         expect(!(self.relay && self.correlated), "counts of two decoders in one".to_owned())?;
+        expect((matching == Matching::Slices) == self.slices, "counts of another matching".to_owned())?;
         let compared = matching == Matching::Both && self.correlated;
         expect(
             compared == self.plain.is_some(),
@@ -203,6 +208,7 @@ impl ShotCounts {
 
     fn kind(&self) -> Matching {
         match (self.relay, self.correlated) {
+            _ if self.slices => Matching::Slices,
             (true, _) => Matching::Relay,
             (false, true) => Matching::Correlated,
             (false, false) => Matching::Plain,

@@ -96,6 +96,8 @@ pub enum Matching {
     /// By Relay-BP, which is no matching. The other kinds come to this, too, at points whose model
     /// matching cannot take; [`ShotCounts::relay`] says whether they have.
     Relay,
+    /// Each basis and layer of time of a surface code alone, after a predecoder: see [`Problem::by_slices`](crate::Problem::by_slices).
+    Slices,
 }
 
 impl Matching {
@@ -117,6 +119,7 @@ impl Matching {
             Self::Correlated => MatchingEngine::CorrelatedBlossom.name(),
             Self::Both => "both",
             Self::Relay => DecoderFamily::Relay.name(),
+            Self::Slices => DecoderFamily::Slices.name(),
         }
     }
 }

@@ -7,7 +7,7 @@ use ringcall::wire::header::RequestHeader;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::clock;
 use ringcall_pipeline::{InferenceStage, RequestView};
-use ringcall_qec::decode::{DecodeError, Decoder, MatchingEngine};
+use ringcall_qec::decode::{DecodeError, Decoder, DecoderFamily, MatchingEngine};
 use ringcall_qec::dem::Mechanism;
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Shot;
@@ -30,16 +30,23 @@ impl Prepared {
     pub(super) fn new(point: Point, study: &Study<'_>) -> Result<Self, StudyError> {
         let &Study { matching, relay, .. } = study;
         let at = |source| StudyError::Point { point, source };
-        let model = match point.given {
-            Some(given) => {
-                study.models.get(&given.digest).cloned().ok_or("its error model is not there".into())
+        let problem = match (matching, point.surface()) {
+            (Matching::Slices, Some(experiment)) => Problem::by_slices(&experiment).map_err(|e| at(e.into())),
+            (Matching::Slices, None) => Err(at("slices are the surface code's".into())),
+            _ => {
+                let model = match point.given {
+                    Some(given) => {
+                        study.models.get(&given.digest).cloned().ok_or("its error model is not there".into())
+                    }
+                    None => point.detector_error_model().map_err(Into::into),
+                };
+                model.map_err(at).and_then(|model| {
+                    let matchable = model.mechanisms.iter().all(Mechanism::is_graphlike);
+                    Problem::with_decoder(model, &matching.options(matchable, relay))
+                        .map_err(|e| at(e.into()))
+                })
             }
-            None => point.detector_error_model().map_err(Into::into),
-        };
-        let problem = model.map_err(at).and_then(|model| {
-            let matchable = model.mechanisms.iter().all(Mechanism::is_graphlike);
-            Problem::with_decoder(model, &matching.options(matchable, relay)).map_err(|e| at(e.into()))
-        })?;
+        }?;
         let sampler = Sampler::new(problem.model(), 0).map_err(|e| at(e.into()))?;
         let arm = study.predecoder.as_ref();
         let inference = arm.map(|arm| (arm.bind)(&point)).transpose().map_err(at)?;
@@ -175,7 +182,8 @@ impl<'a> Worker<'a> {
         let mut sampler = self.prepared.sampler.reseeded(seed);
         let mut counts = ShotCounts::new(self.stage.is_some());
         counts.correlated = self.prepared.problem.matching() == Some(MatchingEngine::CorrelatedBlossom);
-        counts.relay = self.prepared.problem.matching().is_none();
+        counts.relay = self.prepared.problem.family() == DecoderFamily::Relay;
+        counts.slices = self.prepared.problem.family() == DecoderFamily::Slices;
         counts.plain = self.plain.as_ref().map(|_| PlainCounts::new(self.stage.is_some()));
         let mut left = shots as usize;
         while left > 0 {

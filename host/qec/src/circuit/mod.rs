@@ -24,6 +24,7 @@ mod color;
 mod experiment;
 mod instruction;
 mod layout;
+mod measured;
 mod memory;
 mod records;
 mod text;
@@ -33,6 +34,7 @@ pub use color::ColorMemory;
 pub use experiment::{Code, Experiment};
 pub use instruction::{Circuit, Gate, Instruction};
 pub use layout::{DetectorInfo, DetectorLayout};
+pub use measured::MeasurementLayout;
 pub use memory::{CircuitNoise, MemoryExperiment};
 pub use text::CircuitError;
 

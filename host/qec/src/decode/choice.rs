@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{
     DecodeError, Decoder, DecoderFactory, MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges,
-    RelayFactory, WeightedMatching,
+    RelayFactory, SliceFactory, WeightedMatching,
 };
 use crate::dem::DetectorErrorModel;
 
@@ -18,6 +18,8 @@ pub enum DecoderFamily {
     Relay,
     /// A decoder out of a shared library.
     Plugin,
+    /// Matching of each basis and layer of time alone: [`SliceFactory`].
+    Slices,
 }
 
 /// What a model shall be decoded by.
@@ -55,6 +57,8 @@ pub enum ModelDecoders {
     Relay(Box<RelayFactory>),
     /// By decoders of another factory: those of a shared library.
     Plugin(Arc<dyn DecoderFactory>),
+    /// By slices.
+    Slices(Box<SliceFactory>),
 }
 
 impl ModelDecoders {
@@ -63,13 +67,18 @@ impl ModelDecoders {
     ///
     /// # Errors
     /// Those of [`MatchingGraph::from_dem`], [`MatchingFactory::new`] and [`RelayFactory::new`]; [`DecodeError::Hyperedge`]
-    /// where matching is asked for; [`DecodeError::Plugin`] where a plug-in is, which has a factory of its own.
+    /// where matching is asked for; [`DecodeError::Plugin`] where a plug-in is or slices are, which have factories of their own.
     pub fn new(model: &DetectorErrorModel, options: &DecoderOptions) -> Result<Self, DecodeError> {
         let relay = || RelayFactory::new(model, &options.relay).map(|factory| Self::Relay(Box::new(factory)));
         match options.family {
             Some(DecoderFamily::Relay) => return relay(),
             Some(DecoderFamily::Plugin) => {
                 let reason = "a decoder out of a shared library is given by its factory".to_owned();
+                return Err(DecodeError::Plugin { reason });
+            }
+            Some(DecoderFamily::Slices) => {
+                let reason =
+                    "slices are those of a memory experiment, which their factory is given".to_owned();
                 return Err(DecodeError::Plugin { reason });
             }
             Some(DecoderFamily::Matching) | None => {}
@@ -92,7 +101,7 @@ impl ModelDecoders {
     pub fn single_pass(&self) -> Self {
         match self {
             Self::Matching(factory) => Self::Matching(Box::new(factory.single_pass())),
-            Self::Relay(_) | Self::Plugin(_) => self.clone(),
+            Self::Relay(_) | Self::Plugin(_) | Self::Slices(_) => self.clone(),
         }
     }
 
@@ -100,7 +109,7 @@ impl ModelDecoders {
     pub fn matching(&self) -> Option<MatchingEngine> {
         match self {
             Self::Matching(factory) => Some(factory.kind()),
-            Self::Relay(_) | Self::Plugin(_) => None,
+            Self::Relay(_) | Self::Plugin(_) | Self::Slices(_) => None,
         }
     }
 
@@ -110,13 +119,14 @@ impl ModelDecoders {
             Self::Matching(_) => DecoderFamily::Matching,
             Self::Relay(_) => DecoderFamily::Relay,
             Self::Plugin(_) => DecoderFamily::Plugin,
+            Self::Slices(_) => DecoderFamily::Slices,
         }
     }
 
     /// The belief propagation decoders; `None` for others.
     pub fn relay(&self) -> Option<&RelayFactory> {
         match self {
-            Self::Matching(_) | Self::Plugin(_) => None,
+            Self::Matching(_) | Self::Plugin(_) | Self::Slices(_) => None,
             Self::Relay(factory) => Some(factory),
         }
     }
@@ -125,24 +135,25 @@ impl ModelDecoders {
     pub fn weighted(&self) -> Option<WeightedMatching> {
         match self {
             Self::Matching(factory) => Some(factory.weighted()),
-            Self::Relay(_) | Self::Plugin(_) => None,
+            Self::Relay(_) | Self::Plugin(_) | Self::Slices(_) => None,
         }
     }
 
-    /// As reports name it: `plain`, `correlated`, `relay` or `plugin`.
+    /// As reports name it: `plain`, `correlated`, `relay`, `plugin` or `slices`.
     pub fn name(&self) -> &'static str {
         self.matching().map_or(self.family().name(), MatchingEngine::name)
     }
 }
 
 impl DecoderFamily {
-    /// As options and reports name it: `matching`, `relay` or `plugin`.
+    /// As options and reports name it: `matching`, `relay`, `plugin` or `slices`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Matching => "matching",
             Self::Relay => "relay",
             Self::Plugin => "plugin",
+            Self::Slices => "slices",
         }
     }
 }
@@ -160,6 +171,7 @@ impl DecoderFactory for ModelDecoders {
             Self::Matching(factory) => factory.build(),
             Self::Relay(factory) => factory.build(),
             Self::Plugin(factory) => factory.build(),
+            Self::Slices(factory) => factory.build(),
         }
     }
 }

@@ -5,7 +5,9 @@
 //! * [`WeightedMatching`]: the same with other weights for some edges of each shot, which [`ReadoutWeights`] finds;
 //! * [`RelayDecoder`]: belief propagation in relayed legs, for errors that flip any number of detectors;
 //! * [`ModelDecoders`]: one or the other, by choice or as the model needs it;
-//! * [`SliceDecoder`]: the same on each layer of a residual syndrome alone, counting corrections;
+//! * [`SliceDecoder`]: the same on each layer of a residual syndrome alone, counting corrections; [`SliceFactory`] makes decoders
+//!   of a memory experiment that do so;
+//! * [`Registry`] and [`get`]: decoders by name, ours and a program's own;
 //! * [`Decoder`] and [`DecoderFactory`]: what a pipeline needs of any decoder, one per worker;
 //! * [`ShotDecoder`]: any decoder, for shots in packed bits;
 //! * [`BatchDecoder`]: from the text of a model to the predictions of a batch of shots, in three lines.
@@ -32,6 +34,7 @@ mod choice;
 mod error;
 mod graph;
 mod matching;
+mod registry;
 mod relay;
 mod shot;
 mod slices;
@@ -42,10 +45,11 @@ pub use choice::{DecoderFamily, DecoderOptions, ModelDecoders};
 pub use error::DecodeError;
 pub use graph::{GraphEdge, MatchingGraph, ParallelEdges};
 pub use matching::{MatchingDecoder, MatchingFactory};
+pub use registry::{Constructor, DecoderInput, Param, Params, Registry, get};
 pub use relay::{RelayDecoder, RelayFactory};
 pub use ringcall_bp::{BpConfig, UNIT as MEMORY_UNIT};
 pub use shot::ShotDecoder;
-pub use slices::{DecodeResponse, SliceDecoder};
+pub use slices::{DecodeResponse, SliceDecoder, SliceFactory};
 pub use weighted::{ReadoutWeights, WeightedMatching};
 
 /// What a decoder says about its correction.

@@ -8,6 +8,7 @@ use crate::wire::{Arrival, BATCH};
 use crate::{CallerStatistics, Endpoint, Outbox, TransportError, Wire};
 use ringcall::FunctionId;
 use ringcall_gpu::clock;
+use ringcall_wire::call::RoundTrip;
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::status::Status;
 use std::io;
@@ -365,7 +366,11 @@ impl<W: Wire> Caller<W> {
     /// # Errors
     /// As [`send`](Self::send); no answer before the deadline.
     pub fn call(&mut self, function: &str, payload: &[u8]) -> Result<Reply, CallError> {
-        let id = self.send(FunctionId::of(function), 0, payload)?;
+        self.call_id(FunctionId::of(function), payload)
+    }
+
+    fn call_id(&mut self, function: FunctionId, payload: &[u8]) -> Result<Reply, CallError> {
+        let id = self.send(function, 0, payload)?;
         let mut reply = None;
         let mut turns = 0_u32;
         while reply.is_none() {
@@ -405,4 +410,20 @@ fn parse(bytes: &[u8]) -> Option<(ResponseHeader, &[u8])> {
     let header = ResponseHeader::from_bytes(bytes).ok()?.check_magic().ok()?;
     let result = bytes.get(HEADER_BYTES..)?.get(..header.result_len as usize)?;
     Some((header, result))
+}
+
+/// Typed calls of handlers, each within [`CallerOptions::deadline`].
+impl<W: Wire> RoundTrip for Caller<W> {
+    type Error = CallError;
+
+    fn round_trip(
+        &mut self,
+        function: FunctionId,
+        payload: &[u8],
+        result: &mut [u8],
+    ) -> Result<(Status, usize), CallError> {
+        let reply = self.call_id(function, payload)?;
+        result.iter_mut().zip(&reply.result).for_each(|(out, byte)| *out = *byte);
+        Ok((reply.status, reply.result.len()))
+    }
 }

@@ -371,7 +371,7 @@ const SHORT_ROUNDS: u32 = 7;
 /// # Errors
 /// [`Misuse`]: no surface code, or another decoder than matching. The experiment.
 fn stream_config(args: &Args) -> Result<String> {
-    let memory = args.experiment.surface(SHORT_ROUNDS)?;
+    let memory = args.experiment.surface_run(SHORT_ROUNDS)?;
     let kind = args.experiment.decoder.options()?;
     if kind.family.is_some_and(|family| family != DecoderFamily::Matching) {
         bail!(Misuse("--stream is decoded by matching: leave --decoder out".to_owned()));

@@ -1,0 +1,228 @@
+//! A model as a service: by itself, or with matching of what it leaves.
+
+use super::{Args, ServiceArg};
+use crate::experiment::digest;
+use crate::network::{Bound, Network, NetworkArg, NetworkFile};
+use crate::pinning;
+use crate::run::for_network;
+use crate::usage::{Given, Misuse};
+use anyhow::{Context, Result, bail};
+use clap::Args as ClapArgs;
+use ringcall::dispatcher::HostDispatcherBuilder;
+use ringcall::table::TableBuilder;
+use ringcall::{FunctionId, FunctionTable};
+use ringcall_decoder_service::gpu::MatchingStage;
+use ringcall_decoder_service::{Inference, Problem};
+use ringcall_infer::Model;
+use ringcall_inference_service::{
+    HostDecoderService, HostPredecoderService, HostServiceOptions, RunningPredecoder, Stage,
+};
+use ringcall_wire::function::names;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The options of services of a model.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct ModelArgs {
+    /// The model of --service decoder or predecoder: an ONNX file, or with --engine tensorrt an engine [default of predecoder: the
+    /// committed predecoder_3x128_int8, which is built in]
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// What runs the model
+    #[arg(long, value_enum, default_value = "cpu")]
+    engine: NetworkArg,
+    /// With --engine tensorrt: keep the engine that is built of --model in FILE, and read it from there if it is there [default: the
+    /// user's cache, by what it is built of]
+    #[arg(long, value_name = "FILE", requires = "model")]
+    engine_save_path: Option<PathBuf>,
+    /// Threshold of a predecoder of any size [default: the model's own for this distance and noise]
+    #[arg(long, value_name = "LOGIT")]
+    threshold: Option<f32>,
+    /// Predecoder: instances, each an engine on its own thread
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    instances: u32,
+    /// Predecoder: the most requests of an instance that wait for a worker, or are at one
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    queue_depth: u32,
+    /// Predecoder: answer BACKPRESSURE where an instance whose queue is full finds no room in so many looks [default: requests wait in
+    /// the ring]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    poll_limit: Option<u64>,
+    /// Predecoder: workers that match [default: as many as there are cores to spare, at most 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    match_workers: Option<u32>,
+}
+
+impl ModelArgs {
+    /// Fields that no other service has a use for.
+    pub(super) const FIELDS: [&'static str; 8] = [
+        "model",
+        "engine",
+        "engine_save_path",
+        "threshold",
+        "instances",
+        "queue_depth",
+        "poll_limit",
+        "match_workers",
+    ];
+    /// Those of a predecoder alone.
+    const PREDECODER: [&'static str; 4] = ["instances", "queue_depth", "poll_limit", "match_workers"];
+}
+
+/// Refuses what would be ignored.
+pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
+    let misuse = |text: &str| Err(Misuse(text.to_owned()).into());
+    match args.service {
+        ServiceArg::Syndromes => given.refuse(&ModelArgs::FIELDS, "--service syndromes, which runs no model"),
+        _ if args.dispatcher == Some(super::DispatcherArg::Device) => misuse(
+            "--service decoder and predecoder are served by the host's dispatcher: leave --dispatcher out",
+        ),
+        _ if args.model.engine == NetworkArg::Gpu => misuse(
+            "--engine gpu runs in `ringcall run`: --service takes cpu, onnxruntime, onnxruntime-cuda and tensorrt",
+        ),
+        _ if args.model.engine_save_path.is_some() && args.model.engine != NetworkArg::Tensorrt => {
+            misuse("--engine-save-path is for --engine tensorrt, which builds an engine")
+        }
+        ServiceArg::Decoder if args.model.model.is_none() => misuse("--service decoder needs --model FILE"),
+        ServiceArg::Decoder => {
+            given.refuse(
+                &ModelArgs::PREDECODER,
+                "--service decoder, whose model answers on the dispatcher's thread",
+            )?;
+            given.refuse(
+                &["slices", "measurements"],
+                "--service decoder, whose requests are the model's inputs",
+            )
+        }
+        ServiceArg::Predecoder => {
+            args.experiment.require_surface("--service predecoder")?;
+            if matches!(args.transport, super::Over::Own(super::TransportArg::Nic)) {
+                return misuse(
+                    "--service predecoder has workers, which --transport nic does not: give --transport roce",
+                );
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Functions that every service has.
+pub(super) fn common(table: TableBuilder) -> TableBuilder {
+    table.host_call(names::RPC_INCREMENT, |request: &[u8], result: &mut [u8]| {
+        result.iter_mut().zip(request).for_each(|(out, byte)| *out = byte.wrapping_add(1));
+        Ok(request.len())
+    })
+}
+
+/// A model that is served.
+pub(super) enum ModelService {
+    /// By itself, on the dispatcher's thread.
+    Decoder(HostDecoderService),
+    /// With workers that match.
+    Predecoder { service: HostPredecoderService, problem: Box<Problem>, workers: u32 },
+}
+
+impl ModelService {
+    /// Opens the model; `None` where none is served.
+    pub(super) fn open(args: &Args, problem: Option<&Problem>) -> Result<Option<Self>> {
+        let options = &args.model;
+        if args.service == ServiceArg::Syndromes {
+            return Ok(None);
+        }
+        let file = NetworkFile::read(options.model.as_deref())?;
+        let shown = file.to_string();
+        let network = Network::open_saving(file, options.engine, None, options.engine_save_path.as_deref())?;
+        let experiment = args.experiment.surface()?;
+        let Bound { inference, .. } = network.bind(experiment.as_ref(), options.threshold)?;
+        let host = HostServiceOptions {
+            instances: options.instances,
+            queue_depth: options.queue_depth,
+            gated: options.poll_limit.is_none(),
+            poll_limit: options.poll_limit.unwrap_or(HostServiceOptions::default().poll_limit),
+            ..HostServiceOptions::default()
+        };
+        let Inference::Model(model) = &inference else { bail!("{shown}: no model of tensors") };
+        let model: Arc<dyn Model> = Arc::clone(model);
+        if args.service == ServiceArg::Decoder {
+            return Ok(Some(Self::Decoder(HostDecoderService::new(model, &host)?)));
+        }
+        let problem = problem.context("nothing to decode")?.clone();
+        let problem = for_network(problem, &inference, experiment.as_ref())?;
+        inference.check(&problem).with_context(|| shown.clone())?;
+        let service = HostPredecoderService::new(model, &host)?;
+        // Requests are the model's input: bits have a byte each here, unless the model packs them itself.
+        let workers = options.match_workers.unwrap_or_else(pinning::workers);
+        Ok(Some(Self::Predecoder { service, problem: Box::new(problem), workers }))
+    }
+
+    /// Its functions, beside those of every service.
+    pub(super) fn functions(&self, table: TableBuilder) -> Result<TableBuilder> {
+        Ok(match self {
+            Self::Decoder(service) => {
+                table.host_call_with_schema(names::DECODE_SYNDROME, service.schema(), service.handler()?)
+            }
+            Self::Predecoder { service, .. } => table.worker_call(names::DECODE_SYNDROME, service.schema()),
+        })
+    }
+
+    /// Its workers.
+    pub(super) fn workers(&self, builder: HostDispatcherBuilder) -> HostDispatcherBuilder {
+        match self {
+            Self::Decoder(_) => builder,
+            Self::Predecoder { service, .. } => service
+                .workers(FunctionId::of(names::DECODE_SYNDROME))
+                .fold(builder, HostDispatcherBuilder::worker),
+        }
+    }
+
+    /// Starts its threads, before the dispatcher.
+    pub(super) fn start(
+        &self,
+        dispatcher: &ringcall::HostDispatcher<ringcall::dispatcher::Wired>,
+    ) -> Result<Option<RunningPredecoder>> {
+        let Self::Predecoder { service, problem, workers } = self else { return Ok(None) };
+        let stage = || Ok(Box::new(MatchingStage::elements(problem, service.outputs())?) as Box<dyn Stage>);
+        let stages = (0..*workers).map(|_| stage()).collect::<Result<Vec<_>>>()?;
+        Ok(Some(service.start(dispatcher.ports(), stages)?))
+    }
+
+    /// Bytes of a slot that has room for its requests and answers.
+    pub(super) fn slot_bytes(&self) -> u32 {
+        match self {
+            Self::Decoder(service) => service.slot_bytes(),
+            Self::Predecoder { service, problem, .. } => service.slot_bytes(problem.result_bytes()),
+        }
+    }
+
+    /// For the line that a client reads.
+    pub(super) fn pairs(&self) -> String {
+        match self {
+            Self::Decoder(service) => {
+                let shown = |bindings: &ringcall_inference_service::Bindings| {
+                    bindings.bound().iter().map(|bound| bound.spec.name.clone()).collect::<Vec<_>>().join(",")
+                };
+                format!(
+                    " model=decoder inputs={} outputs={}",
+                    shown(service.inputs()),
+                    shown(service.outputs())
+                )
+            }
+            Self::Predecoder { service, problem, .. } => {
+                let measured = problem.form().measurements().is_some();
+                format!(
+                    " model=predecoder experiment={} request_bytes={} answer_bytes={}{}{}",
+                    digest(problem),
+                    service.inputs().bytes(),
+                    problem.result_bytes(),
+                    if measured { " requests=measurements" } else { "" },
+                    if problem.form().is_alone() { " decoder=slices" } else { "" }
+                )
+            }
+        }
+    }
+
+    /// A table of its functions and those of every service.
+    pub(super) fn table(&self) -> Result<TableBuilder> {
+        self.functions(common(FunctionTable::builder()))
+    }
+}
