@@ -15,6 +15,7 @@ mod files;
 mod metadata;
 mod mutants;
 mod package;
+mod parallel;
 mod ptx;
 mod publish;
 mod rdma;

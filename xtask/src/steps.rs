@@ -1,11 +1,12 @@
 //! What each task runs.
 
 use crate::files::{self, entries, has_ending};
+use crate::parallel::each;
 use crate::ptx;
 use crate::rooms;
 use crate::shell::{Shell, run};
 use crate::training;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -263,11 +264,6 @@ pub(crate) fn fuzz(shell: &Shell, seconds: u32) -> Result<Outcome> {
         run(command.args(["--", &time, "-print_final_stats=1"]))
     };
     // Each takes one core.
-    for two in targets.chunks(2) {
-        std::thread::scope(|scope| {
-            let runs: Vec<_> = two.iter().map(|target| scope.spawn(|| fuzz_one(target))).collect();
-            runs.into_iter().try_for_each(|run| run.join().unwrap_or_else(|_| bail!("a thread panicked")))
-        })?;
-    }
+    each(&targets, |target| fuzz_one(target))?;
     Ok(Outcome::Done)
 }
