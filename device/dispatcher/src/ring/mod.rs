@@ -143,9 +143,9 @@ pub trait Machine {
     }
 
     /// A warp with nothing to do waits a moment.
-    fn nap(&self);
+    fn sleep(&self);
     /// The maintenance warp waits until its next round.
-    fn rest(&self);
+    fn sleep_until_next_round(&self);
 }
 
 /// The slots that one block polls: `first .. first + count`.
@@ -248,7 +248,7 @@ impl<M: Machine> Block<'_, M> {
         loop {
             let mut job = match self.block_state.command_together(warp, me) {
                 WarpCommand::Free => {
-                    self.machine.nap();
+                    self.machine.sleep();
                     continue;
                 }
                 WarpCommand::Exit => return Ended::Dismissed,

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Payload: d = 7's syndrome, bit-packed, 336 detectors.
 const PAYLOAD: usize = 42;
-const PATIENCE_NS: u64 = 5_000_000_000;
+const TIMEOUT_NS: u64 = 5_000_000_000;
 
 pub(super) fn run(bench: &Bench) -> Result<Row> {
     let model =
@@ -99,7 +99,7 @@ fn measure(
             } else {
                 waiter.idle();
             }
-            if clock::now_ns() - before > PATIENCE_NS {
+            if clock::now_ns() - before > TIMEOUT_NS {
                 bail!("request {i} had no completion");
             }
         }
@@ -119,7 +119,7 @@ fn measure(
     }
     while count.load(Ordering::Acquire) - done_before < requests {
         waiter.idle();
-        if clock::now_ns() - begin > 60 * PATIENCE_NS {
+        if clock::now_ns() - begin > 60 * TIMEOUT_NS {
             bail!("not every request had a completion");
         }
     }

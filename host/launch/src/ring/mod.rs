@@ -196,7 +196,7 @@ pub struct DispatcherOptions {
     /// without an answer, as CUDA-Q Realtime does.
     pub drop_bad_requests: bool,
     /// How long an idle warp sleeps between looks at its mailbox, ns.
-    pub nap_ns: u32,
+    pub sleep_ns: u32,
     /// Bytes of shared memory that each block has for handlers, at the end of its dynamic shared memory. It is theirs
     /// while the kernel runs, between calls too.
     pub handler_shared: u32,
@@ -223,7 +223,7 @@ impl DispatcherOptions {
             shared_ring: false,
             skip_marks: false,
             drop_bad_requests: false,
-            nap_ns: 40,
+            sleep_ns: 40,
             handler_shared: 0,
             cluster: 1,
         }
