@@ -61,21 +61,9 @@ const PROGRAMS: &[Program] = &[
     Program { files: Files::Oldest, ..kernel("samples", &["samples"]) },
     Program { files: Files::Oldest, ..kernel("inference", &["inference"]) },
     // One exported function for each primitive; a test reads what became of them.
-    Program {
-        package: "ringcall-gpu-probes",
-        folder: "device/gpu/probes",
-        features: &[],
-        name: "probes",
-        files: Files::Each,
-    },
+    Program { files: Files::Each, ..kernel("probes", &["probes"]) },
     // The launches, which link only with libcudadevrt.a.
-    Program {
-        package: "ringcall-gpu-probes",
-        folder: "device/gpu/probes",
-        features: &["graph"],
-        name: "graph-probes",
-        files: Files::Oldest,
-    },
+    Program { files: Files::Oldest, ..kernel("graph-probes", &["graph-probes"]) },
 ];
 
 impl Program {
@@ -297,9 +285,8 @@ mod tests {
             count(&[], &[]),
             PROGRAMS.iter().map(|program| program.compiled_for().len()).sum::<usize>()
         );
-        assert_eq!(count(&["ringcall-gpu-probes"], &[]), 3);
-        assert_eq!(count(&["ringcall-gpu-probes"], &["sm_90"]), 1);
-        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 9);
+        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 10);
+        assert_eq!(count(&["ringcall-kernels"], &["sm_80"]), PROGRAMS.len());
     }
 
     #[test]

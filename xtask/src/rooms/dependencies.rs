@@ -40,7 +40,6 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-handler",
         ],
     ),
-    ("ringcall-gpu-probes", &["ringcall-gpu"]),
     ("ringcall", &["ringcall-wire", "ringcall-gpu", "ringcall-protocol"]),
     // Compiles any crate for devices, and knows none.
     ("ringcall-build", &[]),
