@@ -38,8 +38,8 @@ struct Limits {
   uint64_t deadline;       // 0 for none
   const uint32_t *cancel;  // a word that is not 0 where requests are cancelled
 };
-// How many iterations lie between two looks at clock and word, a power of two.
-constexpr uint32_t LOOK = 8;
+// Iterations between two checks of clock and word, a power of two.
+constexpr uint32_t ITERATIONS_BETWEEN_CHECKS = 8;
 
 // What the first block's first warp says to all blocks of its cluster with an exchange. Bit 0: a check of any block is unexplained.
 constexpr uint32_t UNEXPLAINED = 1, LOST = 2, SAYS_LATE = 4, SAYS_CANCELLED = 8, SAYS_INEXPLICABLE = 16, SAYS_MALFORMED = 32;
@@ -334,7 +334,7 @@ template <int BLOCKS, int THREADS, int SPLIT, int POSITIONS, class P> struct Dec
           // Another lane's result is known an iteration late, so that no iteration waits for memory.
           leader = polled;
           if (best) polled = *(volatile const uint32_t *)best;
-          if (iterations % LOOK == 0) {
+          if (iterations % ITERATIONS_BETWEEN_CHECKS == 0) {
             // Likewise the word.
             says = cancelled ? SAYS_CANCELLED : 0;
             cancelled = *(volatile const uint32_t *)limits.cancel;

@@ -103,13 +103,13 @@ int main() {
     for (std::thread &thread : threads)
       thread.join();
   }
-  const Decoder heir = clone(decoder);
+  const Decoder copy = clone(decoder);
   decoder.reset();
-  EXPECT(decode(heir, 5) == answers[5]);
+  EXPECT(decode(copy, 5) == answers[5]);
 
   /* Destroyed while others decode: their calls end well or are refused. */
   std::atomic<bool> started{false};
-  ringcall_decoder_t *const ending = clone(heir).release();
+  ringcall_decoder_t *const ending = clone(copy).release();
   std::thread user([&] {
     for (;;) {
       const uint8_t bits[2] = {5, 0};

@@ -14,8 +14,8 @@ read_counts() {
     while read -r entry; do counts[${entry% *}]=${entry#* }; done < <(grep -o -E '\b[a-z_]+ [0-9]+\b' <<<"$1")
 }
 
-# verdict NAME PASSED TEXT CHECK OUTPUT
-verdict() {
+# result NAME PASSED TEXT CHECK OUTPUT
+result() {
     if (($2)); then
         echo "$1: ok: $3"
     else
@@ -41,7 +41,7 @@ serve() {
     read_counts "$output"
     ((passed = wrong == 0 && stray == 0 && (check)))
     grep -q "service exit=0" <<<"$output" && grep -q "unaccounted: 0 frames, 0 requests" <<<"$output" || passed=0
-    verdict "$name" "$passed" "right=$right wrong=$wrong refused=$refused lost=$lost stray=$stray failed=$failed_with dropped=$dropped" \
+    result "$name" "$passed" "right=$right wrong=$wrong refused=$refused lost=$lost stray=$stray failed=$failed_with dropped=$dropped" \
         "$check" "$output"
 }
 
@@ -59,7 +59,7 @@ emulate() {
     local -A counts=()
     read_counts "$output"
     ((passed = bad == 0 && counts[wrong] == 0 && (check)))
-    verdict "$name" "$passed" "correct=${counts[correct]:-} wrong=${counts[wrong]:-} unanswered=${counts[unanswered]:-} served=$served \
+    result "$name" "$passed" "correct=${counts[correct]:-} wrong=${counts[wrong]:-} unanswered=${counts[unanswered]:-} served=$served \
 dropped=$dropped" "$check" "$output"
 }
 
@@ -152,7 +152,7 @@ verbs() {
     while read -r entry; do counts[service_${entry% *}]=${entry#* }; done < <(grep -o -E '\b[a-z_]+ [0-9]+\b' <<<"$service")
     ((passed = status == 0 && counts[wrong] == 0 && (check)))
     grep -q "unaccounted: 0 frames, 0 requests" <<<"$service" || passed=0
-    verdict "$name" "$passed" "correct=${counts[correct]:-} wrong=${counts[wrong]:-} unanswered=${counts[unanswered]:-} service=$status" \
+    result "$name" "$passed" "correct=${counts[correct]:-} wrong=${counts[wrong]:-} unanswered=${counts[unanswered]:-} service=$status" \
         "$check" "$output
 $service"
 }
@@ -184,7 +184,7 @@ gone() {
     status=$?
     output=$(grep '^ringcall: ' /tmp/client)
     grep -q -E 'the connection has ended: transport retries exceeded|nobody answers|no answer' <<<"$output"
-    verdict "$1" "$(($? == 0 && status == 1))" "$output" "exit status $status" "$(cat /tmp/client)"
+    result "$1" "$(($? == 0 && status == 1))" "$output" "exit status $status" "$(cat /tmp/client)"
 }
 gone "verbs, rc, the peer is gone"
 
@@ -194,7 +194,7 @@ suite() {
     local output status
     output=$("$suite" rxe0 "$2" "$3" 2>&1)
     status=$?
-    verdict "$1" "$((status == 0))" "$(tail -n 1 <<<"$output")" "suite" "$output"
+    result "$1" "$((status == 0))" "$(tail -n 1 <<<"$output")" "suite" "$output"
 }
 suite "conformance, verbs, uc, verbs client" uc adapter
 suite "conformance, verbs, rc, verbs client" rc adapter

@@ -113,8 +113,8 @@ def go_on(network, path):
     return {key.removeprefix("predecoder."): about[key] for key in sorted(about) if "threshold" not in key}
 
 
-# Steps between two looks at the clock, the leader's, which says when all of a team end.
-LOOK = 16
+# Steps between two checks of the clock, the leader's, which says when all of a team end.
+STEPS_BETWEEN_CLOCKS = 16
 
 
 def fit(recipe: Recipe, out: Path, device, rank=0, port=0, workers=8, log=print):
@@ -166,7 +166,7 @@ def fit(recipe: Recipe, out: Path, device, rank=0, port=0, workers=8, log=print)
     seconds = max(recipe.ends - time.time(), 1.0)
     spent = 0.0
     while True:
-        if step % LOOK == 0:
+        if step % STEPS_BETWEEN_CLOCKS == 0:
             # Waits for the device, so that the clock is the work's.
             if device.type == "cuda":
                 torch.cuda.synchronize(device)

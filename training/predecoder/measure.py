@@ -75,7 +75,7 @@ class Study:
         self.distance, self.p, self.thresholds = distance, p, tuple(thresholds)
         self.shots = self.alone = self.detectors = self.before = 0
         self.alone_seconds = 0.0
-        self.tallies = np.zeros((len(self.thresholds), 5))
+        self.counts = np.zeros((len(self.thresholds), 5))
         self.per_basis = {b: {"shots": 0, "alone": 0, "with": [0] * len(self.thresholds)} for b in "XZ"}
 
     def add(self, basis, drawn, found, detectors):
@@ -85,7 +85,7 @@ class Study:
         self.alone_seconds += seconds
         self.before += before
         self.detectors = detectors
-        self.tallies += np.array(found)
+        self.counts += np.array(found)
         own = self.per_basis[basis]
         own["shots"] += len(truth)
         own["alone"] += int(alone.sum())
@@ -93,7 +93,7 @@ class Study:
 
     def rows(self):
         rows = []
-        for threshold, (failed, both, seconds, left, empty) in zip(self.thresholds, self.tallies):
+        for threshold, (failed, both, seconds, left, empty) in zip(self.thresholds, self.counts):
             rows.append(
                 {
                     "threshold": threshold,

@@ -6,7 +6,7 @@ import torch
 from torch import distributed
 
 # Longer than the slowest of them takes to make its tables.
-PATIENCE = datetime.timedelta(seconds=300)
+TIMEOUT = datetime.timedelta(seconds=300)
 
 
 class Team:
@@ -17,7 +17,7 @@ class Team:
         if size > 1:
             backend = "nccl" if device.type == "cuda" else "gloo"
             where = f"tcp://127.0.0.1:{port}"
-            distributed.init_process_group(backend, where, timeout=PATIENCE, world_size=size, rank=rank)
+            distributed.init_process_group(backend, where, timeout=TIMEOUT, world_size=size, rank=rank)
 
     @property
     def leads(self):

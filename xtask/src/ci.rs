@@ -3,12 +3,16 @@
 use crate::book;
 use crate::deq;
 use crate::dist;
+use crate::dist_compat;
+use crate::ptx::Cuda;
 use crate::publish;
 use crate::rdma;
 use crate::shell::Shell;
 use crate::steps::{self, Outcome};
 use crate::tensorrt;
-use anyhow::{Context, Result};
+use crate::training;
+use anyhow::{Context, Result, anyhow};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 /// One check.
@@ -23,8 +27,8 @@ const STEPS: &[Step] = &[
     Step { name: "rooms", run: steps::rooms },
     Step { name: "book", run: book::step },
     Step { name: "publishable", run: publish::step },
-    Step { name: "ptx", run: steps::ptx },
     Step { name: "test", run: steps::test },
+    Step { name: "ptx", run: steps::ptx },
     Step { name: "rdma", run: rdma::step },
     Step { name: "onnxruntime", run: steps::onnxruntime },
     Step { name: "clippy", run: steps::clippy },
@@ -40,6 +44,21 @@ const STEPS: &[Step] = &[
     Step { name: "deny", run: steps::deny },
 ];
 
+/// The steps that take none of the [`PACKAGES`], first of all.
+const BEFORE_PACKAGES: usize = 4;
+
+/// What the other steps take from PyPI and Debian, in their order. Downloaded while the tests are built, it costs no time of
+/// its own. A step that still lacks something says so itself.
+const PACKAGES: &[fn(&Shell) -> Result<()>] = &[
+    |shell| Cuda::find(shell).map(drop),
+    rdma::make,
+    |shell| steps::onnxruntime_library(shell).map(drop),
+    |shell| training::install(shell).map(drop),
+    |shell| deq::install(shell).map(drop),
+    |shell| dist_compat::cmake(shell).map(drop).context("no cmake"),
+    |shell| tensorrt::install(shell).map(drop),
+];
+
 /// The steps' names, for `--only`.
 pub(crate) fn names() -> Vec<&'static str> {
     STEPS.iter().map(|step| step.name).collect()
@@ -49,12 +68,33 @@ pub(crate) fn names() -> Vec<&'static str> {
 pub(crate) fn run(shell: &Shell, only: &[String]) -> Result<()> {
     let chosen: Vec<&Step> =
         STEPS.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)).collect();
+    let packages = if only.is_empty() { PACKAGES } else { &[] };
+    thread::scope(|scope| {
+        let fetched = scope.spawn(|| {
+            for fetch in packages {
+                if let Err(error) = fetch(shell) {
+                    println!("==> not fetched: {error:#}");
+                }
+            }
+        });
+        run_all(shell, &chosen, fetched)
+    })
+}
+
+/// Runs steps in order, up to the first that fails. Those that take packages run after these are `fetched`.
+fn run_all(shell: &Shell, chosen: &[&Step], fetched: ScopedJoinHandle<'_, ()>) -> Result<()> {
+    let mut fetched = Some(fetched);
     let begun = Instant::now();
     let mut summary = Vec::new();
     let mut skipped = 0;
     for (index, step) in chosen.iter().enumerate() {
         println!("\n==> [{}/{}] {}", index + 1, chosen.len(), step.name);
         let started = Instant::now();
+        if index >= BEFORE_PACKAGES
+            && let Some(fetched) = fetched.take()
+        {
+            fetched.join().map_err(|_| anyhow!("fetching packages panicked"))?;
+        }
         let outcome = (step.run)(shell);
         let seconds = started.elapsed().as_secs_f64();
         let line = match &outcome {

@@ -136,7 +136,7 @@ pub(crate) fn check_cudaq_qec(shell: &Shell, work: &Path, prefix: &Path) -> Resu
 }
 
 /// The machine's `cmake`, else PyPI's, which is installed below the target folder.
-fn cmake(shell: &Shell) -> Option<String> {
+pub(crate) fn cmake(shell: &Shell) -> Option<String> {
     let works =
         |program: &str| shell.command(program, &["--version"]).output().is_ok_and(|out| out.status.success());
     if works("cmake") {

@@ -6,9 +6,10 @@
 //! names and no others.
 
 use crate::files::{emptied, write};
-use crate::ptx::Cuda;
+use crate::ptx::{Cuda, committed};
 use crate::shell::{Shell, run, shown};
 use anyhow::{Context, Result, ensure};
+use ringcall_build::Arch;
 use std::path::{Path, PathBuf};
 
 /// The architectures of the committed PTX, and of the machine code made from it: PTX is forward compatible,
@@ -41,9 +42,11 @@ pub(crate) fn make(shell: &Shell, out: &Path) -> Result<()> {
         plan.arg(source.join("kernel.cu")).args(["-o", &object]);
         let output = plan.output().with_context(|| format!("cannot start {}", shown(&plan)))?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let texts = shell.root().join("device/kernels/ptx").join(text);
+        for arch in Arch::DEFAULT {
+            write(&work.join(format!("{text}.{arch}.ptx")), &committed(shell, text, arch)?)?;
+        }
         let build = format!("{kernel}.sh");
-        write(&work.join(&build), &script(&String::from_utf8_lossy(&output.stderr), &texts)?)?;
+        write(&work.join(&build), &script(&String::from_utf8_lossy(&output.stderr), &work.join(text))?)?;
         run(shell.command("bash", &[&build]).current_dir(&work))?;
         objects.push(object);
     }

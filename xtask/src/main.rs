@@ -17,6 +17,7 @@ mod files;
 mod metadata;
 mod mutants;
 mod package;
+mod parallel;
 mod ptx;
 mod publish;
 mod rdma;

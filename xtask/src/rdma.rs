@@ -7,11 +7,20 @@ use anyhow::Result;
 /// How long the cases may take inside the machine, in seconds; some 60 on two cores.
 const SECONDS: &str = "400";
 
+/// Makes the machine if there is none, of Debian's packages.
+///
+/// # Errors
+/// No such packages.
+pub(crate) fn make(shell: &Shell) -> Result<()> {
+    let script = shell.root().join("tests/rdma/build.sh");
+    run(shell.command("bash", &[]).args([script, shell.target("rdma")]))
+}
+
 /// Makes the machine if there is none, and runs the cases in it with the `ringcall` that the tests were built with.
 pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
     let sources = shell.root().join("tests/rdma");
     let machine = shell.target("rdma");
-    let [build, start] = ["build.sh", "run.sh"].map(|script| sources.join(script).display().to_string());
+    let start = sources.join("run.sh").display().to_string();
     let folder = machine.display().to_string();
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return Ok(Outcome::Skipped("the machine is one of x86_64 Linux"));
@@ -21,11 +30,12 @@ pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
             "CARGO_TARGET_DIR is outside of the repository, and the machine sees one folder",
         ));
     }
-    if run(&mut shell.command("bash", &[&build, &folder])).is_err() {
+    if make(shell).is_err() {
         return Ok(Outcome::Skipped("no Debian packages of a kernel, QEMU and RDMA tools"));
     }
+    // Of the whole workspace, so that nothing is built again with fewer features.
     run(&mut shell.cargo(&["test", "--workspace", "--no-run", "--test", "two_processes"]))?;
-    run(&mut shell.cargo(&["build", "-p", "ringcall-transport", "--example", "verbs_suite"]))?;
+    run(&mut shell.cargo(&["build", "--workspace", "--example", "verbs_suite"]))?;
     let built = shell.target("debug");
     let command = format!(
         "bash {} {} {} {}",

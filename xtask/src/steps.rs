@@ -2,11 +2,12 @@
 
 use crate::advisories;
 use crate::files::{self, entries, has_ending};
+use crate::parallel::each;
 use crate::ptx;
 use crate::rooms;
 use crate::shell::{Shell, run};
 use crate::training;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -88,28 +89,38 @@ pub(crate) fn ptx(shell: &Shell) -> Result<Outcome> {
 /// The Python package that has ONNX Runtime's library.
 const ONNXRUNTIME: &str = "onnxruntime==1.31.*";
 
+/// Names another library than PyPI's.
+const ORT_VARIABLE: &str = "ORT_DYLIB_PATH";
+
+/// ONNX Runtime's library: the one that `ORT_DYLIB_PATH` names, or PyPI's, which is installed once.
+///
+/// # Errors
+/// Neither.
+pub(crate) fn onnxruntime_library(shell: &Shell) -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os(ORT_VARIABLE) {
+        return Ok(path.into());
+    }
+    let folder = shell.target("tools").join("onnxruntime");
+    let capi = folder.join("onnxruntime/capi");
+    if library_in(&capi).is_none() {
+        shell.pip(&folder, &["--no-deps", ONNXRUNTIME])?;
+    }
+    library_in(&capi).with_context(|| format!("no libonnxruntime.so in {}", capi.display()))
+}
+
 /// The engine over ONNX Runtime, with its library: the library that `ORT_DYLIB_PATH` names, or PyPI's, which
 /// is installed below the target folder. Then the tests of the networks' files, which run them in it from
 /// Python.
 pub(crate) fn onnxruntime(shell: &Shell) -> Result<Outcome> {
-    const VARIABLE: &str = "ORT_DYLIB_PATH";
-    let library = match std::env::var_os(VARIABLE) {
-        Some(path) => path.into(),
-        None => {
-            let folder = shell.target("tools").join("onnxruntime");
-            let capi = folder.join("onnxruntime/capi");
-            if library_in(&capi).is_none() && shell.pip(&folder, &["--no-deps", ONNXRUNTIME]).is_err() {
-                return Ok(Outcome::Skipped(
-                    "no ONNX Runtime from PyPI (needs python3 with pip), none in ORT_DYLIB_PATH",
-                ));
-            }
-            library_in(&capi).with_context(|| format!("no libonnxruntime.so in {}", capi.display()))?
-        }
+    let Ok(library) = onnxruntime_library(shell) else {
+        return Ok(Outcome::Skipped(
+            "no ONNX Runtime from PyPI (needs python3 with pip), none in ORT_DYLIB_PATH",
+        ));
     };
     // Of the whole workspace, so that nothing is built again with fewer features.
     const TESTS: &[&str] = &["--test", "onnxruntime_*"];
     let command = [&["test", "--workspace"], TESTS, &["--", "--nocapture"]].concat();
-    run(shell.cargo(&command).env(VARIABLE, library))?;
+    run(shell.cargo(&command).env(ORT_VARIABLE, library))?;
     if training::test(shell)? {
         return Ok(Outcome::Done);
     }
@@ -183,6 +194,9 @@ pub(crate) fn loom(shell: &Shell) -> Result<Outcome> {
         ])
         .args(["--release", "--test", "loom_*"])
         .env("RUSTFLAGS", "--cfg loom")
+        // A quarter of its build.
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "4")
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("LOOM_MAX_PREEMPTIONS", "2")
         .env("CARGO_TARGET_DIR", shell.target("loom"))])
 }
@@ -220,10 +234,10 @@ pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
         "halt_on_error=1 suppressions={}",
         shell.root().join("xtask/tsan-suppressions.txt").display()
     );
-    for (name, flags) in [
-        ("address", "-Zsanitizer=address"),
+    for flags in [
+        "-Zsanitizer=address",
         // The standard library was built without: the mismatch is known and harmless.
-        ("thread", "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"),
+        "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer",
     ] {
         // `--target` keeps the flags away from build scripts and macros. No doctests: rustdoc has its own
         // flags.
@@ -247,7 +261,8 @@ pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
             // Printing one takes locks of the standard library's that a sanitizer does not see.
             .env("RUST_BACKTRACE", "0")
             .env("RINGCALL_CHAOS_REQUESTS", "50000")
-            .env("CARGO_TARGET_DIR", shell.target(&format!("sanitize-{name}"))))?;
+            // One for both: what runs on the host alone, build scripts and macros, has no flags and is built once.
+            .env("CARGO_TARGET_DIR", shell.target("sanitize")))?;
     }
     Ok(Outcome::Done)
 }
@@ -273,6 +288,10 @@ pub(crate) fn fuzz(shell: &Shell, seconds: u32, one: Option<&str>) -> Result<Out
     let tool = |words: &[&str]| {
         let mut command = shell.command("rustup", &["run", "nightly"]);
         command.arg(&cargo_fuzz).arg("fuzz").args(words).env("CARGO_TARGET_DIR", &built);
+        if seconds <= FUZZ_SECONDS {
+            // A short run is worth a short build.
+            command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+        }
         command
     };
     match one {
@@ -293,11 +312,6 @@ pub(crate) fn fuzz(shell: &Shell, seconds: u32, one: Option<&str>) -> Result<Out
         run(command.args(["--", &time, "-print_final_stats=1"]))
     };
     // Each takes one core.
-    for two in targets.chunks(2) {
-        std::thread::scope(|scope| {
-            let runs: Vec<_> = two.iter().map(|target| scope.spawn(|| fuzz_one(target))).collect();
-            runs.into_iter().try_for_each(|run| run.join().unwrap_or_else(|_| bail!("a thread panicked")))
-        })?;
-    }
+    each(&targets, |target| fuzz_one(target))?;
     Ok(Outcome::Done)
 }

@@ -36,13 +36,22 @@ pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// Installs NVIDIA's libraries and libclang, once; gives their folder.
+///
+/// # Errors
+/// No such packages from PyPI.
+pub(crate) fn install(shell: &Shell) -> Result<PathBuf> {
+    let mut wheels = vec!["--no-deps", LIBCLANG];
+    wheels.extend(KINDS.iter().map(|(_, wheel, ..)| *wheel));
+    let packages = shell.target("tools").join("tensorrt/python");
+    shell.pip_once(&packages, &wheels).context("PyPI's packages of TensorRT: install python3 with pip")?;
+    Ok(packages)
+}
+
 fn test(shell: &Shell, bless: bool) -> Result<()> {
     let tools = shell.target("tools").join("tensorrt");
     let headers = headers(shell, &tools)?;
-    let mut wheels = vec!["--no-deps", LIBCLANG];
-    wheels.extend(KINDS.iter().map(|(_, wheel, ..)| *wheel));
-    let packages = tools.join("python");
-    shell.pip_once(&packages, &wheels).context("PyPI's packages of TensorRT: install python3 with pip")?;
+    let packages = install(shell)?;
 
     let mut command = shell.cargo(&["test", "-p", "ringcall-tensorrt", "--features", "bindings"]);
     command.env("RINGCALL_TENSORRT_REQUIRED", "1").env("LIBCLANG_PATH", packages.join("clang/native"));

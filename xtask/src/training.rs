@@ -3,6 +3,7 @@
 
 use crate::shell::{Shell, run};
 use anyhow::{Context, Result};
+use std::path::PathBuf;
 
 /// The versions of everything that training takes.
 const PINNED: &str = include_str!("../../training/requirements.txt");
@@ -11,17 +12,24 @@ const PACKAGES: &[&str] = &["numpy", "onnx", "onnxruntime", "stim"];
 const PYTEST: &str = "pytest==9.*";
 const TESTS: &str = "training/test_forms.py";
 
+/// Installs the packages, once; gives their folder.
+///
+/// # Errors
+/// No such packages from PyPI.
+pub(crate) fn install(shell: &Shell) -> Result<PathBuf> {
+    let folder = shell.target("tools").join("training");
+    let mut packages = pinned(PINNED)?;
+    packages.push(PYTEST);
+    shell.pip_once(&folder, &packages)?;
+    Ok(folder)
+}
+
 /// Runs them, with packages from PyPI below the target folder. False where those cannot be had.
 ///
 /// # Errors
 /// A test fails.
 pub(crate) fn test(shell: &Shell) -> Result<bool> {
-    let folder = shell.target("tools").join("training");
-    let mut packages = pinned(PINNED)?;
-    packages.push(PYTEST);
-    if shell.pip_once(&folder, &packages).is_err() {
-        return Ok(false);
-    }
+    let Ok(folder) = install(shell) else { return Ok(false) };
     let mut tests = shell.command("python3", &["-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS]);
     run(tests.env("PYTHONPATH", &folder).env("PYTHONDONTWRITEBYTECODE", "1"))?;
     Ok(true)

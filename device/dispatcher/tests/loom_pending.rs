@@ -93,8 +93,8 @@ impl Machine for Threads<'_> {
         Some(self.memory.mailbox.clone())
     }
 
-    fn nap(&self) {}
-    fn rest(&self) {}
+    fn sleep(&self) {}
+    fn sleep_until_next_round(&self) {}
 }
 
 /// The rules that a poller keeps, or does not.

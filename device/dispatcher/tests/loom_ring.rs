@@ -72,11 +72,11 @@ impl Machine for Tenfold<'_> {
         Returned::default()
     }
 
-    fn nap(&self) {
+    fn sleep(&self) {
         thread::yield_now();
     }
 
-    fn rest(&self) {
+    fn sleep_until_next_round(&self) {
         thread::yield_now();
     }
 }

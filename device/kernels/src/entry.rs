@@ -88,7 +88,7 @@ unsafe fn dispatch_share<M: Machine>(params: &DispatchParams, machine: impl Fn(u
 pub unsafe extern "ptx-kernel" fn ringcall_dispatch(params: DispatchParams) {
     let params = &params;
     // SAFETY: the caller's promise.
-    unsafe { dispatch_share(params, |_| Warps { nap_ns: params.nap_ns }) };
+    unsafe { dispatch_share(params, |_| Warps { sleep_ns: params.sleep_ns }) };
 }
 
 /// The graph-launching dispatcher: one block, the only node of a graph that was instantiated for device launch.
@@ -100,7 +100,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch(params: DispatchParams) {
 pub unsafe extern "ptx-kernel" fn ringcall_dispatch_graph(params: DispatchParams) {
     let params = &params;
     // SAFETY: the caller's promise.
-    unsafe { dispatch_share(params, |_| crate::machine::Launcher { nap_ns: params.nap_ns }) };
+    unsafe { dispatch_share(params, |_| crate::machine::Launcher { sleep_ns: params.sleep_ns }) };
 }
 
 /// The cooperative dispatcher: warp 0 of block 0 polls, every thread takes part in grid handlers' calls.
@@ -199,7 +199,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_ahead(params: DispatchParams
         return;
     }
     let workers = Layout::callers(ptx::block_threads() / LANES);
-    let caller = |stage| Caller { port, tickets: tickets(), blocks, stage, nap_ns: params.nap_ns };
+    let caller = |stage| Caller { port, tickets: tickets(), blocks, stage, sleep_ns: params.sleep_ns };
     // SAFETY: the caller's promise. The ring is this block's alone; stages are in device memory, a warp's own between its calls.
     let ended = unsafe { dispatch(params, [0, 1, workers], caller) };
     let first = ptx::thread_id() % LANES == 0;

@@ -100,8 +100,12 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_hooks(params: UnifiedParams) 
     }
     // SAFETY: the caller's promise.
     let table = unsafe { table_source!(params).view() };
-    let hooked =
-        Hooked { table, control: &control, machine: &Warps { nap_ns: 0 }, response_bytes: params.tx_stride };
+    let hooked = Hooked {
+        table,
+        control: &control,
+        machine: &Warps { sleep_ns: 0 },
+        response_bytes: params.tx_stride,
+    };
     let stages = if in_shared { shared_base() } else { params.scratch };
     let stage = |which: u32| {
         let at = stages + u64::from(which) * u64::from(params.stage_bytes);

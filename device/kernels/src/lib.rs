@@ -1,4 +1,4 @@
-//! The kernels of Ringcall: entry points of the dispatchers, the two ends of inference graphs, and sample handlers.
+//! The kernels of Ringcall: entry points of the dispatchers, the two ends of inference graphs, sample handlers, and probes.
 //!
 //! Each row is a feature of this crate, and a build for a device has exactly one of them: the committed PTX of a kernel
 //! holds that kernel and the functions that it calls.
@@ -17,16 +17,32 @@
 //! | `transport` | none: `cudaq_dev_*` | | a transport over the queues of a NIC, to be linked with `hooks` |
 //! | [`inference`] | `ringcall_gateway_*`, `ringcall_predecoder_*` | the first and the last node of a graph | a request into tensors, tensors into an answer |
 //! | [`samples`] | `ringcall_sample_*`, `rpc_*` | nodes of a graph, handlers | requests of tests, benchmarks and examples |
+//! | `probes`, `graph-probes` | none: `probe_*` | | each primitive of `ringcall-gpu` alone, for a test that reads its PTX |
 //!
 //! The dispatchers themselves are in `ringcall-dispatcher`, which runs on a CPU too. Here raw parameters become windows,
 //! and addresses become calls. Built for a host this crate has [`inference`] and [`samples`] alone.
 
 #![cfg_attr(target_arch = "nvptx64", no_std)]
-#![cfg_attr(all(target_arch = "nvptx64", not(feature = "transport")), feature(abi_ptx))]
 #![cfg_attr(
     all(
         target_arch = "nvptx64",
-        not(any(feature = "transport", feature = "floor", feature = "inference", feature = "samples"))
+        not(any(feature = "transport", feature = "probes", feature = "graph-probes"))
+    ),
+    feature(abi_ptx)
+)]
+#![cfg_attr(
+    all(
+        target_arch = "nvptx64",
+        any(
+            feature = "dispatch",
+            feature = "grid",
+            feature = "ahead",
+            feature = "graph",
+            feature = "unified",
+            feature = "unified-grid",
+            feature = "unified-graph",
+            feature = "hooks"
+        )
     ),
     feature(asm_experimental_arch, linkage)
 )]
@@ -34,7 +50,16 @@
 
 #[cfg(all(
     target_arch = "nvptx64",
-    not(any(feature = "transport", feature = "floor", feature = "inference", feature = "samples"))
+    any(
+        feature = "dispatch",
+        feature = "grid",
+        feature = "ahead",
+        feature = "graph",
+        feature = "unified",
+        feature = "unified-grid",
+        feature = "unified-graph",
+        feature = "hooks"
+    )
 ))]
 pub mod barrier;
 #[cfg(all(
@@ -50,10 +75,21 @@ pub mod hooks;
 pub mod inference;
 #[cfg(all(
     target_arch = "nvptx64",
-    not(any(feature = "transport", feature = "floor", feature = "inference", feature = "samples"))
+    any(
+        feature = "dispatch",
+        feature = "grid",
+        feature = "ahead",
+        feature = "graph",
+        feature = "unified",
+        feature = "unified-grid",
+        feature = "unified-graph",
+        feature = "hooks"
+    )
 ))]
 #[allow(dead_code)] // each kernel takes its part of it
 mod machine;
+#[cfg(all(target_arch = "nvptx64", any(feature = "probes", feature = "graph-probes")))]
+mod probes;
 #[cfg(all(
     target_arch = "nvptx64",
     any(feature = "unified", feature = "unified-grid", feature = "unified-graph", feature = "transport")
@@ -63,7 +99,16 @@ mod queues;
 pub mod samples;
 #[cfg(all(
     target_arch = "nvptx64",
-    not(any(feature = "transport", feature = "floor", feature = "inference", feature = "samples"))
+    any(
+        feature = "dispatch",
+        feature = "grid",
+        feature = "ahead",
+        feature = "graph",
+        feature = "unified",
+        feature = "unified-grid",
+        feature = "unified-graph",
+        feature = "hooks"
+    )
 ))]
 #[allow(dead_code)] // each kernel takes its part of it
 mod setup;
@@ -74,7 +119,16 @@ pub mod transport;
     any(feature = "unified", feature = "unified-grid", feature = "unified-graph")
 ))]
 pub mod unified;
-#[cfg(all(target_arch = "nvptx64", not(any(feature = "floor", feature = "inference", feature = "samples"))))]
+#[cfg(all(
+    target_arch = "nvptx64",
+    not(any(
+        feature = "floor",
+        feature = "inference",
+        feature = "samples",
+        feature = "probes",
+        feature = "graph-probes"
+    ))
+))]
 mod window;
 
 /// Nothing can unwind here; a broken invariant ends the grid, and the host says so.

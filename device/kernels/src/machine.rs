@@ -38,7 +38,7 @@ fn mailbox(address: u64, words: usize) -> Option<Words> {
 
 /// A block of independent warps.
 pub(crate) struct Warps {
-    pub(crate) nap_ns: u32,
+    pub(crate) sleep_ns: u32,
 }
 
 impl Machine for Warps {
@@ -53,11 +53,11 @@ impl Machine for Warps {
     }
 
     #[inline(always)]
-    fn nap(&self) {
-        ptx::nanosleep(self.nap_ns);
+    fn sleep(&self) {
+        ptx::nanosleep(self.sleep_ns);
     }
 
-    fn rest(&self) {
+    fn sleep_until_next_round(&self) {
         ptx::nanosleep(REST_NS);
     }
 }
@@ -99,9 +99,9 @@ impl Machine for GridPoller<'_> {
     }
 
     #[inline(always)]
-    fn nap(&self) {}
+    fn sleep(&self) {}
 
-    fn rest(&self) {}
+    fn sleep_until_next_round(&self) {}
 }
 
 /// A warp of a block that serves, and calls a grid of other blocks.
@@ -112,7 +112,7 @@ pub(crate) struct Caller<'a> {
     pub(crate) blocks: u32,
     /// Number of the warp's own stages.
     pub(crate) stage: u32,
-    pub(crate) nap_ns: u32,
+    pub(crate) sleep_ns: u32,
 }
 
 impl Machine for Caller<'_> {
@@ -141,11 +141,11 @@ impl Machine for Caller<'_> {
     }
 
     #[inline(always)]
-    fn nap(&self) {
-        ptx::nanosleep(self.nap_ns);
+    fn sleep(&self) {
+        ptx::nanosleep(self.sleep_ns);
     }
 
-    fn rest(&self) {
+    fn sleep_until_next_round(&self) {
         ptx::nanosleep(REST_NS);
     }
 }
@@ -153,7 +153,7 @@ impl Machine for Caller<'_> {
 /// A block of independent warps that can launch graphs.
 #[cfg(any(feature = "graph", feature = "unified-graph"))]
 pub(crate) struct Launcher {
-    pub(crate) nap_ns: u32,
+    pub(crate) sleep_ns: u32,
 }
 
 #[cfg(any(feature = "graph", feature = "unified-graph"))]
@@ -189,11 +189,11 @@ impl Machine for Launcher {
     }
 
     #[inline(always)]
-    fn nap(&self) {
-        ptx::nanosleep(self.nap_ns);
+    fn sleep(&self) {
+        ptx::nanosleep(self.sleep_ns);
     }
 
-    fn rest(&self) {
+    fn sleep_until_next_round(&self) {
         ptx::nanosleep(REST_NS);
     }
 }

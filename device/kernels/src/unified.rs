@@ -143,7 +143,7 @@ unsafe fn run_block<M: Machine>(params: &UnifiedParams, machine: &M, graphs: Opt
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_unified(params: UnifiedParams) {
     // SAFETY: the caller's promise.
-    unsafe { run_block(&params, &crate::machine::Warps { nap_ns: 0 }, None) };
+    unsafe { run_block(&params, &crate::machine::Warps { sleep_ns: 0 }, None) };
 }
 
 /// The unified dispatcher that launches graphs: one block, the only node of a graph that was instantiated for device launch.
@@ -157,7 +157,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_graph(params: UnifiedParams) 
     use ringcall_dispatcher::queue_pair::{PendingTable, Plan};
     use ringcall_wire::launch::saved;
     /// Between two tries of a launch.
-    const NAP_NS: u32 = 40;
+    const SLEEP_NS: u32 = 40;
     let params = &params;
     let plan = Plan::new(params.execs, params.slots, params.rx_stride, params.tx_stride);
     // SAFETY: the caller's promise.
@@ -175,7 +175,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_graph(params: UnifiedParams) 
     };
     let graphs = Graphs { pending, saved };
     // SAFETY: the caller's promise.
-    unsafe { run_block(params, &crate::machine::Launcher { nap_ns: NAP_NS }, Some(&graphs)) };
+    unsafe { run_block(params, &crate::machine::Launcher { sleep_ns: SLEEP_NS }, Some(&graphs)) };
 }
 
 /// The unified dispatcher of a cooperative grid: warp 0 of block 0 works the queue pair, every thread takes part in grid

@@ -44,8 +44,8 @@ impl PolledProvider {
     /// # Errors
     /// It has no data plane or refuses, or its slots are shorter than the ring's.
     pub fn attach(provider: Provider, ring: &Ring) -> Result<Self, AttachError> {
-        let plugged = WireProvider::launch(provider.clone())?;
-        Ok(Self { link: Link::attach(plugged, ring)?, provider })
+        let wire = WireProvider::launch(provider.clone())?;
+        Ok(Self { link: Link::attach(wire, ring)?, provider })
     }
 }
 

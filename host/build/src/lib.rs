@@ -27,7 +27,8 @@
 //! | `RINGCALL_DEVICE_ARCHS` | architectures instead of those of the build script: `sm_90,sm_100` |
 //! | `RINGCALL_DEVICE_TARGET_DIR` | where to build; programs of one workspace that share it build `core` once |
 //!
-//! ExternalExecutor of build scripts, [`compile`] does one crate for one architecture.
+//! Outside of build scripts, [`compile`] does one crate for one architecture; [`for_sm_80`] makes the older text of the newer
+//! one.
 
 #![forbid(unsafe_code)]
 
@@ -42,6 +43,7 @@ mod toolchain;
 pub use arch::{Arch, UnknownArch};
 pub use compile::{Compiled, DeviceCrate, compile, compiler_of};
 pub use error::BuildError;
+pub use ptx::for_sm_80;
 pub use script::Handlers;
 pub use toolchain::{RUSTC_VARIABLE, Toolchain};
 

@@ -20,6 +20,43 @@ pub(crate) fn undefined(text: &str) -> Vec<&'static str> {
     C_LIBRARY.iter().copied().filter(|name| declared(name)).collect()
 }
 
+/// What a text for [`Arch::SM_90`](crate::Arch::SM_90) has that [`Arch::SM_80`](crate::Arch::SM_80) lacks, and what stands
+/// there for the older one.
+const NEWER: [(&str, &str); 5] = [
+    (" for sm_90, by ", " for sm_80, by "),
+    (".version 8.6\n", ".version 8.0\n"),
+    (".target sm_90\n", ".target sm_80\n"),
+    ("\tfence.acquire.", "\tfence.acq_rel."),
+    ("\tst.mmio.relaxed.", "\tst.relaxed."),
+];
+
+/// A hint to the assembler, on a line of its own, which the compiler writes for `sm_90` alone.
+const HINT: &str = "\t.pragma \"used_bytes_mask ";
+
+/// The PTX of [`Arch::SM_80`](crate::Arch::SM_80), from what the compiler wrote of the same crate for
+/// [`Arch::SM_90`](crate::Arch::SM_90): fences that only acquire become full ones, stores to devices plain ones. A program
+/// that carries one text a kernel serves both architectures by it.
+///
+/// The compiler's own texts for the two may differ in more; who commits one of them compares, as this project's
+/// `cargo xtask ptx --check` does.
+///
+/// ```
+/// let hopper = "// x for sm_90, by rustc\n\n.version 8.6\n.target sm_90\n\tfence.acquire.sys;\n";
+/// let ampere = "// x for sm_80, by rustc\n\n.version 8.0\n.target sm_80\n\tfence.acq_rel.sys;\n";
+/// assert_eq!(ringcall_build::for_sm_80(hopper), ampere);
+/// ```
+#[must_use]
+pub fn for_sm_80(text: &str) -> String {
+    let mut older = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n').filter(|line| !line.starts_with(HINT)) {
+        match NEWER.iter().find(|(newer, _)| line.contains(newer)) {
+            Some((newer, in_its_place)) => older.push_str(&line.replace(newer, in_its_place)),
+            None => older.push_str(line),
+        }
+    }
+    older
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,6 +67,14 @@ mod tests {
     fn the_header_is_ours() {
         assert_eq!(with_header(TEXT, "x for sm_90"), "// x for sm_90\n\n.version 8.0\n.target sm_90\n");
         assert_eq!(with_header(".version 8.0\n", "x"), "// x\n\n.version 8.0\n");
+    }
+
+    #[test]
+    fn hints_are_left_out_and_the_rest_is_kept() {
+        let text = "\t.pragma \"used_bytes_mask 0x5\";\n\t.pragma \"nounroll\";\n\tst.mmio.relaxed.sys.global.u64 [%rd1], %rd2;\n";
+        assert_eq!(for_sm_80(text), "\t.pragma \"nounroll\";\n\tst.relaxed.sys.global.u64 [%rd1], %rd2;\n");
+        let older = for_sm_80(text);
+        assert_eq!(for_sm_80(&older), older);
     }
 
     #[test]

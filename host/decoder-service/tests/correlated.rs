@@ -169,6 +169,7 @@ fn it_is_used_where_the_model_has_correlations() {
 fn it_makes_fewer_errors() {
     let errors = |matching| {
         let study = Study {
+            deadline: None,
             program: String::new(),
             seed: 3,
             batch_shots: 1000,

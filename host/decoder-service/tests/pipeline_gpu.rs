@@ -175,7 +175,7 @@ fn a_study_counts_the_same_on_the_device() {
             Ok(Inference::Model(Arc::new(Predecoder::new(network, &point.surface().unwrap(), None)?)))
         };
         let point = |distance| Point::surface(distance, distance, Basis::X, 0.006);
-        let tallies = |bind: &Bind<'_>| -> Vec<ShotCounts> {
+        let counts = |bind: &Bind<'_>| -> Vec<ShotCounts> {
             let study = Study {
                 program: String::new(),
                 seed: 3,
@@ -193,7 +193,7 @@ fn a_study_counts_the_same_on_the_device() {
             assert!(study.run(&mut state, &mut Vec::new(), &mut |_| true).expect("a study"));
             study.points.iter().map(|point| state.outcome(point, &study.stop).counts).collect()
         };
-        for (gpu, cpu) in tallies(&on_gpu).iter().zip(&tallies(&on_cpu)) {
+        for (gpu, cpu) in counts(&on_gpu).iter().zip(&counts(&on_cpu)) {
             assert_eq!((gpu.shots, gpu.errors, gpu.fired), (400, cpu.errors, cpu.fired));
             let [gpu, cpu] = [gpu, cpu].map(|counts| counts.predecoder.expect("an arm"));
             assert_eq!((gpu.errors, gpu.fired), (cpu.errors, cpu.fired));

@@ -2,10 +2,12 @@
 
 use ringcall_decoder_service::study::{Matching, Point, Relay, ShotCounts, State, Stop, Study};
 use ringcall_qec::code::Basis;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 fn counts(deadline: Option<Duration>) -> ShotCounts {
     let study = Study {
+        models: BTreeMap::new(),
         program: String::new(),
         seed: 3,
         batch_shots: 100,

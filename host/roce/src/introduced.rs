@@ -33,14 +33,14 @@ impl Introduction {
 pub struct Introducer(Sender<Introduction>);
 
 /// How long a service's thread may take to know a peer.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Introducer {
     /// Tells of a peer, and waits until the service's thread knows it, for half a second at most. False if it does not know it then.
     pub fn introduce(&self, side: Side) -> bool {
         let (done, known) = mpsc::channel();
         let told = self.0.send(Introduction { side, _done: done }).is_ok();
-        told && known.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Disconnected)
+        told && known.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Disconnected)
     }
 }
 

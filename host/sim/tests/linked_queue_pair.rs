@@ -54,8 +54,8 @@ impl Machine for Thread {
         unreachable!("one thread is no warp")
     }
 
-    fn nap(&self) {}
-    fn rest(&self) {}
+    fn sleep(&self) {}
+    fn sleep_until_next_round(&self) {}
 }
 
 /// Runs the loop over `hooks` to its end.

@@ -3,13 +3,13 @@
 
 use super::cuda::{Cuda, quiet};
 use super::{PROGRAMS, Program, cpp};
-use crate::files::{entries, folder, has_ending};
+use crate::files::{entries, folder, has_ending, write};
+use crate::parallel::each;
 use crate::shell::Shell;
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use ringcall_build::Arch;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 /// Which texts are linked together at load time, by the names of the programs; and whether NVIDIA's device
 /// runtime is added.
@@ -50,16 +50,10 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     let bench = Bench { shell, cuda: &cuda, folder: &folder };
 
     println!("{:<24} {:<16} {:>9} {:>8} {:>8}", "kernel", "in", "registers", "stack B", "spill B");
-    thread::scope(|scope| {
-        let (bench, sources) = (&bench, &sources);
-        let mut threads = Vec::from(Arch::DEFAULT.map(|arch| scope.spawn(move || bench.arch(arch, sources))));
-        threads.push(scope.spawn(|| cpp::run(shell, &cuda, true)));
-        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow!("a check panicked"))?)
-    })?;
+    each(&Arch::DEFAULT, |arch| bench.arch(*arch, &sources))?;
     println!("{} links for each of {} architectures", LINKS.len() + sources.len(), Arch::DEFAULT.len());
-    for shape in cpp::SHAPES {
-        bench.shape(shape)?;
-    }
+    cpp::run(shell, &cuda, true)?;
+    each(cpp::SHAPES, |shape| bench.shape(shape))?;
     Ok(())
 }
 
@@ -108,8 +102,8 @@ impl Bench<'_> {
     }
 
     fn program(&self, program: &Program, arch: Arch) -> Result<()> {
-        let text = program.path_for(self.shell, arch);
-        ensure!(text.is_file(), "{}: not there; `cargo xtask ptx` writes it", text.display());
+        let text = self.folder.join(format!("{}.{arch}.ptx", program.name));
+        write(&text, &program.text(self.shell, arch).context("`cargo xtask ptx` writes it")?)?;
         let printed = self.assemble(&text, &self.object(program.name, arch), arch)?;
         show(&usage(&printed), &format!("{}.{arch}", program.name));
         Ok(())

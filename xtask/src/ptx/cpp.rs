@@ -4,6 +4,7 @@
 use super::cuda::{Cuda, quiet};
 use super::record::{Mode, Record};
 use crate::files::{folder, read};
+use crate::parallel::each;
 use crate::shell::Shell;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,8 @@ const NAMESPACE: &str = "_ZN9predecoder";
 /// What handler, transport, lanes and layers are compiled for: that architecture, and every device that takes its
 /// PTX.
 const LINKED_ARCH: &str = "compute_80";
+/// The comments before and after an instruction that the source writes itself.
+const AROUND_INLINE: [&str; 2] = ["// begin inline asm", "// end inline asm"];
 /// What those need, and no more.
 const LINKED_VERSION: &str = ".version 8.0";
 /// A hint that the compiler leaves and older assemblers do not know.
@@ -132,9 +135,11 @@ fn without_hints(text: &str) -> String {
     text.lines().filter(|line| !line.contains(HINT)).fold(String::new(), |all, line| all + line + "\n")
 }
 
-/// A PTX file as it is committed: for drivers that are older than the compiler, and the same wherever it was compiled.
+/// A PTX file as it is committed: for drivers that are older than the compiler, the same wherever it was compiled, and without
+/// the comments around every instruction that the source writes itself, a tenth of the file.
 fn of_record(text: &str, version: &str) -> String {
-    let lines = text.lines().map(|line| if line.starts_with(".version ") { version } else { line });
+    let lines = text.lines().filter(|line| !AROUND_INLINE.contains(&line.trim()));
+    let lines = lines.map(|line| if line.starts_with(".version ") { version } else { line });
     let record = lines.fold(String::new(), |all, line| all + line + "\n");
     match record.find(STATIC.0).and_then(|at| record.get(at..at + STATIC.1)) {
         Some(stem) => record.replace(stem, NAMESPACE),
@@ -154,17 +159,22 @@ fn compiler(text: &str) -> Option<&str> {
 /// No tools; CUDA C++ that does not compile; a text that is not the committed one.
 pub(super) fn run(shell: &Shell, cuda: &Cuda, check: bool) -> Result<()> {
     let folder = folder(shell.target("device").join("cpp"))?;
-    let mut record = Record::new(shell, if check { Mode::Check } else { Mode::Write });
-    let mut take = |path: &Path, build: &dyn Fn(&Path) -> Result<String>| {
-        let built = build(&folder.join(path.file_name().unwrap_or_default()))?;
-        record.take(path, &built, |committed| committed.is_empty() || compiler(&built) == compiler(committed))
-    };
-    for shape in SHAPES {
-        take(&shape.path(shell), &|to| shape.build(shell, cuda, to))?;
-    }
+    let at = |path: &Path| folder.join(path.file_name().unwrap_or_default());
     let sources = shell.root().join(SOURCES);
-    for (source, text) in LINKED {
-        take(&sources.join(text), &|to| linked(shell, cuda, &sources.join(source), to))?;
+    let mut built = each(SHAPES, |shape| {
+        let path = shape.path(shell);
+        let text = shape.build(shell, cuda, &at(&path))?;
+        Ok((path, text))
+    })?;
+    built.extend(each(&LINKED, |(source, text)| {
+        let path = sources.join(text);
+        let text = linked(shell, cuda, &sources.join(source), &at(&path))?;
+        Ok((path, text))
+    })?);
+    let mut record = Record::new(shell, if check { Mode::Check } else { Mode::Write });
+    for (path, text) in built {
+        record
+            .take(&path, &text, |committed| committed.is_empty() || compiler(&text) == compiler(committed))?;
     }
     record.end("cargo xtask ptx --cuda")
 }
@@ -208,6 +218,8 @@ mod tests {
         );
         assert_eq!(of_record(".version 9.0\nret;", VERSION), ".version 8.4\nret;\n");
         assert_eq!(of_record("_ZN44_INTERNAL_", VERSION), "_ZN44_INTERNAL_\n");
+        let inline = "// a\n\t// begin inline asm\n\tbar.sync 1;\n\t// end inline asm\n";
+        assert_eq!(of_record(inline, VERSION), "// a\n\tbar.sync 1;\n");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Lines of the account; the rest is counted.
 const SHOWN: usize = 24;
 /// Two programs of some ten thousand lines that share nothing are not worth more than this.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether the compiler is the reason, and the first differences.
 pub(super) fn summary(committed: &str, built: &str) -> String {
@@ -19,7 +19,7 @@ pub(super) fn summary(committed: &str, built: &str) -> String {
             "  the committed file is by {then}, this toolchain is {now}: that alone may be the reason\n"
         );
     }
-    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(committed, built);
+    let diff = TextDiff::configure().timeout(TIMEOUT).diff_lines(committed, built);
     let unified = diff.unified_diff().context_radius(1).header("committed", "built").to_string();
     let lines: Vec<_> = unified.lines().collect();
     for line in lines.iter().take(SHOWN) {

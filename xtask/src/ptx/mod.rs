@@ -1,5 +1,5 @@
 //! Committed PTX: what the crates for devices compile to, in the tree, so that building the host needs no toolchain for
-//! devices and a review sees what a change does to the machine code.
+//! devices and a review sees what a change does to the machine code. One file a kernel: see [`Files`].
 
 mod assemble;
 mod cpp;
@@ -15,7 +15,7 @@ use crate::files::{below, read};
 use crate::shell::{self, Shell};
 use anyhow::{Context, Result, anyhow, ensure};
 use record::{Mode, Record};
-use ringcall_build::{Arch, Compiled, DeviceCrate, Toolchain, compile};
+use ringcall_build::{Arch, Compiled, DeviceCrate, Toolchain, compile, for_sm_80};
 use std::path::PathBuf;
 use std::thread;
 
@@ -27,17 +27,24 @@ struct Program {
     features: &'static [&'static str],
     /// `folder/ptx/NAME.sm_90.ptx`.
     name: &'static str,
-    /// Those of [`Arch::DEFAULT`] that it is compiled for: the oldest alone where a newer one would change nothing but the
-    /// file's header.
-    archs: &'static [Arch],
+    files: Files,
 }
 
-/// The oldest architecture alone.
-const OLDEST: &[Arch] = &[Arch::SM_80];
+/// The architectures that a program has files for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Files {
+    /// The oldest of [`Arch::DEFAULT`] alone: a newer one would change nothing but the file's header.
+    Oldest,
+    /// [`Arch::SM_90`] alone. The text for [`Arch::SM_80`] is [made of it](for_sm_80) at load time, and is compared with what
+    /// the compiler writes.
+    Newest,
+    /// Each of [`Arch::DEFAULT`].
+    Each,
+}
 
 /// The kernel of `ringcall-kernels` that is the feature `features`, alone in its file.
 const fn kernel(name: &'static str, features: &'static [&'static str]) -> Program {
-    Program { package: "ringcall-kernels", folder: "device/kernels", features, name, archs: &Arch::DEFAULT }
+    Program { package: "ringcall-kernels", folder: "device/kernels", features, name, files: Files::Newest }
 }
 
 const PROGRAMS: &[Program] = &[
@@ -49,26 +56,14 @@ const PROGRAMS: &[Program] = &[
     kernel("unified-grid", &["unified-grid"]),
     kernel("unified-graph", &["unified-graph"]),
     kernel("hooks", &["hooks"]),
-    Program { archs: OLDEST, ..kernel("floor", &["floor"]) },
+    Program { files: Files::Oldest, ..kernel("floor", &["floor"]) },
     kernel("transport", &["transport"]),
-    Program { archs: OLDEST, ..kernel("samples", &["samples"]) },
-    Program { archs: OLDEST, ..kernel("inference", &["inference"]) },
+    Program { files: Files::Oldest, ..kernel("samples", &["samples"]) },
+    Program { files: Files::Oldest, ..kernel("inference", &["inference"]) },
     // One exported function for each primitive; a test reads what became of them.
-    Program {
-        package: "ringcall-gpu-probes",
-        folder: "device/gpu/probes",
-        features: &[],
-        name: "probes",
-        archs: &Arch::DEFAULT,
-    },
+    Program { files: Files::Each, ..kernel("probes", &["probes"]) },
     // The launches, which link only with libcudadevrt.a.
-    Program {
-        package: "ringcall-gpu-probes",
-        folder: "device/gpu/probes",
-        features: &["graph"],
-        name: "graph-probes",
-        archs: OLDEST,
-    },
+    Program { files: Files::Oldest, ..kernel("graph-probes", &["graph-probes"]) },
 ];
 
 impl Program {
@@ -76,11 +71,40 @@ impl Program {
         shell.root().join(self.folder).join(format!("ptx/{}.{arch}.ptx", self.name))
     }
 
-    /// The newest of its files that a device of this architecture takes, as a driver's program chooses.
-    fn path_for(&self, shell: &Shell, arch: Arch) -> PathBuf {
-        let newest = self.archs.iter().copied().filter(|one| *one <= arch).max();
-        self.path(shell, newest.unwrap_or(arch))
+    /// The architectures that it is compiled for.
+    fn compiled_for(&self) -> &'static [Arch] {
+        match self.files {
+            Files::Oldest => &[Arch::SM_80],
+            Files::Newest | Files::Each => &Arch::DEFAULT,
+        }
     }
+
+    /// The architectures that it has files for.
+    fn committed_for(&self) -> &'static [Arch] {
+        match self.files {
+            Files::Oldest => &[Arch::SM_80],
+            Files::Newest => &[Arch::SM_90],
+            Files::Each => &Arch::DEFAULT,
+        }
+    }
+
+    /// The text that a device of this architecture, one of [`Arch::DEFAULT`], takes.
+    fn text(&self, shell: &Shell, arch: Arch) -> Result<String> {
+        match self.files {
+            Files::Oldest => read(&self.path(shell, Arch::SM_80)),
+            Files::Newest if arch < Arch::SM_90 => Ok(for_sm_80(&read(&self.path(shell, Arch::SM_90))?)),
+            Files::Newest | Files::Each => read(&self.path(shell, arch)),
+        }
+    }
+}
+
+/// The committed text of a kernel of `ringcall-kernels` for an architecture of [`Arch::DEFAULT`].
+///
+/// # Errors
+/// No such kernel; no such file.
+pub(crate) fn committed(shell: &Shell, kernel: &str, arch: Arch) -> Result<String> {
+    let program = PROGRAMS.iter().find(|program| program.name == kernel);
+    program.with_context(|| format!("there is no kernel `{kernel}`"))?.text(shell, arch)
 }
 
 /// What to build, and whether to write it.
@@ -129,7 +153,7 @@ impl PtxOptions {
 
     fn wants(&self, program: &Program, arch: Arch) -> bool {
         let all = |chosen: &[String], name: &str| chosen.is_empty() || chosen.iter().any(|one| one == name);
-        program.archs.contains(&arch)
+        program.compiled_for().contains(&arch)
             && all(&self.package, program.package)
             && all(&self.arch, &arch.to_string())
     }
@@ -164,10 +188,18 @@ pub(crate) fn run(shell: &Shell, options: &PtxOptions) -> Result<()> {
             let toolchain = &toolchain;
             scope.spawn(move || run_for(shell, options, arch, toolchain))
         });
-        archs.into_iter().try_fold(Record::new(shell, options.mode()), |all, thread| {
-            let more = thread.join().map_err(|_| anyhow!("a build panicked"))??;
-            anyhow::Ok(all.and(&more))
-        })
+        let mut all = Record::new(shell, options.mode());
+        let mut older = Vec::new();
+        for thread in archs {
+            let (more, built) = thread.join().map_err(|_| anyhow!("a build panicked"))??;
+            all = all.and(&more);
+            older.extend(built);
+        }
+        // Now that the newer texts are written.
+        for (program, built) in older {
+            all.made(&program.path(shell, Arch::SM_80), &program.text(shell, Arch::SM_80)?, &built)?;
+        }
+        anyhow::Ok(all)
     })?
     .end("cargo xtask ptx")
 }
@@ -179,7 +211,7 @@ fn compare_with(shell: &Shell, options: &PtxOptions, revision: &str) -> Result<(
         .with_context(|| format!("`{revision}` is no revision"))?;
     let mut record = Record::new(shell, options.mode());
     for program in PROGRAMS {
-        for arch in program.archs.iter().filter(|arch| options.wants(program, **arch)) {
+        for arch in program.committed_for().iter().filter(|arch| options.wants(program, **arch)) {
             let path = program.path(shell, *arch);
             let object = format!("{revision}:{}", below(shell.root(), &path));
             let committed = shell::read(&mut shell.command("git", &["show", &object])).ok();
@@ -189,8 +221,14 @@ fn compare_with(shell: &Shell, options: &PtxOptions, revision: &str) -> Result<(
     record.end("cargo xtask ptx")
 }
 
-/// Those of one architecture.
-fn run_for(shell: &Shell, options: &PtxOptions, arch: Arch, toolchain: &Toolchain) -> Result<Record> {
+/// The texts of one architecture. Those without a file are given back.
+fn run_for(
+    shell: &Shell,
+    options: &PtxOptions,
+    arch: Arch,
+    toolchain: &Toolchain,
+) -> Result<(Record, Vec<(&'static Program, String)>)> {
+    let mut older = Vec::new();
     let mut record = Record::new(shell, options.mode());
     for program in PROGRAMS.iter().filter(|program| options.wants(program, arch)) {
         let built = build(shell, program, arch, toolchain)?;
@@ -198,9 +236,13 @@ fn run_for(shell: &Shell, options: &PtxOptions, arch: Arch, toolchain: &Toolchai
             println!("{}", built.warnings);
             ensure!(!options.check, "{} for {arch}: compiles with warnings", program.package);
         }
-        record.take(&program.path(shell, arch), &built.ptx, |_| true)?;
+        if program.committed_for().contains(&arch) {
+            record.take(&program.path(shell, arch), &built.ptx, |_| true)?;
+        } else {
+            older.push((program, built.ptx));
+        }
     }
-    Ok(record)
+    Ok((record, older))
 }
 
 fn build(shell: &Shell, program: &Program, arch: Arch, toolchain: &Toolchain) -> Result<Compiled> {
@@ -239,10 +281,32 @@ mod tests {
             let all = PROGRAMS.iter().flat_map(|program| Arch::DEFAULT.map(|arch| (program, arch)));
             all.filter(|(program, arch)| options.wants(program, *arch)).count()
         };
-        assert_eq!(count(&[], &[]), PROGRAMS.iter().map(|program| program.archs.len()).sum::<usize>());
-        assert_eq!(count(&["ringcall-gpu-probes"], &[]), 3);
-        assert_eq!(count(&["ringcall-gpu-probes"], &["sm_90"]), 1);
-        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 9);
+        assert_eq!(
+            count(&[], &[]),
+            PROGRAMS.iter().map(|program| program.compiled_for().len()).sum::<usize>()
+        );
+        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 10);
+        assert_eq!(count(&["ringcall-kernels"], &["sm_80"]), PROGRAMS.len());
+    }
+
+    #[test]
+    fn a_text_has_a_file_or_is_made_of_one() {
+        let shell = Shell::new().expect("a workspace");
+        for program in PROGRAMS {
+            for arch in Arch::DEFAULT {
+                assert_eq!(
+                    program.path(&shell, arch).is_file(),
+                    program.committed_for().contains(&arch),
+                    "{} {arch}",
+                    program.name
+                );
+                let target = program.compiled_for().iter().rfind(|one| **one <= arch).expect("the oldest");
+                let text = program.text(&shell, arch).expect("there is a text");
+                assert!(text.contains(&format!("\n.target {target}\n")), "{} {arch}", program.name);
+            }
+        }
+        assert!(committed(&shell, "dispatch", Arch::SM_80).is_ok());
+        assert!(committed(&shell, "despatch", Arch::SM_80).is_err());
     }
 
     /// A file for another architecture earns its place by an instruction.
@@ -250,14 +314,14 @@ mod tests {
     fn no_architecture_differs_in_its_header_alone() {
         let shell = Shell::new().expect("a workspace");
         let body = |program: &Program, arch| {
-            let text = std::fs::read_to_string(program.path(&shell, arch)).expect("committed");
+            let text = program.text(&shell, arch).expect("committed");
             let lines = text
                 .lines()
                 .filter(|line| !["//", ".version", ".target"].iter().any(|head| line.starts_with(head)));
             lines.map(str::to_owned).collect::<Vec<_>>()
         };
         for program in PROGRAMS {
-            let bodies: Vec<_> = program.archs.iter().map(|arch| body(program, *arch)).collect();
+            let bodies: Vec<_> = program.compiled_for().iter().map(|arch| body(program, *arch)).collect();
             for pair in bodies.windows(2) {
                 assert_ne!(pair[0], pair[1], "{}: one architecture is enough", program.name);
             }

@@ -3,7 +3,7 @@
 use super::{diff, normalise};
 use crate::files::write;
 use crate::shell::Shell;
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use std::path::{Path, PathBuf};
 
 /// What happens to a built PTX file.
@@ -81,6 +81,29 @@ impl Record {
         Ok(())
     }
 
+    /// Compares a built text that has no file with the one that programs make in its place.
+    ///
+    /// # Errors
+    /// They differ.
+    pub(super) fn made(&self, path: &Path, made: &str, built: &str) -> Result<()> {
+        let name = path.file_name().unwrap_or_default();
+        let difference = normalise::difference(made, built);
+        let same = made == built || self.mode == Mode::Normalised && difference.is_none();
+        let word = if same { "as made of the newer" } else { "DIFFERS" };
+        println!("{:<28} {:>6} lines  {word}", name.to_string_lossy(), built.lines().count());
+        if !same {
+            let kept = self.differing.join(name);
+            write(&kept, built)?;
+            print!("{}", diff::summary(made, built));
+            bail!(
+                "{} is not what `ringcall_build::for_sm_80` makes of the file for the newer architecture: extend that, or commit \
+                 both texts (`Files::Each` in xtask/src/ptx/mod.rs)",
+                kept.display()
+            );
+        }
+        Ok(())
+    }
+
     /// Both together.
     pub(super) fn and(mut self, more: &Self) -> Self {
         self.stale += more.stale;
@@ -121,6 +144,25 @@ mod tests {
         assert!(why.contains("1 files") && why.contains("`it`"), "{why}");
         taken(true, "b", false).expect("by another compiler");
         assert_eq!(std::fs::read_to_string(folder.join("differs/a.sm_90.ptx")).expect("kept"), "b");
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn a_text_without_a_file_is_the_one_that_programs_make() {
+        let folder = std::env::temp_dir().join(format!("ringcall-made-{}", std::process::id()));
+        let made = |mode, made: &str, built: &str| {
+            let record = Record { mode, differing: folder.join("differs"), stale: 0 };
+            record.made(Path::new("a.sm_80.ptx"), made, built)
+        };
+        let function = |name: &str, what: &str| format!(".func {name}()\n{{\n{what};\n}}\n");
+        for mode in [Mode::Write, Mode::Check, Mode::Normalised] {
+            made(mode, &function("a", "ret"), &function("a", "ret")).expect("the same");
+            let why = made(mode, &function("a", "ret"), &function("a", "exit")).expect_err("an instruction");
+            assert!(why.to_string().contains("for_sm_80"), "{why}");
+        }
+        let (old, new) = (function("_RNvC1a4lead", "ret"), function("_RNvC1a6poller", "ret"));
+        made(Mode::Normalised, &old, &new).expect("a rename");
+        assert!(made(Mode::Check, &old, &new).is_err());
         std::fs::remove_dir_all(&folder).expect("removed");
     }
 

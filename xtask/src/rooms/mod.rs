@@ -10,6 +10,7 @@ mod device;
 mod fences;
 mod literals;
 mod prose;
+mod retired;
 mod scan;
 mod size;
 mod specification;
@@ -84,6 +85,7 @@ const RULES: &[Rule] = &[
     fences::RULE,
     literals::RULE,
     prose::RULE,
+    retired::RULE,
     size::RULE,
     specification::RULE,
     targets::RULE,

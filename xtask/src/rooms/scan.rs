@@ -27,6 +27,8 @@ const ENDINGS: &[&str] = &["rs", "cu", "cuh", "c", "h", "cpp", "hpp", "py", "sh"
 pub(super) struct SourceFile {
     /// From the repository's root, with `/`.
     pub(super) path: String,
+    /// As written.
+    pub(super) text: String,
     /// How many lines.
     pub(super) lines: usize,
     /// Its words; none where it is not Rust.
@@ -71,7 +73,8 @@ impl SourceFile {
         }
         let prose = path.ends_with(".rs") && !is_test_path(path);
         let comments = if prose { comments(text) } else { Vec::new() };
-        Ok(Self { path: path.to_owned(), lines: text.lines().count(), words, comments })
+        let lines = text.lines().count();
+        Ok(Self { path: path.to_owned(), text: text.to_owned(), lines, words, comments })
     }
 
     /// `path:line`.

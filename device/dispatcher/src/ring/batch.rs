@@ -163,7 +163,8 @@ impl<M: Machine> Block<'_, M> {
     /// The words of slot `index` of a batch in a stage.
     #[inline(always)]
     fn batch_words(&self, stage: Stage<'_>) -> usize {
-        stage.len() / self.batch as usize
+        // Never 0, which the compiler does not know: a panic would cost code.
+        stage.len().checked_div(self.batch as usize).unwrap_or_default()
     }
 
     /// Fetches the `chosen` slots of the window from slot `first` on, of which this lane has `slot`, into the stage. Returns

@@ -79,7 +79,7 @@ impl<M: Machine> Block<'_, M> {
         let few = seen.ready.count_ones() < 2 * servers;
         let limit = if few { 1 } else { self.batch_limit(warp) };
         let shares = Shares::new(seen.ready.count_ones(), servers, limit);
-        let (work, last) = if shares.of(0) > 1 {
+        let (work, last) = if M::BATCHES && shares.of(0) > 1 {
             let own = lowest(order, shares.of(0)).rotate_left(turn);
             let taken = lowest(order, shares.before(servers));
             self.mark_busy(warp, window, taken.rotate_left(turn));

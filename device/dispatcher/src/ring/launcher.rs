@@ -313,7 +313,7 @@ impl<M: Machine> Launcher<'_, M> {
                 Err(_) if tries < LAUNCH_TRIES => tries += 1,
                 result => return result,
             }
-            self.machine.nap();
+            self.machine.sleep();
         }
     }
 

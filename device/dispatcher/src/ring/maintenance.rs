@@ -35,7 +35,7 @@ impl<M: Machine> Block<'_, M> {
                 }
                 return;
             }
-            self.machine.rest();
+            self.machine.sleep_until_next_round();
         }
     }
 

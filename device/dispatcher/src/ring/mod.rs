@@ -163,9 +163,9 @@ pub trait Machine {
     }
 
     /// A warp with nothing to do waits a moment.
-    fn nap(&self);
+    fn sleep(&self);
     /// The maintenance warp waits until its next round.
-    fn rest(&self);
+    fn sleep_until_next_round(&self);
 }
 
 /// The slots that one block polls: `first .. first + count`.
@@ -272,7 +272,7 @@ impl<M: Machine> Block<'_, M> {
         loop {
             let mut work = match self.block_state.command_together(warp, me) {
                 WarpCommand::Free => {
-                    self.machine.nap();
+                    self.machine.sleep();
                     continue;
                 }
                 WarpCommand::Exit => return Ended::Dismissed,
@@ -296,11 +296,11 @@ impl<M: Machine> Block<'_, M> {
             loop {
                 match work {
                     Some(Work::One(job)) => self.serve(context, job),
-                    Some(Work::Many(batch)) => {
+                    Some(Work::Many(batch)) if M::BATCHES => {
                         left = Block { ring: &ring, ..*self }.serve_batch(warp, me, input, output, batch);
                     }
                     Some(Work::Alone(batch)) => left = batch,
-                    None => (),
+                    Some(Work::Many(_)) | None => (),
                 }
                 warp.sync();
                 work = match left.pop() {

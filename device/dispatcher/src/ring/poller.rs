@@ -136,7 +136,7 @@ impl<M: Machine> Block<'_, M> {
             }
             // Every warp is at work: the next one that is free takes these.
             self.push_backlog(warp, base, seen);
-            self.machine.nap();
+            self.machine.sleep();
         }
     }
 
@@ -296,7 +296,7 @@ impl<M: Machine> Block<'_, M> {
             if warp.lane() == 0 {
                 self.block_state.set_command(self.workers, WarpCommand::Exit);
                 while self.block_state.read(self.workers) != WarpCommand::Free {
-                    self.machine.nap();
+                    self.machine.sleep();
                 }
             }
             warp.sync();

@@ -80,11 +80,11 @@ impl<const G: bool> Machine for Device<G> {
         }
     }
 
-    fn nap(&self) {
+    fn sleep(&self) {
         thread::yield_now();
     }
 
-    fn rest(&self) {
+    fn sleep_until_next_round(&self) {
         thread::yield_now();
     }
 }

@@ -224,7 +224,7 @@ fn a_closed_gate_keeps_requests_in_the_ring() {
 
 /// A request that is held back is looked at again after some turns, not at every turn: maintenance runs in between.
 #[test]
-fn a_lone_warp_keeps_house_beside_back_pressure() {
+fn a_lone_warp_maintains_under_back_pressure() {
     for slots in [2, 16] {
         let parts = ring([slots, 64, 64]);
         let park = Park::new(&parts, 1, 1, fine());

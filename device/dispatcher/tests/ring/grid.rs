@@ -44,11 +44,11 @@ impl Machine for GridPoller<'_> {
         Some(self.port.call_grid(warp, self.others, what, meanwhile, self.work))
     }
 
-    fn nap(&self) {
+    fn sleep(&self) {
         thread::yield_now();
     }
 
-    fn rest(&self) {
+    fn sleep_until_next_round(&self) {
         thread::yield_now();
     }
 }
@@ -195,8 +195,8 @@ impl Machine for Dummy {
         Returned::default()
     }
 
-    fn nap(&self) {}
-    fn rest(&self) {}
+    fn sleep(&self) {}
+    fn sleep_until_next_round(&self) {}
 }
 
 #[test]
@@ -271,11 +271,11 @@ impl Machine for Caller<'_> {
         Some(self.port.call(warp, self.queue, self.blocks, what))
     }
 
-    fn nap(&self) {
+    fn sleep(&self) {
         thread::yield_now();
     }
 
-    fn rest(&self) {
+    fn sleep_until_next_round(&self) {
         thread::yield_now();
     }
 }

@@ -200,7 +200,7 @@ fn bad_requests_are_dropped_where_that_is_asked_for() {
 
 /// Flags that name the slot as the peer sees it are as good as this side's.
 #[test]
-fn the_peers_address_is_honest() {
+fn the_peers_address_is_a_valid_flag() {
     let parts = ring([4, 64, 64]);
     let peer = 0x7000_0000_0000_u64;
     let mapped =

@@ -61,7 +61,7 @@ fn one_warp_that_does_everything() {
 }
 
 #[test]
-fn one_warp_and_a_house_keeper() {
+fn one_warp_and_a_maintenance_warp() {
     for (lanes, shape) in [(1, SHAPES[3]), (2, SHAPES[2]), (4, SHAPES[4])] {
         serves(shape, Warps { workers: 1, lanes, maintenance_warp: true }, 400);
     }
@@ -89,7 +89,7 @@ fn warps_of_four_lanes() {
 }
 
 #[test]
-fn several_warps_that_keep_house_themselves() {
+fn several_warps_without_a_maintenance_warp() {
     serves(SHAPES[3], Warps { workers: 3, lanes: 1, maintenance_warp: false }, 3000);
     serves(SHAPES[5], Warps { workers: 2, lanes: 2, maintenance_warp: false }, 400);
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything here is one instruction or a fixed pair, written as inline assembly where the compiler's own lowering is
 //! missing or wrong: its read-modify-writes lose order and scope, and it has no scope narrower than the system. What
-//! each function becomes is pinned by `device/gpu/probes`, whose PTX is committed and read by a test.
+//! each function becomes is pinned by the probes of `device/kernels`, whose PTX is committed and read by a test.
 
 pub(crate) mod atomic;
 pub mod call;

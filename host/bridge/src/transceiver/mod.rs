@@ -18,8 +18,8 @@
 //!
 //! [`connect`]: Transceiver::connect
 
+mod idle;
 mod pump;
-mod rest;
 
 use crate::Refused;
 use pump::Pump;

@@ -1,6 +1,6 @@
 //! The pump that moves datagrams, on any thread.
 
-use super::rest::{Rest, SLEEP};
+use super::idle::{IdlePolicy, SLEEP};
 use crate::Refused;
 use ringcall::thread::StopFlag;
 use ringcall_gpu::atomic::DeviceU64;
@@ -70,7 +70,7 @@ impl Pump {
     }
 
     pub(super) fn run(mut self, stop: &StopFlag) {
-        let mut rest = Rest::new();
+        let mut idle = IdlePolicy::new();
         while !stop.is_set() {
             let mut moved = 0;
             while moved < BURST && self.receive().is_some() {
@@ -78,8 +78,8 @@ impl Pump {
             }
             moved += self.send_ready();
             if moved > 0 {
-                rest.reset();
-            } else if rest.blocks(|| self.is_due()) {
+                idle.reset();
+            } else if idle.blocks(|| self.is_due()) {
                 self.doze(PollFlags::IN);
             }
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Slots in flight in the throughput measurement.
 const SLOTS: u32 = 64;
 /// Longer than any round trip: beyond this a request counts as lost.
-const PATIENCE_NS: u64 = 5_000_000_000;
+const TIMEOUT_NS: u64 = 5_000_000_000;
 
 pub(super) fn run(bench: &Bench, payload_bytes: usize) -> Result<Row> {
     // Header and payload, rounded up to whole cache lines.
@@ -77,7 +77,7 @@ fn one_outstanding(bench: &Bench, client: &mut Client, payload_bytes: usize) -> 
                 client.take(slot, |response, ring| is_right(response, ring, i as u32, &payload, &mut out));
             match taken {
                 Some(right) => break Some(right),
-                None if clock::now_ns() - before > PATIENCE_NS => break None,
+                None if clock::now_ns() - before > TIMEOUT_NS => break None,
                 None => hint::spin(),
             }
         };
@@ -127,7 +127,7 @@ fn many_outstanding(bench: &Bench, client: &mut Client, payload_bytes: usize) ->
             let now = clock::now_ns();
             if last == 0 {
                 last = now;
-            } else if now - last > PATIENCE_NS {
+            } else if now - last > TIMEOUT_NS {
                 break;
             }
         }

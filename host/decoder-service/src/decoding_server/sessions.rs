@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// A session, and whether measurements for it were dropped.
 #[derive(Debug)]
-struct Desk {
+struct SessionEntry {
     id: i64,
     session: Mutex<Session>,
     /// 1 from a drop until the next reset. Any thread sets it.
@@ -53,7 +53,7 @@ struct Desk {
 #[derive(Debug)]
 pub struct Sessions {
     /// By their ids, in ascending order.
-    desks: Box<[Desk]>,
+    entries: Box<[SessionEntry]>,
 }
 
 impl Sessions {
@@ -69,16 +69,16 @@ impl Sessions {
     /// These sessions, each of another decoder.
     #[must_use]
     pub fn of(sessions: Vec<Session>) -> Self {
-        let mut desks: Box<[Desk]> = sessions
+        let mut entries: Box<[SessionEntry]> = sessions
             .into_iter()
-            .map(|session| Desk {
+            .map(|session| SessionEntry {
                 id: session.id(),
                 session: Mutex::new(session),
                 dropped: DeviceU64::new(0),
             })
             .collect();
-        desks.sort_by_key(|desk| desk.id);
-        Self { desks }
+        entries.sort_by_key(|entry| entry.id);
+        Self { entries }
     }
 
     /// Puts new sessions into the places of those with their ids, while calls are answered; `false`, and nothing is changed, where
@@ -86,42 +86,42 @@ impl Sessions {
     #[must_use]
     pub fn replace(&self, mut sessions: Vec<Session>) -> bool {
         sessions.sort_by_key(Session::id);
-        if !sessions.iter().map(Session::id).eq(self.desks.iter().map(|desk| desk.id)) {
+        if !sessions.iter().map(Session::id).eq(self.entries.iter().map(|entry| entry.id)) {
             return false;
         }
-        for (desk, session) in self.desks.iter().zip(sessions) {
+        for (entry, session) in self.entries.iter().zip(sessions) {
             // A call never waits for anything while it has the session, and one that panicked has left no more than it was.
-            let mut place = desk.session.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut place = entry.session.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             *place = session;
         }
         true
     }
 
-    fn desk(&self, payload: &[u8]) -> Result<&Desk, DecodingStatus> {
+    fn entry(&self, payload: &[u8]) -> Result<&SessionEntry, DecodingStatus> {
         let id = decoder_id(payload).ok_or(DecodingStatus::BadRequest)?;
-        let index = self.desks.binary_search_by_key(&id, |desk| desk.id);
-        index.ok().and_then(|index| self.desks.get(index)).ok_or(DecodingStatus::InvalidDecoder)
+        let index = self.entries.binary_search_by_key(&id, |entry| entry.id);
+        index.ok().and_then(|index| self.entries.get(index)).ok_or(DecodingStatus::InvalidDecoder)
     }
 
     /// Of a decoder: the volumes and runs that it decoded, and the decisions among them that later rounds might have changed. `None` where
     /// there is no such decoder, or a call on it is under way.
     #[must_use]
     pub fn counts(&self, id: i64) -> Option<(u64, u64)> {
-        let index = self.desks.binary_search_by_key(&id, |desk| desk.id).ok()?;
-        let session = self.desks.get(index)?.lock()?;
+        let index = self.entries.binary_search_by_key(&id, |entry| entry.id).ok()?;
+        let session = self.entries.get(index)?.lock()?;
         Some((session.decodes(), session.forced()))
     }
 
     /// `enqueue_syndromes`.
     pub fn enqueue_syndromes(&self, payload: &[u8]) -> DecodingStatus {
-        let desk = match self.desk(payload) {
-            Ok(desk) => desk,
+        let entry = match self.entry(payload) {
+            Ok(entry) => entry,
             Err(status) => return status,
         };
-        match desk.lock() {
+        match entry.lock() {
             Some(mut session) => session.enqueue(payload),
             None => {
-                desk.dropped.store(1, Ordering::Release);
+                entry.dropped.store(1, Ordering::Release);
                 DecodingStatus::SyndromesDropped
             }
         }
@@ -132,10 +132,10 @@ impl Sessions {
     /// # Errors
     /// The status to answer with.
     pub fn get_corrections(&self, payload: &[u8], result: &mut [u8]) -> Result<usize, DecodingStatus> {
-        let desk = self.desk(payload)?;
-        let mut session = desk.lock().ok_or(DecodingStatus::Busy)?;
+        let entry = self.entry(payload)?;
+        let mut session = entry.lock().ok_or(DecodingStatus::Busy)?;
         // Pairs with the store of `enqueue_syndromes`.
-        if desk.dropped.load(Ordering::Acquire) != 0 {
+        if entry.dropped.load(Ordering::Acquire) != 0 {
             return Err(DecodingStatus::SyndromesDropped);
         }
         session.get_corrections(payload, result)
@@ -146,9 +146,9 @@ impl Sessions {
         if payload.len() < RESET_DECODER_BYTES {
             return DecodingStatus::BadRequest;
         }
-        match self.desk(payload).map(|desk| (desk, desk.lock())) {
-            Ok((desk, Some(mut session))) => {
-                desk.dropped.store(0, Ordering::Release);
+        match self.entry(payload).map(|entry| (entry, entry.lock())) {
+            Ok((entry, Some(mut session))) => {
+                entry.dropped.store(0, Ordering::Release);
                 session.reset();
                 DecodingStatus::Ok
             }
@@ -182,7 +182,7 @@ impl Sessions {
     }
 }
 
-impl Desk {
+impl SessionEntry {
     /// The session, if no other call has it.
     fn lock(&self) -> Option<MutexGuard<'_, Session>> {
         match self.session.try_lock() {
@@ -224,7 +224,7 @@ mod tests {
         let sessions = Sessions::new(&CONFIG.parse().expect("valid"), Frame::Volume).expect("a decoder");
         let question = GetCorrections { decoder_id: 7, return_size: 1, reset: true }.to_bytes();
         let get = || sessions.get_corrections(&question, &mut [0]);
-        let other = sessions.desks[0].hold();
+        let other = sessions.entries[0].hold();
         assert_eq!(get(), Err(DecodingStatus::Busy));
         assert_eq!(sessions.reset_decoder(&reset_decoder(7)), DecodingStatus::Busy);
         assert_eq!(sessions.enqueue_syndromes(&round()), DecodingStatus::SyndromesDropped);
@@ -246,7 +246,7 @@ mod tests {
         let sessions = Sessions::new(&CONFIG.parse().expect("valid"), Frame::Volume).expect("a decoder");
         let panicked = std::thread::scope(|scope| {
             let call = || {
-                let _session = sessions.desks[0].hold();
+                let _session = sessions.entries[0].hold();
                 panic!("as a decoder might");
             };
             scope.spawn(call).join().is_err()

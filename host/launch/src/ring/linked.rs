@@ -201,7 +201,7 @@ impl LinkedDispatcher {
             shift,
             options: option_bits(&chosen, &entries),
             stage_bytes: stage,
-            nap_ns: chosen.nap_ns,
+            sleep_ns: chosen.sleep_ns,
             handler_blocks: 0,
             reserved: 0,
             participant: 0,

@@ -206,7 +206,7 @@ pub struct DispatcherOptions {
     /// side, a lane each, where more requests are ready than warps are free.
     pub serial_handlers: bool,
     /// How long an idle warp sleeps between looks at its mailbox, ns.
-    pub nap_ns: u32,
+    pub sleep_ns: u32,
     /// Bytes of shared memory that each block has for handlers, at the end of its dynamic shared memory. It is theirs
     /// while the kernel runs, between calls too.
     pub handler_shared: u32,
@@ -234,7 +234,7 @@ impl DispatcherOptions {
             skip_marks: false,
             drop_bad_requests: false,
             serial_handlers: false,
-            nap_ns: 40,
+            sleep_ns: 40,
             handler_shared: 0,
             cluster: 1,
         }

@@ -3,37 +3,46 @@
 use super::{DeviceError, KernelKind, UnifiedKernel};
 use ringcall_cuda::driver::{Context, Linker, Module, devrt};
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A kernel's committed PTX, by compute capability. PTX is forward compatible: a newer device takes the last.
+/// A kernel's committed PTX, which devices from Hopper on take. Devices before take [what the compiler writes for Ampere]
+/// (ringcall_build::for_sm_80) in its place, as `cargo xtask ptx --check` proves.
 macro_rules! committed {
     ($name:literal) => {
-        [
-            (90, include_str!(concat!("../../../../device/kernels/ptx/", $name, ".sm_90.ptx"))),
-            (80, include_str!(concat!("../../../../device/kernels/ptx/", $name, ".sm_80.ptx"))),
-        ]
+        include_str!(concat!("../../../../device/kernels/ptx/", $name, ".ptx"))
     };
 }
 
-/// A kernel's PTX by compute capability.
-type Texts = [(u32, &'static str); 2];
+static DISPATCH: &str = committed!("dispatch.sm_90");
+static GRID: &str = committed!("grid.sm_90");
+static AHEAD: &str = committed!("ahead.sm_90");
+static GRAPH: &str = committed!("graph.sm_90");
+static UNIFIED: &str = committed!("unified.sm_90");
+static UNIFIED_GRID: &str = committed!("unified-grid.sm_90");
+static UNIFIED_GRAPH: &str = committed!("unified-graph.sm_90");
+static HOOKS: &str = committed!("hooks.sm_90");
+static TRANSPORT: &str = committed!("transport.sm_90");
+/// The same for every architecture.
+static FLOOR: &str = committed!("floor.sm_80");
 
-static DISPATCH: Texts = committed!("dispatch");
-static GRID: Texts = committed!("grid");
-static AHEAD: Texts = committed!("ahead");
-static GRAPH: Texts = committed!("graph");
-static UNIFIED: Texts = committed!("unified");
-static UNIFIED_GRID: Texts = committed!("unified-grid");
-static UNIFIED_GRAPH: Texts = committed!("unified-graph");
-static HOOKS: Texts = committed!("hooks");
-static TRANSPORT: Texts = committed!("transport");
-static FLOOR: [(u32, &str); 1] = [(80, include_str!("../../../../device/kernels/ptx/floor.sm_80.ptx"))];
+/// A kernel's text for a device.
+///
+/// # Errors
+/// The device is older than Ampere.
+fn text_for(kernel: &'static str, capability: (u32, u32)) -> Result<Cow<'static, str>, DeviceError> {
+    match capability {
+        (9.., _) => Ok(Cow::Borrowed(kernel)),
+        (8, _) => Ok(Cow::Owned(ringcall_build::for_sm_80(kernel))),
+        _ => Err(DeviceError::NoKernels(capability)),
+    }
+}
 
 /// The newest PTX that a device of this capability takes.
 #[must_use]
-pub(super) fn newest<'a>(texts: &[(u32, &'a str)], capability: (u32, u32)) -> Option<&'a str> {
+fn newest<'a>(texts: &[(u32, &'a str)], capability: (u32, u32)) -> Option<&'a str> {
     let device = capability.0 * 10 + capability.1;
     texts.iter().filter(|(sm, _)| *sm <= device).max_by_key(|(sm, _)| *sm).map(|&(_, text)| text)
 }
@@ -92,7 +101,8 @@ impl Modules {
     /// # Errors
     /// The device is too old.
     pub fn queue_transport(self, context: &Context) -> Result<Self, DeviceError> {
-        self.ptx_for("the transport over a NIC's queues", &TRANSPORT, context)
+        let text = text_for(TRANSPORT, context.device().capability())?;
+        Ok(self.ptx("the transport over a NIC's queues", &text))
     }
 
     /// Relocatable machine code of one architecture (`nvcc -rdc=true -cubin`, `ptxas -c`).
@@ -155,18 +165,18 @@ impl Modules {
         kernel: KernelKind,
         symbols: &[&str],
     ) -> Result<Module, DeviceError> {
-        let texts = match kernel {
-            KernelKind::Regular { .. } => &DISPATCH,
-            KernelKind::Cooperative { .. } => &GRID,
-            KernelKind::Ahead { .. } => &AHEAD,
-            KernelKind::Graph { .. } => &GRAPH,
+        let dispatcher = match kernel {
+            KernelKind::Regular { .. } => DISPATCH,
+            KernelKind::Cooperative { .. } => GRID,
+            KernelKind::Ahead { .. } => AHEAD,
+            KernelKind::Graph { .. } => GRAPH,
         };
-        self.load_with(texts, context, kernel, symbols)
+        self.load_with(dispatcher, context, kernel, symbols)
     }
 
     /// Links these modules with the kernel that echoes a bare flag, and loads them.
     pub(super) fn load_baseline(&self, context: &Arc<Context>) -> Result<Module, DeviceError> {
-        self.load_with(&FLOOR, context, KernelKind::regular(), &[])
+        self.load_with(FLOOR, context, KernelKind::regular(), &[])
     }
 
     /// As [`load`](Self::load), with a unified kernel.
@@ -177,29 +187,29 @@ impl Modules {
         kernel: UnifiedKernel,
         symbols: &[&str],
     ) -> Result<Module, DeviceError> {
-        let texts = match kernel {
-            UnifiedKernel::Queues => &UNIFIED,
-            UnifiedKernel::Grid => &UNIFIED_GRID,
-            UnifiedKernel::Graph => &UNIFIED_GRAPH,
+        let dispatcher = match kernel {
+            UnifiedKernel::Queues => UNIFIED,
+            UnifiedKernel::Grid => UNIFIED_GRID,
+            UnifiedKernel::Graph => UNIFIED_GRAPH,
             // The transport is one of these modules.
-            UnifiedKernel::Hooks => &HOOKS,
+            UnifiedKernel::Hooks => HOOKS,
         };
-        self.load_with(texts, context, kind, symbols)
+        self.load_with(dispatcher, context, kind, symbols)
     }
 
     fn load_with(
         &self,
-        texts: &[(u32, &str)],
+        dispatcher: &'static str,
         context: &Arc<Context>,
         kernel: KernelKind,
         symbols: &[&str],
     ) -> Result<Module, DeviceError> {
         let capability = context.device().capability();
-        let text = newest(texts, capability).ok_or(DeviceError::NoKernels(capability))?;
+        let text = text_for(dispatcher, capability)?;
         let registers = self.registers.unwrap_or_else(|| registers_for(kernel.threads()));
         let mut linker = Linker::new(capability)
             .max_registers(registers)
-            .ptx("the dispatch kernels", text)?
+            .ptx("the dispatch kernels", &text)?
             .ptx("the function table", &table_ptx(symbols))?;
         for part in &self.parts {
             linker = match part {
@@ -267,6 +277,23 @@ mod tests {
         assert_eq!(newest(&texts, (8, 9)), Some("a"));
         assert_eq!(newest(&texts, (12, 0)), Some("c"));
         assert_eq!(newest(&texts, (7, 5)), None);
+    }
+
+    #[test]
+    fn an_older_device_gets_a_text_that_it_takes() {
+        for kernel in
+            [DISPATCH, GRID, AHEAD, GRAPH, UNIFIED, UNIFIED_GRID, UNIFIED_GRAPH, HOOKS, TRANSPORT, FLOOR]
+        {
+            for capability in [(8, 0), (8, 9)] {
+                let text = text_for(kernel, capability).expect("Ampere and Ada are served");
+                assert!(text.contains("\n.version 8.0\n.target sm_80\n"));
+                for newer in ["sm_90", "fence.acquire.", ".mmio.", "used_bytes_mask"] {
+                    assert!(!text.contains(newer), "{newer}");
+                }
+            }
+            assert_eq!(text_for(kernel, (12, 0)).expect("Blackwell is served"), kernel);
+            assert!(matches!(text_for(kernel, (7, 5)), Err(DeviceError::NoKernels((7, 5)))));
+        }
     }
 
     #[test]

@@ -114,7 +114,7 @@ pub(super) fn wire(
         shift,
         options: option_bits(&chosen, &table.entries),
         stage_bytes: stage,
-        nap_ns: chosen.nap_ns,
+        sleep_ns: chosen.sleep_ns,
         handler_blocks: if matches!(kind, KernelKind::Ahead { .. }) { kind.blocks() } else { 0 },
         reserved: 0,
         participant,

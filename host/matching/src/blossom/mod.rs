@@ -89,8 +89,8 @@ pub(crate) struct Blossom {
     mark: u64,
 }
 
-/// Steps from one look at whether time is up to the next.
-const LOOK: u32 = 16;
+/// Steps between two checks whether time is up.
+const STEPS_BETWEEN_CLOCKS: u32 = 16;
 
 /// How a run of events ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Blossom {
         for i in 0..nodes.len() as u32 {
             if self.regions[i as usize].rate != FROZEN {
                 self.attend(tables, i);
-                if i % LOOK == 0 && expired() {
+                if i % STEPS_BETWEEN_CLOCKS == 0 && expired() {
                     ended = End::Expired;
                     break;
                 }
@@ -182,7 +182,7 @@ impl Blossom {
         let mut steps = 0;
         while self.unmatched > 0 {
             steps += 1;
-            if steps % LOOK == 0 && expired() {
+            if steps % STEPS_BETWEEN_CLOCKS == 0 && expired() {
                 return End::Expired;
             }
             let Some((time, id)) = self.queue.pop() else {

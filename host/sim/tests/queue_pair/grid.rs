@@ -41,8 +41,8 @@ impl Machine for GridPoller<'_> {
         Some(self.port.call_grid(warp, self.others, what, meanwhile, self.work))
     }
 
-    fn nap(&self) {}
-    fn rest(&self) {}
+    fn sleep(&self) {}
+    fn sleep_until_next_round(&self) {}
 }
 
 fn table() -> Table {

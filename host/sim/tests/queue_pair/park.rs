@@ -272,11 +272,11 @@ impl Machine for Launching {
         }
     }
 
-    fn nap(&self) {
+    fn sleep(&self) {
         thread::yield_now();
     }
 
-    fn rest(&self) {
+    fn sleep_until_next_round(&self) {
         thread::yield_now();
     }
 }

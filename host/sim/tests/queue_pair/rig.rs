@@ -60,8 +60,8 @@ impl Machine for Threads {
         Returned { status: 0, len: call.arg_len }
     }
 
-    fn nap(&self) {}
-    fn rest(&self) {}
+    fn sleep(&self) {}
+    fn sleep_until_next_round(&self) {}
 }
 
 /// A table of functions.

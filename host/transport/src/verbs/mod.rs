@@ -61,9 +61,9 @@ pub struct Verbs {
 }
 
 /// After so many polls in vain the device is asked for events outside of completions.
-const LOOK: u32 = 1 << 14;
+const POLLS_BEFORE_EVENTS: u32 = 1 << 14;
 /// The longest sleep: a completion may be missed at its very beginning.
-const NAP: Duration = Duration::from_millis(5);
+const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
 impl Verbs {
     /// Opens the device, and connects the queue pair if the peer is known.
@@ -201,7 +201,7 @@ impl Wire for Verbs {
         }
         self.meet()?;
         self.idle += 1;
-        if self.idle >= LOOK {
+        if self.idle >= POLLS_BEFORE_EVENTS {
             self.idle = 0;
             if let Err(fault) = self.pair.look() {
                 return self.ended(fault, take);
@@ -250,9 +250,9 @@ impl Wire for Verbs {
 
     fn wait(&self, timeout: Duration) -> io::Result<()> {
         if self.is_gone || self.peer.is_none() {
-            std::thread::sleep(timeout.min(NAP));
+            std::thread::sleep(timeout.min(LONGEST_SLEEP));
             return Ok(());
         }
-        self.pair.wait(timeout.min(NAP))
+        self.pair.wait(timeout.min(LONGEST_SLEEP))
     }
 }

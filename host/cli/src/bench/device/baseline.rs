@@ -1,7 +1,7 @@
 //! The floor of a device: a bare flag, there and back.
 
 use super::super::measure::{Bench, Row, histogram};
-use super::{PATIENCE_NS, context};
+use super::{TIMEOUT_NS, context};
 use crate::pinning;
 use anyhow::{Result, bail};
 use ringcall_gpu::clock;
@@ -20,7 +20,7 @@ pub(in super::super) fn run(bench: &Bench) -> Result<Row> {
                 let before = clock::now_ns();
                 echo.send(i);
                 while echo.received() != i {
-                    if clock::now_ns() - before > PATIENCE_NS {
+                    if clock::now_ns() - before > TIMEOUT_NS {
                         bail!("the flag did not come back");
                     }
                 }

@@ -33,4 +33,4 @@ pub(super) fn name() -> Option<String> {
 }
 
 /// Longer than any answer takes: beyond this a request counts as lost.
-const PATIENCE_NS: u64 = 5_000_000_000;
+const TIMEOUT_NS: u64 = 5_000_000_000;

@@ -1,7 +1,7 @@
 //! Clients of a mapped ring: one request at a time, and as many as there are slots.
 
 use super::super::measure::{Bench, Row, histogram};
-use super::PATIENCE_NS;
+use super::TIMEOUT_NS;
 use crate::pinning;
 use anyhow::{Result, anyhow};
 use ringcall::{FunctionId, Ring};
@@ -87,7 +87,7 @@ fn wait<T>(begin: u64, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         if let Some(found) = look() {
             return Some(found);
         }
-        if clock::now_ns() - begin > PATIENCE_NS {
+        if clock::now_ns() - begin > TIMEOUT_NS {
             return None;
         }
         hint::spin();
@@ -188,7 +188,7 @@ fn keep_in_flight(ring: &SharedRing, slots: &[SlotIndex], work: Work, requests: 
         let now = clock::now_ns();
         if count.got > before {
             last = now;
-        } else if now - last > PATIENCE_NS {
+        } else if now - last > TIMEOUT_NS {
             break;
         }
     }

@@ -5,7 +5,7 @@
 //! response over. Queues, doorbells and payloads are in pinned memory, as a ring would be.
 
 use super::super::measure::{Bench, Row, histogram};
-use super::{PATIENCE_NS, context};
+use super::{TIMEOUT_NS, context};
 use crate::pinning;
 use anyhow::{Result, bail};
 use hdrhistogram::Histogram;
@@ -176,7 +176,7 @@ fn exchange(
                 }
                 turns += 1;
                 // A look at the clock costs as much as a step.
-                if turns.is_multiple_of(1024) && clock::now_ns().saturating_sub(peer.last) > PATIENCE_NS {
+                if turns.is_multiple_of(1024) && clock::now_ns().saturating_sub(peer.last) > TIMEOUT_NS {
                     break;
                 }
             }

@@ -1,4 +1,4 @@
-//! The book against a plain account of who did what, with another dispatcher on the same ring.
+//! The pool against a plain account of who did what, with another dispatcher on the same ring.
 
 use super::*;
 use core::cell::Cell;

@@ -14,7 +14,7 @@
 //! ([`super::labels`]) only once a search comes near.
 
 use super::super::region::{FROZEN, Link, Region};
-use super::super::{BOUNDARY, Blossom, End, LOOK, SEARCHED, Tables};
+use super::super::{BOUNDARY, Blossom, End, SEARCHED, STEPS_BETWEEN_CLOCKS, Tables};
 use super::Flood;
 use super::cover::Entry;
 use crate::graph::NONE;
@@ -124,7 +124,7 @@ impl Blossom {
         let mut ended = End::Matched;
         for (count, &i) in (1..).zip(&roots) {
             self.attend(tables, i);
-            if count % LOOK == 0 && expired() {
+            if count % STEPS_BETWEEN_CLOCKS == 0 && expired() {
                 ended = End::Expired;
                 break;
             }

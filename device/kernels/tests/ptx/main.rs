@@ -162,11 +162,11 @@ fn a_probe_that_is_not_there_or_not_expected_is_found() {
 #[test]
 fn every_primitive_has_a_probe() {
     let sources =
-        ["access", "graph", "machine", "window"].map(|name| read(&format!("src/{name}.rs"))).concat();
+        ["access", "graph", "machine", "window"].map(|name| read(&format!("src/probes/{name}.rs"))).concat();
     let probed: Vec<_> = sources.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
-    let folder = file("../src/ptx");
+    let folder = file("../gpu/src/ptx");
     let mut files: Vec<_> =
-        ["atomic", "barrier", "clock"].map(|name| file(&format!("../src/{name}.rs"))).into();
+        ["atomic", "barrier", "clock"].map(|name| file(&format!("../gpu/src/{name}.rs"))).into();
     for entry in std::fs::read_dir(&folder).expect("the sources of ringcall-gpu") {
         files.push(entry.expect("the sources of ringcall-gpu").path());
     }

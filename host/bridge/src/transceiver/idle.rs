@@ -12,25 +12,25 @@ pub(super) const SLEEP: Duration = Duration::from_micros(50);
 const TURNS: u32 = 64;
 /// Empty turns before it blocks while a response is due.
 const TURNS_WHILE_DUE: u32 = 20_000;
-/// A yield that takes longer went to a thread which polls without a pause: a nap gives the core back sooner.
+/// A yield that takes longer went to a thread which polls without a pause: a sleep gives the core back sooner.
 const LONG_YIELD_NS: u64 = 4 * SLEEP.as_nanos() as u64;
-/// Naps before the next try of a yield after a long one.
-const NAPS: u32 = 1000;
+/// Sleeps before the next try of a yield after a long one.
+const SLEEPS: u32 = 1000;
 
 /// Polls, yields to other threads, and says when to block: soon where only a datagram is waited for, late while a response
-/// is due, and soon where yields take longer than naps.
+/// is due, and soon where yields take longer than sleeps.
 #[derive(Debug)]
-pub(super) struct Rest {
+pub(super) struct IdlePolicy {
     waiter: Waiter,
     /// Empty turns in a row.
     turns: u32,
-    /// Naps before the next yield.
-    naps: u32,
+    /// Sleeps before the next yield.
+    sleeps: u32,
 }
 
-impl Rest {
+impl IdlePolicy {
     pub(super) fn new() -> Self {
-        Self { waiter: Idle::default().wait.waiter(), turns: 0, naps: 0 }
+        Self { waiter: Idle::default().wait.waiter(), turns: 0, sleeps: 0 }
     }
 
     /// There was something to do.
@@ -42,7 +42,7 @@ impl Rest {
     /// There was nothing to do; whether to block now, for no longer than a [`SLEEP`].
     pub(super) fn blocks(&mut self, is_due: impl FnOnce() -> bool) -> bool {
         self.turns = self.turns.saturating_add(1);
-        if self.naps == 0 {
+        if self.sleeps == 0 {
             let begin = clock::now_ns();
             self.waiter.idle();
             self.yielded(clock::now_ns().saturating_sub(begin));
@@ -52,13 +52,13 @@ impl Rest {
             hint::spin();
             return false;
         }
-        self.naps -= 1;
+        self.sleeps -= 1;
         true
     }
 
     fn yielded(&mut self, took_ns: u64) {
         if took_ns > LONG_YIELD_NS {
-            self.naps = NAPS;
+            self.sleeps = SLEEPS;
         }
     }
 }
@@ -70,24 +70,24 @@ mod tests {
     #[test]
     fn only_a_response_that_is_due_keeps_the_thread_from_blocking() {
         for (is_due, turns) in [(false, TURNS), (true, TURNS_WHILE_DUE)] {
-            let mut rest = Rest::new();
-            rest.turns = turns - 2;
-            assert!(!rest.blocks(|| is_due));
+            let mut idle = IdlePolicy::new();
+            idle.turns = turns - 2;
+            assert!(!idle.blocks(|| is_due));
             // As if no other thread wanted the core.
-            rest.naps = 0;
-            assert!(rest.blocks(|| is_due));
+            idle.sleeps = 0;
+            assert!(idle.blocks(|| is_due));
         }
     }
 
     #[test]
-    fn a_long_yield_makes_naps_of_the_next_ones() {
-        let mut rest = Rest::new();
-        rest.yielded(LONG_YIELD_NS + 1);
-        for _ in 0..NAPS {
-            rest.reset();
-            let turns = (1..).find(|_| rest.blocks(|| true));
+    fn a_long_yield_makes_sleeps_of_the_next_ones() {
+        let mut idle = IdlePolicy::new();
+        idle.yielded(LONG_YIELD_NS + 1);
+        for _ in 0..SLEEPS {
+            idle.reset();
+            let turns = (1..).find(|_| idle.blocks(|| true));
             assert_eq!(turns, Some(TURNS));
         }
-        assert_eq!(rest.naps, 0, "then yields are tried again");
+        assert_eq!(idle.sleeps, 0, "then yields are tried again");
     }
 }

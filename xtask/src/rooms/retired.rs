@@ -1,0 +1,156 @@
+//! Words that once stood for a term of the field.
+
+use super::{Rule, Tree, planted};
+
+pub(super) const RULE: Rule = Rule {
+    name: "retired-words",
+    says: "a word that was replaced by the field's own does not come back (xtask/src/rooms/retired.rs lists them with their \
+           successors); docs/glossary.md defines the words of our own that remain",
+    check,
+    planted: || planted("host/x/src/lib.rs", "/// The warden of a dispatcher.\nstruct Supervisor;"),
+};
+
+/// A retired word, in lower case, and its successor. A word is a part of a name, too: `keeps_house`, `NoticeBoard`.
+const WORDS: &[(&str, &str)] = &[
+    ("calm", "a cooldown"),
+    ("crew", "a dispatcher, workers or threads"),
+    ("crews", "dispatchers, workers or threads"),
+    ("crowded", "a burst"),
+    ("debt", "outstanding"),
+    ("debts", "outstanding"),
+    ("desk", "an entry of a table"),
+    ("desks", "entries of a table"),
+    ("dishonest", "an invalid flag"),
+    ("forsaken", "abandoned"),
+    ("freehold", "a deferred free"),
+    ("glance", "a poll"),
+    ("heir", "the next poller"),
+    ("honest", "a valid flag"),
+    ("house", "maintenance"),
+    ("hush", "a backoff"),
+    ("mishap", "a fault"),
+    ("mishaps", "faults"),
+    ("nap", "a sleep"),
+    ("naps", "sleeps"),
+    ("noticeboard", "a log of completions"),
+    ("parcel", "a graph request"),
+    ("parcels", "graph requests"),
+    ("patience", "a timeout"),
+    ("rally", "a grid channel"),
+    ("roster", "a pool"),
+    ("rosters", "pools"),
+    ("tallies", "counters"),
+    ("tally", "a counter"),
+    ("verdict", "a result, or a classification"),
+    ("verdicts", "results, or classifications"),
+    ("warden", "a watchdog"),
+];
+
+/// Names of types and constants that were retired, and that are ordinary words in prose.
+const NAMES: &[(&str, &str)] = &[
+    ("Board", "BlockState"),
+    ("Customs", "RingCompat"),
+    ("FreeHold", "DeferFrees"),
+    ("LOOK", "POLL_INTERVAL, or what lies between two checks"),
+    ("Living", "WeakCache"),
+    ("Near", "FastPath"),
+    ("NoticeBoard", "CompletionLog"),
+    ("Outside", "ExternalExecutor"),
+    ("Seat", "GridPort"),
+    ("Told", "CachedCall"),
+    ("Usual", "FastPath"),
+    ("Warden", "Watchdog"),
+];
+
+/// Where a retired word stays: a file, the word, and the name that users see.
+const KEPT: &[(&str, &str, &str)] =
+    &[("host/decoder-service/src/study/state.rs", "tally", "a key of the file of a sweep")];
+
+/// The files that define the words.
+const EXEMPT: &[&str] = &["docs/glossary.md", "xtask/src/rooms/retired.rs"];
+
+fn check(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in tree.files.iter().filter(|file| !EXEMPT.contains(&file.path.as_str())) {
+        let is_rust = file.path.ends_with(".rs");
+        for (index, line) in file.text.lines().enumerate() {
+            for name in line.split(|c: char| !c.is_alphanumeric() && c != '_') {
+                let retired =
+                    NAMES.iter().find(|(old, _)| is_rust && *old == name && !in_comment(line, name));
+                let retired = retired.or_else(|| {
+                    parts(name).find_map(|part| WORDS.iter().find(|(old, _)| *old == part.to_lowercase()))
+                });
+                if let Some((old, successor)) = retired
+                    && !KEPT.iter().any(|(path, word, _)| *path == file.path && word == old)
+                {
+                    found.push(format!("{}:{}: `{name}`: say {successor}", file.path, index + 1));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Whether a name stands in the comment of its line.
+fn in_comment(line: &str, name: &str) -> bool {
+    line.find("//").is_some_and(|comment| line.find(name).is_some_and(|at| at > comment))
+}
+
+/// The words of a name: `keeps_house` and `keepsHouse` have two.
+fn parts(name: &str) -> impl Iterator<Item = &str> {
+    name.split('_').flat_map(|word| {
+        let mut cuts = vec![0];
+        let mut before = 'A';
+        for (at, c) in word.char_indices() {
+            if c.is_uppercase() && before.is_lowercase() {
+                cuts.push(at);
+            }
+            before = c;
+        }
+        cuts.push(word.len());
+        cuts.windows(2).filter_map(|cut| word.get(cut[0]..cut[1])).collect::<Vec<_>>()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> usize {
+        check(&Tree::of(path, text)).len()
+    }
+
+    #[test]
+    fn a_word_is_found_in_names_and_in_prose() {
+        for text in [
+            "fn keeps_house() {}",
+            "struct HouseWarp;",
+            "const NAPS: u32 = 1;",
+            "// A nap.",
+            "/// Crew: none.",
+        ] {
+            assert_eq!(found("host/x/src/lib.rs", text), 1, "{text}");
+        }
+        for text in ["fn snap() {}", "/// A household's warp.", "static A: &str = \"disheartening\";"] {
+            assert_eq!(found("host/x/src/lib.rs", text), 0, "{text}");
+        }
+        assert_eq!(found("docs/a.md", "The roster."), 1);
+        assert_eq!(found("docs/glossary.md", "roster: a pool."), 0);
+    }
+
+    #[test]
+    fn a_name_is_retired_in_code_alone() {
+        assert_eq!(found("host/x/src/lib.rs", "struct Board;"), 1);
+        assert_eq!(found("host/x/src/lib.rs", "//! Outside of a ring."), 0);
+        assert_eq!(found("docs/a.md", "Outside of a ring."), 0);
+        assert_eq!(found("host/x/src/lib.rs", "fn f(board: &KeyBoard) {}"), 0);
+    }
+
+    #[test]
+    fn names_are_cut_into_words() {
+        let cut = |name| parts(name).collect::<Vec<_>>();
+        assert_eq!(cut("keeps_house"), ["keeps", "house"]);
+        assert_eq!(cut("NoticeBoard2"), ["Notice", "Board2"]);
+        assert_eq!(cut("LOOK"), ["LOOK"]);
+    }
+}
