@@ -341,7 +341,7 @@ fn other_states_are_refused() {
 #[test]
 fn what_fails_is_said_and_what_was_done_is_kept() {
     let mut study = study(2, None);
-    study.points[1].0.distance = 4;
+    study.points[1].experiment.distance = 4;
     let (mut state, mut log) = (State::new(study.setup()), Vec::new());
     let error = study.run(&mut state, &mut log, &mut |_| true).unwrap_err().to_string();
     assert!(error.starts_with("d4/r5/z/p0.02: "), "{error}");
