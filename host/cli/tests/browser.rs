@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Looks at a page in a frame of each width, and writes what is wrong into the page around it.
-const LOOK: &str = r#"
-<pre id="verdict">not looked</pre>
+const POLL_INTERVAL: &str = r#"
+<pre id="result">not looked</pre>
 <script>
 const found = [];
 let left = 2;
@@ -37,7 +37,7 @@ for (const width of [1200, 400]) {
     const ink = page.defaultView.getComputedStyle(page.body).color;
     found.push(`looked at ${width}: ${texts} labels, ink ${ink}`);
     left -= 1;
-    if (left === 0) document.getElementById('verdict').textContent = found.join('\n');
+    if (left === 0) document.getElementById('result').textContent = found.join('\n');
   };
   frame.src = 'PAGE';
   document.body.append(frame);
@@ -54,7 +54,8 @@ fn chromium() -> Option<&'static str> {
 /// What the browser says of a page, in a colour scheme.
 fn look(browser: &str, folder: &Path, page: &str, dark: bool) -> String {
     let around = folder.join(format!("look-at-{page}"));
-    std::fs::write(&around, format!("<body>{}</body>", LOOK.replace("PAGE", page))).expect("written");
+    std::fs::write(&around, format!("<body>{}</body>", POLL_INTERVAL.replace("PAGE", page)))
+        .expect("written");
     let mut command = assert_cmd::Command::new(browser);
     command.args([
         "--headless",
@@ -70,8 +71,8 @@ fn look(browser: &str, folder: &Path, page: &str, dark: bool) -> String {
         .arg(format!("--user-data-dir={}", folder.join("profile").display()));
     let output = command.arg(&around).timeout(Duration::from_secs(120)).output().expect("a browser");
     let page = String::from_utf8_lossy(&output.stdout).into_owned();
-    let verdict = page.split("id=\"verdict\">").nth(1).and_then(|rest| rest.split("</pre>").next());
-    verdict.unwrap_or("no verdict").to_owned()
+    let result = page.split("id=\"result\">").nth(1).and_then(|rest| rest.split("</pre>").next());
+    result.unwrap_or("no result").to_owned()
 }
 
 #[test]
@@ -106,12 +107,12 @@ fn reports_fit_wide_and_narrow_windows_light_and_dark() {
         let ringcall = || assert_cmd::Command::new(env!("CARGO_BIN_EXE_ringcall"));
         ringcall().args(arguments).arg(path(name)).timeout(Duration::from_secs(120)).assert().success();
         for dark in [false, true] {
-            let verdict = look(browser, folder.path(), name, dark);
+            let result = look(browser, folder.path(), name, dark);
             let ink = if dark { "ink rgb(229, 231, 235)" } else { "ink rgb(31, 41, 55)" };
             let good = |line: &str| line.starts_with("looked at ") && line.ends_with(ink);
             assert!(
-                verdict.lines().count() == 2 && verdict.lines().all(good),
-                "{name}, dark {dark}:\n{verdict}"
+                result.lines().count() == 2 && result.lines().all(good),
+                "{name}, dark {dark}:\n{result}"
             );
         }
     }

@@ -244,10 +244,10 @@ fn a_server_with_everything_is_well() {
     assert!(text.contains("ok       GPUs              NVIDIA H200 (Hopper, sm_90)\n"), "{text}");
     assert!(text.ends_with("\n25 ok, 0 limited, 0 missing\n"), "{text}");
     assert!(!text.contains("do: ") && !text.contains('\x1b'), "{text}");
-    // Nothing to improve: the verdict alone.
-    let verdict = self::text(&mut doctor(root.path()));
-    assert!(verdict.starts_with("Ready ") && verdict.contains("Latency    good\n"), "{verdict}");
-    assert!(verdict.lines().count() <= 6 && verdict.contains("NVIDIA H200"), "{verdict}");
+    // Nothing to improve: the assessment alone.
+    let assessment = self::text(&mut doctor(root.path()));
+    assert!(assessment.starts_with("Ready ") && assessment.contains("Latency    good\n"), "{assessment}");
+    assert!(assessment.lines().count() <= 6 && assessment.contains("NVIDIA H200"), "{assessment}");
     let fixes = self::text(doctor(root.path()).arg("--fix"));
     assert!(fixes.lines().all(|line| line.starts_with('#')), "{fixes}");
     for what in ["gpu", "rdma", "tensorrt,onnxruntime", "latency"] {

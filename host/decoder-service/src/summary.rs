@@ -492,7 +492,7 @@ mod tests {
     fn outcome(request_id: u64, times: [u64; 6]) -> Outcome {
         let [submitted, accepted, started, inferred, processed, harvested] = times;
         let times = StageTimes { submitted, accepted, started, inferred, processed, harvested };
-        Outcome { request_id, predicted: None, times }
+        Outcome { request_id, predicted: None, times, stamped: false }
     }
 
     /// A hundred requests, of which two wait a thousand times as long in the queue; one was refused on arrival.

@@ -177,6 +177,7 @@ fn a_study_counts_the_same_on_the_device() {
         let point = |distance| Point::surface(distance, distance, Basis::X, 0.006);
         let counts = |bind: &Bind<'_>| -> Vec<ShotCounts> {
             let study = Study {
+                deadline: None,
                 program: String::new(),
                 seed: 3,
                 batch_shots: 100,

@@ -24,13 +24,13 @@ struct Args {
     /// Goes on after a violation, and counts them.
     #[arg(long)]
     keep_going: bool,
-    /// Honest RoCE peers in every world, in place of what the seed says.
+    /// Correct RoCE peers in every world, in place of what the seed says.
     #[arg(long)]
     peers: Option<u32>,
     /// Hostile peers beside them.
     #[arg(long, default_value_t = 2, requires = "peers")]
     hostile: u32,
-    /// Requests of each honest peer.
+    /// Requests of each correct peer.
     #[arg(long, default_value_t = 1000, requires = "peers")]
     requests: u32,
 }

@@ -8,7 +8,7 @@ use ringcall_wire::{RequestHeader, Status};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes that each honest payload begins with: the number of its peer, its request's id.
+/// Bytes that each correct payload begins with: the number of its peer, its request's id.
 pub(crate) const TAG_BYTES: usize = 8;
 const SAYS_NO: &str = "simulator_says_no";
 const IS_SLOW: &str = "simulator_is_slow";
@@ -54,7 +54,7 @@ pub(crate) fn table(runs: &Runs, workers: bool) -> TableBuilder {
     if workers { table.worker_call(IS_SLOW, ringcall::wire::HandlerSchema::new()) } else { table }
 }
 
-/// One request of an honest peer.
+/// One request of a correct peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) header: RequestHeader,

@@ -28,7 +28,7 @@ struct Written {
 pub(crate) struct Malice {
     /// It sends from other peers' addresses.
     pub(crate) forges: bool,
-    /// It uses every page, also those of honest peers.
+    /// It uses every page, also those of correct peers.
     pub(crate) floods: bool,
     /// It comes back with another address now and then.
     pub(crate) wanders: bool,
@@ -220,7 +220,7 @@ impl Hostile {
             6 => bytes[random.index(8)] ^= 1,
             7 => bytes[..4].copy_from_slice(&RESPONSE_MAGIC.to_le_bytes()),
             _ => {
-                // Another length than what is there.
+                // A length that is not the payload's.
                 let at = 8;
                 let len = random.pick(&[0, u32::MAX, page_bytes, bytes.len() as u32]);
                 bytes[at..at + 4].copy_from_slice(&len.to_le_bytes());

@@ -2,7 +2,7 @@
 //!
 //! A world is one thread. It sets the clock, delivers datagrams, and lets services and peers act, all in an order that its seed
 //! says: a world that breaks a rule breaks it again, `cargo xtask simulate --seed N`. `--seeds N --from S` runs many, about a
-//! thousand a second of one core's time; `--peers N --hostile N --requests N` runs larger worlds of RoCE peers on a calm network.
+//! thousand a second of one core's time; `--peers N --hostile N --requests N` runs larger worlds of RoCE peers on a quiet network.
 //!
 //! # What a world is made of
 //! | ships | module | stands for |
@@ -14,12 +14,12 @@
 //! | does not ship | module | what it does |
 //! |---|---|---|
 //! | the network | `network` | loses, damages, copies and delays datagrams, changes their order, has full buffers, takes nothing, refuses |
-//! | honest RoCE peers | `peer` | send frames in pieces and messages of several packets, check each answer to the byte, keep books |
+//! | correct RoCE peers | `peer` | send frames in pieces and messages of several packets, check each answer to the byte, keep books |
 //! | hostile ones | `hostile` | holes, fillers elsewhere, fields that lie, garbage, every opcode, jumps of sequence numbers, floods of all pages; packets with a victim's address and a wrong key or none; packets of others once more; new addresses |
 //! | workers | `service` | are slow, and late for requests whose time was up |
 //!
 //! # What no world may break
-//! - Each request of an honest peer ends once: answered rightly, refused with a status that is due, or lost. On a calm network none
+//! - Each request of a correct peer ends once: answered rightly, refused with a status that is due, or lost. On a quiet network none
 //!   is lost, whatever hostile peers do; elsewhere one is lost only if a datagram of it or of its answer came to harm, or if the
 //!   service has counted what it gave up.
 //! - No answer has a byte that its request did not bring: not another peer's, nor what a page held before.
@@ -65,7 +65,7 @@ pub enum Violation {
     /// The world could not be made.
     #[error("set up: {0}")]
     Setup(String),
-    /// An honest peer got what is no right answer.
+    /// A correct peer got a wrong answer.
     #[error("peer {0}: {1}")]
     Answer(u32, String),
     /// An answer brought a byte that its request did not have.
@@ -122,7 +122,7 @@ pub enum Violation {
 /// What came of a seed without a violation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Requests of honest peers.
+    /// Requests of correct peers.
     pub requests: u64,
     /// Answered rightly.
     pub answered: u64,
@@ -152,11 +152,11 @@ impl fmt::Display for Summary {
 /// How many RoCE peers there are, in place of what a seed says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Honest ones, at least 1.
+    /// Correct ones, at least 1.
     pub peers: u32,
     /// Hostile ones.
     pub hostile: u32,
-    /// Requests of each honest one.
+    /// Requests of each correct one.
     pub requests: u32,
 }
 
@@ -172,7 +172,7 @@ pub fn run(seed: u64) -> Result<Summary, Violation> {
     }
 }
 
-/// RoCE peers in such a number, on a network that loses nothing: every honest request must be answered or refused.
+/// RoCE peers in such a number, on a network that loses nothing: every correct request must be answered or refused.
 ///
 /// # Errors
 /// The rule that was broken.

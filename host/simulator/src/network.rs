@@ -33,7 +33,7 @@ pub(crate) struct Weather {
 
 impl Weather {
     /// Nothing goes wrong.
-    pub(crate) fn calm(random: &mut Random) -> Self {
+    pub(crate) fn quiet(random: &mut Random) -> Self {
         Self { latency_ns: random.between(200, 20_000), buffer: 4096, ..Self::default() }
     }
 
@@ -201,12 +201,12 @@ impl Network {
         state.peers.insert(address, number);
     }
 
-    /// Sends a datagram of an honest peer: what leaves first arrives first, unless the weather is bad.
+    /// Sends a datagram of a correct peer: what leaves first arrives first, unless the weather is bad.
     pub(crate) fn send(&self, datagram: Datagram, leaves_at: u64) {
         self.state().send(datagram, leaves_at, true);
     }
 
-    /// Sends a datagram from whatever address, past the weather.
+    /// Sends a datagram from any address, past the network's faults.
     pub(crate) fn forge(&self, datagram: Datagram, leaves_at: u64) {
         self.state().fly(datagram, leaves_at);
     }

@@ -1,4 +1,4 @@
-//! An honest peer of a RoCE service: sends requests, takes answers, and keeps books.
+//! A correct peer of a RoCE service: sends requests, takes answers, and keeps books.
 
 use crate::Violation;
 use crate::calls::Call;
@@ -130,7 +130,7 @@ impl Peer {
         deadline.into_iter().chain(send).min()
     }
 
-    /// Takes answers, gives up what is due, sends.
+    /// Takes answers, gives up requests that are due, sends.
     pub(crate) fn turn(&mut self, random: &mut Random, now: u64) -> Result<(), Violation> {
         while let Some(datagram) = self.network.take(self.address) {
             self.receive(&datagram)?;
@@ -219,7 +219,7 @@ impl Peer {
         self.left = 0;
     }
 
-    /// Gives up whatever is open.
+    /// Gives up every open request.
     pub(crate) fn give_up(&mut self) {
         self.left = 0;
         self.expire(u64::MAX);

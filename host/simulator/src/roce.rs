@@ -1,4 +1,4 @@
-//! Peers of a RoCE service, honest and hostile, on a bad network.
+//! Peers of a RoCE service, correct and hostile, on a bad network.
 
 use crate::calls::Runs;
 use crate::hostile::{FIRST_NUMBER, Hostile, Malice};
@@ -14,7 +14,7 @@ use ringcall_transport::roce::DEFAULT_PEERS;
 use ringcall_wire::ResponseHeader;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// What is at the other end.
+/// The service at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     /// A ring and a host dispatcher.
@@ -31,7 +31,7 @@ struct Numbers {
     requests: u32,
     pages: u32,
     /// Nothing is lost on the way, and there are as many entries as peers.
-    calm: bool,
+    quiet: bool,
 }
 
 impl Numbers {
@@ -43,13 +43,13 @@ impl Numbers {
             hostile: random.below(3) as u32,
             requests: 60 / peers,
             pages: random.between(4, 12) as u32,
-            calm: random.chance(500),
+            quiet: random.chance(500),
         }
     }
 
     fn of(size: &Size) -> Self {
         let Size { peers, hostile, requests } = *size;
-        Self { peers: peers.max(1), hostile, requests, pages: 2 * peers.max(1) + 2, calm: true }
+        Self { peers: peers.max(1), hostile, requests, pages: 2 * peers.max(1) + 2, quiet: true }
     }
 }
 
@@ -80,9 +80,9 @@ struct World {
     peers: Vec<Peer>,
     hostile: Vec<Hostile>,
     runs: Runs,
-    calm: bool,
+    quiet: bool,
     /// More addresses have the key than the service has entries.
-    crowded: bool,
+    dense: bool,
     now: u64,
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn run(seed: u64, behind: Behind, size: Option<&Size>) -> Result<Summ
     let mut world = world.map_err(|error| Violation::Setup(error.to_string()))?;
     let requests = u64::from(numbers.peers) * u64::from(numbers.requests);
     // A stop in the midst of it all, now and then.
-    let stop_at = (!numbers.calm && random.chance(200)).then(|| random.below(400_000));
+    let stop_at = (!numbers.quiet && random.chance(200)).then(|| random.below(400_000));
     let end = world.live(&mut random, stop_at, TURNS * requests.max(100));
     let outcome = end.and_then(|stopped| world.settle(stopped));
     clock::simulate(None);
@@ -107,11 +107,11 @@ impl World {
         behind: Behind,
         numbers: Numbers,
     ) -> Result<Self, Box<dyn std::error::Error>> {
-        let Numbers { peers, hostile, requests, pages, calm } = numbers;
-        let mut weather = if calm { Weather::calm(random) } else { Weather::stormy(random) };
+        let Numbers { peers, hostile, requests, pages, quiet } = numbers;
+        let mut weather = if quiet { Weather::quiet(random) } else { Weather::stormy(random) };
         // Peers give up, and use a page again, while a datagram of the last request in it is still under way. Not so late that it is
         // taken for a peer's that begins anew: 128 packets.
-        let hasty = !calm && random.chance(300);
+        let hasty = !quiet && random.chance(300);
         if hasty {
             weather.jitter_ns = 60_000;
             weather.latency_ns = random.between(200, 5_000);
@@ -119,10 +119,10 @@ impl World {
         let network = Network::new(random.fork(), weather);
         let runs = Runs::default();
         // As many as there are by default, or too few.
-        let crowded = !calm && random.chance(300);
-        let entries = if crowded { random.between(1, peers.into()) as usize } else { DEFAULT_PEERS };
+        let dense = !quiet && random.chance(300);
+        let entries = if dense { random.between(1, peers.into()) as usize } else { DEFAULT_PEERS };
         // Answers of several packets above all where peers come and go.
-        let (page_bytes, mtu) = if crowded && random.chance(700) {
+        let (page_bytes, mtu) = if dense && random.chance(700) {
             (512, PathMtu::B256)
         } else {
             (random.pick(&[128, 256, 512]), random.pick(&[PathMtu::B256, PathMtu::B1024]))
@@ -144,13 +144,13 @@ impl World {
         };
         let together = random.chance(500);
         let first_id = random.pick(&[0, 1, u32::MAX - 3]);
-        let honest_pages = pages - if hostile > 0 { 2 } else { 0 };
-        let apart = honest_pages / peers;
+        let correct_pages = pages - if hostile > 0 { 2 } else { 0 };
+        let apart = correct_pages / peers;
         let to = (SERVICE, port);
-        let honest = (0..peers).map(|number| {
+        let correct = (0..peers).map(|number| {
             let address = SocketAddrV4::new(Ipv4Addr::new(10, 0, 1, number as u8), 49_152);
             let pages =
-                if apart > 0 && !together { Some((number * apart, apart)) } else { Some((0, honest_pages)) };
+                if apart > 0 && !together { Some((number * apart, apart)) } else { Some((0, correct_pages)) };
             let manner = Manner {
                 requests,
                 timeout_ns: if hasty { random.between(20_000, 50_000) } else { 2_000_000 },
@@ -161,11 +161,11 @@ impl World {
             };
             Peer::new(number, address, to, &network, manner, random)
         });
-        let honest: Vec<Peer> = honest.collect();
+        let correct: Vec<Peer> = correct.collect();
         let malice = Malice {
             forges: random.chance(500),
             floods: random.chance(300),
-            wanders: crowded,
+            wanders: dense,
             sends: behind == Behind::Ring,
             packets: requests * 2,
         };
@@ -174,7 +174,7 @@ impl World {
             Hostile::new(FIRST_NUMBER + number, address, to, &network, malice, random)
         });
         let hostile = hostile.collect();
-        Ok(Self { network, service, peers: honest, hostile, runs, calm, crowded, now: 0 })
+        Ok(Self { network, service, peers: correct, hostile, runs, quiet, dense, now: 0 })
     }
 
     /// Lets all act in turn until every request has ended, or until `stop_at`; whether it ended so early.
@@ -222,7 +222,7 @@ impl World {
 
     /// Stops the service, delivers what is under way, and compares all books.
     fn settle(self, stopped: bool) -> Result<Summary, Violation> {
-        let Self { network, service, mut peers, mut hostile, runs, calm, crowded, mut now } = self;
+        let Self { network, service, mut peers, mut hostile, runs, quiet, dense, mut now } = self;
         let began_stop = now;
         let (books, text) = service.stop();
         now += 10_000_000;
@@ -240,8 +240,8 @@ impl World {
             one.turn(&mut random, now, &peers)?;
         }
         let mut audit = Audit {
-            calm,
-            crowded,
+            quiet,
+            dense,
             stopped,
             began_stop,
             network: &network,
@@ -256,7 +256,7 @@ impl World {
         }
         audit.service()?;
         let addresses = peers.len() as u32 + hostile.iter().map(Hostile::addresses).sum::<u32>();
-        if books.evicted > 0 && addresses as usize <= DEFAULT_PEERS && !crowded {
+        if books.evicted > 0 && addresses as usize <= DEFAULT_PEERS && !dense {
             return Err(Violation::Books(format!("{addresses} peers, and some were evicted: {text}")));
         }
         Ok(summary)
@@ -265,8 +265,8 @@ impl World {
 
 /// Compares books.
 struct Audit<'a> {
-    calm: bool,
-    crowded: bool,
+    quiet: bool,
+    dense: bool,
     stopped: bool,
     began_stop: u64,
     network: &'a Network,
@@ -289,7 +289,7 @@ impl Audit<'_> {
         }
         let Counts { duplicated, .. } = self.network.counts();
         // A peer that lost its entry is a newcomer when it comes back: what it sent before is new then.
-        let forgotten = self.crowded && self.books.evicted > 0;
+        let forgotten = self.dense && self.books.evicted > 0;
         if peer.again > duplicated && !forgotten {
             return Err(Violation::Answer(
                 number,
@@ -312,11 +312,11 @@ impl Audit<'_> {
                 End::Refused(_) => summary.refused += 1,
                 End::Lost => {
                     summary.lost += 1;
-                    let disturbed = !self.calm && ended.in_messages;
+                    let disturbed = !self.quiet && ended.in_messages;
                     let late = self.stopped && ended.sent_at + 300_000 > self.began_stop;
                     if !self.network.is_harmed(subject) && !disturbed && !late && !ended.answered_late {
                         self.unexplained += 1;
-                        if self.calm {
+                        if self.quiet {
                             return Err(Violation::Missing { peer: number, id, books: self.text.to_owned() });
                         }
                     }
@@ -338,7 +338,7 @@ impl Audit<'_> {
         }
         // An answer of several packets may have begun and then been given up. A refusal of the service itself is counted when it
         // is made, and may not have gone.
-        let slack = if self.calm { 0 } else { unsent + counts.blocked + errors + dropped };
+        let slack = if self.quiet { 0 } else { unsent + counts.blocked + errors + dropped };
         if counts.answers > answers + slack || answers > counts.answers + slack {
             return Err(Violation::Books(format!(
                 "{} answers were sent, and counted: {text}",
@@ -347,7 +347,7 @@ impl Audit<'_> {
         }
         // What was lost and not on the way is counted.
         let counted = evicted + incomplete + unsent + counts.blocked + counts.unreachable;
-        if self.unexplained > 0 && (counted == 0 || !self.crowded && self.unexplained > counted) {
+        if self.unexplained > 0 && (counted == 0 || !self.dense && self.unexplained > counted) {
             return Err(Violation::Uncounted { requests: self.unexplained, books: text.to_owned() });
         }
         Ok(())

@@ -101,7 +101,7 @@ enum End {
     Unsent,
 }
 
-/// An honest client.
+/// A correct client.
 struct Client {
     number: u32,
     caller: Caller<SimulatedUdp>,
@@ -171,7 +171,7 @@ impl Client {
     }
 }
 
-/// A peer that sends what is no request, or nearly one.
+/// A peer that sends datagrams that are no requests, or nearly requests.
 struct Garbage {
     address: SocketAddrV4,
     left: u32,
@@ -219,7 +219,7 @@ struct World {
     garbage: Vec<Garbage>,
     runs: Runs,
     slot_bytes: usize,
-    calm: bool,
+    quiet: bool,
     now: u64,
 }
 
@@ -227,7 +227,7 @@ pub(crate) fn run(seed: u64) -> Result<Summary, Violation> {
     let mut random = Random::new(seed);
     let world = World::new(&mut random).map_err(|error| Violation::Setup(error.to_string()));
     let outcome = world.and_then(|mut world| {
-        let stop_at = (!world.calm && random.chance(200)).then(|| random.below(400_000));
+        let stop_at = (!world.quiet && random.chance(200)).then(|| random.below(400_000));
         let stopped = world.live(&mut random, stop_at)?;
         world.settle(stopped)
     });
@@ -237,8 +237,8 @@ pub(crate) fn run(seed: u64) -> Result<Summary, Violation> {
 
 impl World {
     fn new(random: &mut Random) -> Result<Self, Box<dyn Error>> {
-        let calm = random.chance(400);
-        let mut weather = if calm { Weather::calm(random) } else { Weather::stormy(random) };
+        let quiet = random.chance(400);
+        let mut weather = if quiet { Weather::quiet(random) } else { Weather::stormy(random) };
         // A damaged datagram has a wrong checksum: no socket gives it to anybody.
         weather.loss += std::mem::take(&mut weather.corruption);
         let network = Network::new(random.fork(), weather);
@@ -279,7 +279,7 @@ impl World {
         });
         let garbage = garbage.collect();
         let slot_bytes = slot_bytes as usize;
-        Ok(Self { network, service, clients, garbage, runs, slot_bytes, calm, now: 1 })
+        Ok(Self { network, service, clients, garbage, runs, slot_bytes, quiet, now: 1 })
     }
 
     fn live(&mut self, random: &mut Random, stop_at: Option<u64>) -> Result<bool, Violation> {
@@ -317,7 +317,7 @@ impl World {
     }
 
     fn settle(self, stopped: bool) -> Result<Summary, Violation> {
-        let Self { network, service, mut clients, runs, calm, mut now, .. } = self;
+        let Self { network, service, mut clients, runs, quiet, mut now, .. } = self;
         let began_stop = now;
         let (Books { unbalanced, .. }, text) = service.stop();
         if unbalanced {
@@ -328,7 +328,7 @@ impl World {
         let duplicated = network.counts().duplicated;
         for client in &mut clients {
             client.left = 0;
-            // What is under way arrives, then every deadline passes.
+            // Datagrams under way arrive, then every deadline passes.
             for _ in 0..3 {
                 now += 3_000_000;
                 clock::simulate(Some(now));
@@ -374,7 +374,7 @@ impl World {
                 if end == End::Lost && !network.is_harmed(subject) && !late {
                     return Err(Violation::Missing { peer: number, id, books: text });
                 }
-                if end == End::Unsent && calm {
+                if end == End::Unsent && quiet {
                     return Err(Violation::Books(format!("peer {number}: request {id} was not sent")));
                 }
             }

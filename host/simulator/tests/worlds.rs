@@ -32,7 +32,7 @@ fn a_world_is_the_same_again() {
 }
 
 #[test]
-fn of_64_peers_two_of_them_hostile_no_honest_one_misses_an_answer() {
+fn of_64_peers_two_of_them_hostile_no_correct_one_misses_an_answer() {
     let size = Size { peers: 62, hostile: 2, requests: 20 };
     let summary = run_sized(1, &size).expect("no violation");
     assert_eq!((summary.requests, summary.lost), (62 * 20, 0), "{summary}");

@@ -2,8 +2,8 @@
 //!
 //! A warp that serves one request after another pays the bus for each: a read of the payload, and a fence before the answer. A
 //! batch pays both once. All lanes fetch the slots together, each lane checks one of them, threads' handlers are called side by side
-//! and warps' handlers one after the other, all lanes write the responses together, and one fence publishes them. What is to be
-//! refused, or is for a grid, is left to `serve`.
+//! and warps' handlers one after the other, all lanes write the responses together, and one fence publishes them. Refusals and
+//! requests for a grid are left to `serve`.
 
 use super::poll::{nth, spread};
 use super::slot_state::RESPONDED;
@@ -45,7 +45,7 @@ impl Batch {
         Some((self.first + bit, self.invalid_flags >> bit & 1 == 0))
     }
 
-    /// The slots from the one that comes first on.
+    /// The slots, rotated: bit 0 is the slot that comes first.
     #[inline(always)]
     pub(super) const fn in_order(&self) -> u64 {
         self.slots.rotate_right(self.turn)
@@ -114,8 +114,8 @@ impl<M: Machine> Block<'_, M> {
         if batches { self.batch.min(warp.lanes()) } else { 1 }
     }
 
-    /// Fetches, checks, runs and answers the requests of `batch`, no more than [`batch_limit`](Self::batch_limit). Returns those
-    /// that are to be served alone.
+    /// Fetches, checks, runs and answers the requests of `batch`, no more than [`batch_limit`](Self::batch_limit). Returns the
+    /// requests that are to be served alone.
     ///
     /// A separate function, with separate registers.
     #[inline(never)]

@@ -114,7 +114,7 @@ impl<M: Machine> Block<'_, M> {
             hot = base;
             let several = !seen.ready.is_power_of_two();
             if several && batches_alone {
-                // There is nobody to hand anything to.
+                // No other warp could take them.
                 let batch = self.own_batch(warp, base, seen, turn);
                 let left = self.serve_batch(warp, me, context.input, context.output, batch);
                 turn = (63 - batch.in_order().leading_zeros() + turn + 1) % 64;

@@ -77,12 +77,12 @@ impl Before {
         let (name, ns) = median(row)?;
         let Some(&before) = self.0.get(&name) else { return Some("not in the baseline".to_owned()) };
         let change = ns / before - 1.0;
-        let verdict = match noise {
+        let note = match noise {
             None => String::new(),
             Some(noise) if change.abs() <= noise => format!(", within the noise of {:.1}%", noise * 100.0),
             Some(noise) => format!(", more than the noise of {:.1}%", noise * 100.0),
         };
-        Some(format!("p50 {} was {}: {:+.1}%{verdict}", time(ns), time(before), change * 100.0))
+        Some(format!("p50 {} was {}: {:+.1}%{note}", time(ns), time(before), change * 100.0))
     }
 }
 

@@ -2,7 +2,7 @@
 //! copies and no matching.
 
 use super::measure::{Bench, Row, histogram};
-use super::starvation::{Patience, Verdict};
+use super::starvation::{Judgement, Timeout};
 use crate::pinning;
 use anyhow::{Result, anyhow, bail};
 use ringcall::wire::schema::HandlerSchema;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Payload: d = 7's syndrome, bit-packed, 336 detectors.
 const PAYLOAD: usize = 42;
 /// How long an answer may take, and how long while threads wait for cores.
-const PATIENCE: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
+const TIMEOUTS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 /// Polls between looks at the clock.
 const LOOK_EVERY: u32 = 1 << 10;
 
@@ -81,9 +81,9 @@ pub(super) fn run(bench: &Bench) -> Result<Row> {
     Ok(Row { wrong: wrong.load(Ordering::Relaxed), ..row })
 }
 
-fn patient() -> Patience {
-    let [usual, most] = PATIENCE;
-    Patience::new(usual, most)
+fn patient() -> Timeout {
+    let [usual, most] = TIMEOUTS;
+    Timeout::new(usual, most)
 }
 
 fn measure(
@@ -102,7 +102,7 @@ fn measure(
     for i in 0..warm_up + bench.trips {
         payload[0] = i as u8;
         injector.submit(function, &payload, i)?;
-        let mut patience = None;
+        let mut timeout = None;
         let mut polls = 0_u32;
         while last.load(Ordering::Acquire) != i {
             if wait == Wait::Spin {
@@ -112,8 +112,8 @@ fn measure(
             }
             polls = polls.wrapping_add(1);
             if polls.is_multiple_of(LOOK_EVERY) {
-                let patience: &Patience = patience.get_or_insert_with(patient);
-                if let Some(Verdict::Over(why)) = patience.judge() {
+                let timeout: &Timeout = timeout.get_or_insert_with(patient);
+                if let Some(Judgement::Over(why)) = timeout.judge() {
                     bail!("request {i} had no completion {why}");
                 }
             }
@@ -132,10 +132,10 @@ fn measure(
         payload[0] = i as u8;
         injector.submit(function, &payload, i)?;
     }
-    let patience = patient();
+    let timeout = patient();
     while count.load(Ordering::Acquire) - done_before < requests {
         waiter.idle();
-        if let Some(Verdict::Over(why)) = patience.judge() {
+        if let Some(Judgement::Over(why)) = timeout.judge() {
             let done = count.load(Ordering::Acquire) - done_before;
             bail!("{done} of {requests} requests had a completion {why}");
         }

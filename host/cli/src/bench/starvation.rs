@@ -28,7 +28,7 @@ impl Shares {
 
 /// Waits that may be the machine's fault.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct Timeout {
     begin: Instant,
     shares: Option<Shares>,
     usual: Duration,
@@ -37,21 +37,21 @@ pub(super) struct Patience {
 
 /// What a wait that took too long was.
 #[derive(Debug, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum Judgement {
     /// Threads wait for a core: it may go on.
     Starved,
     /// Over, and why.
     Over(String),
 }
 
-impl Patience {
+impl Timeout {
     /// A wait of `usual`, or up to `most` while threads wait for cores.
     pub(super) fn new(usual: Duration, most: Duration) -> Self {
         Self { begin: Instant::now(), shares: Shares::now(), usual, most }
     }
 
     /// What to think of it now: `None` while it takes no longer than usual.
-    pub(super) fn judge(&self) -> Option<Verdict> {
+    pub(super) fn judge(&self) -> Option<Judgement> {
         let took = self.begin.elapsed();
         if took < self.usual {
             return None;
@@ -61,24 +61,24 @@ impl Patience {
             ran: now.ran.saturating_sub(before.ran),
             waited: now.waited.saturating_sub(before.waited),
         });
-        Some(verdict(took, shares, self.most))
+        Some(judgement(took, shares, self.most))
     }
 }
 
-fn verdict(took: Duration, shares: Option<Shares>, most: Duration) -> Verdict {
+fn judgement(took: Duration, shares: Option<Shares>, most: Duration) -> Judgement {
     let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
     let Some(Shares { ran, waited }) = shares else {
-        return Verdict::Over(format!("in {}", seconds(took)));
+        return Judgement::Over(format!("in {}", seconds(took)));
     };
     // Threads that poll always want a core: more time without one than with one is a machine that is too busy.
     let starved = waited > ran;
     if starved && took < most {
-        return Verdict::Starved;
+        return Judgement::Starved;
     }
     let [took, ran, waited] = [took, ran, waited].map(seconds);
     let cause =
         if starved { "this machine is starved of cores" } else { "they had cores, so this is a fault" };
-    Verdict::Over(format!(
+    Judgement::Over(format!(
         "in {took}, in which this process's threads ran {ran} and waited {waited} for a core: {cause}"
     ))
 }
@@ -91,10 +91,10 @@ mod tests {
     fn a_wait_is_excused_while_threads_want_cores_and_not_for_ever() {
         let seconds = Duration::from_secs;
         let shares = |ran, waited| Some(Shares { ran: seconds(ran), waited: seconds(waited) });
-        assert_eq!(verdict(seconds(6), shares(2, 20), seconds(60)), Verdict::Starved);
-        let over = |took, shares| match verdict(seconds(took), shares, seconds(60)) {
-            Verdict::Over(why) => why,
-            Verdict::Starved => panic!("excused"),
+        assert_eq!(judgement(seconds(6), shares(2, 20), seconds(60)), Judgement::Starved);
+        let over = |took, shares| match judgement(seconds(took), shares, seconds(60)) {
+            Judgement::Over(why) => why,
+            Judgement::Starved => panic!("excused"),
         };
         assert!(over(61, shares(2, 20)).ends_with("starved of cores"));
         assert!(over(6, shares(20, 2)).ends_with("this is a fault"));
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn the_kernel_says_what_threads_had() {
-        let patience = Patience::new(Duration::ZERO, Duration::from_secs(60));
-        assert!(patience.shares.is_some_and(|shares| shares.ran > Duration::ZERO));
-        assert!(patience.judge().is_some());
+        let timeout = Timeout::new(Duration::ZERO, Duration::from_secs(60));
+        assert!(timeout.shares.is_some_and(|shares| shares.ran > Duration::ZERO));
+        assert!(timeout.judge().is_some());
     }
 }

@@ -52,8 +52,9 @@
 //! | `onnxruntime` | `paths` |
 //! | `device_toolchain` | `sources`: paths of the standard library, `programs`: paths of compilers and linkers |
 //!
-//! Without `--verbose`, the text is a verdict and what would improve it.
+//! Without `--verbose`, the text is a assessment and what would improve it.
 
+mod assessment;
 mod cores;
 mod cuda;
 mod finding;
@@ -66,15 +67,14 @@ mod network;
 mod programs;
 mod table;
 mod tensorrt;
-mod verdict;
 
 use anyhow::{Context, Result};
+use assessment::{Latency, Requirement};
 use finding::{Finding, State};
 use machine::Machine;
 use serde::{Serialize, Serializer};
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
-use verdict::{Latency, Requirement};
 
 /// Options of `ringcall doctor`.
 #[derive(Debug, clap::Args)]
@@ -144,7 +144,7 @@ impl Report {
         Self {
             schema: 1,
             version: env!("CARGO_PKG_VERSION"),
-            latency: verdict::latency(&findings).0,
+            latency: assessment::latency(&findings).0,
             ok: count(State::Ok),
             limited: count(State::Limited),
             missing: count(State::Missing),
@@ -178,9 +178,11 @@ fn examine(args: &Args) -> Result<u8> {
     }
     if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
         let text = match (args.fix, args.verbose) {
-            (true, _) => verdict::fixes(&report.findings),
-            (false, true) => verdict::summary(&report.findings) + "\n" + &table::render(&report.findings),
-            (false, false) => verdict::summary(&report.findings) + &verdict::improvements(&report.findings),
+            (true, _) => assessment::fixes(&report.findings),
+            (false, true) => assessment::summary(&report.findings) + "\n" + &table::render(&report.findings),
+            (false, false) => {
+                assessment::summary(&report.findings) + &assessment::improvements(&report.findings)
+            }
         };
         let mut out = anstream::stdout();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")?;

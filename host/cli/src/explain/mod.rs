@@ -181,9 +181,9 @@ fn page(
         [] => "none".to_owned(),
         list => list.iter().map(|o| format!("L{o}")).collect::<Vec<_>>().join(" "),
     };
-    let verdict = chosen.truth.as_ref().map(|truth| {
-        let verdict = if truth == predicted { "right" } else { "wrong: a logical error" };
-        format!("{} ({verdict})", observables(truth))
+    let outcome = chosen.truth.as_ref().map(|truth| {
+        let outcome = if truth == predicted { "right" } else { "wrong: a logical error" };
+        format!("{} ({outcome})", observables(truth))
     });
     let facts = [
         ("matching", kind.name().to_owned()),
@@ -193,7 +193,7 @@ fn page(
         ("edges of the correction", correction.len().to_string()),
         ("its weight", format!("{weight:.3}")),
         ("observables predicted to flip", observables(predicted)),
-        ("observables that flipped", verdict.unwrap_or_else(|| "not known".to_owned())),
+        ("observables that flipped", outcome.unwrap_or_else(|| "not known".to_owned())),
     ];
     let body = html! {
         section id="picture" {

@@ -24,7 +24,7 @@ pub(crate) fn to_text(report: &RunReport, verbose: bool) -> String {
     if report.deadline_us.is_some() {
         out += &labelled("late", &late(report));
     }
-    if let Some(warning) = crowded(report) {
+    if let Some(warning) = oversubscribed(report) {
         out += &styled(WARNING, &paragraph("note", LABEL, &warning));
     }
     if verbose {
@@ -140,7 +140,7 @@ fn late(report: &RunReport) -> String {
 const POLLING: usize = 3;
 
 /// Why the machine, and not the decoder, makes these times.
-fn crowded(report: &RunReport) -> Option<String> {
+fn oversubscribed(report: &RunReport) -> Option<String> {
     let workers: usize = setting(report, "workers")?.parse().ok()?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = workers + POLLING;

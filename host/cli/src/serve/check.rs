@@ -141,7 +141,7 @@ pub(super) fn one_peer(args: &Args) -> Result<Option<SocketAddrV4>> {
 /// The hosts that a queue pair hears.
 ///
 /// # Errors
-/// [`Misuse`]: too many, or what is no host.
+/// [`Misuse`]: too many, or text that is no host.
 pub(super) fn hosts(args: &Args) -> Result<Hosts> {
     let host = |peer: &AllowedPeer| match (peer.ip, peer.port, &args.peer[..]) {
         (IpAddr::V4(ip), None, _) | (IpAddr::V4(ip), _, [_]) => Ok(ip),

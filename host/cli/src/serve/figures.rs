@@ -62,7 +62,7 @@ impl Answers {
         self.late.fetch_add(late.into(), Ordering::Relaxed);
     }
 
-    /// All, and those that say that their decode took longer than it might.
+    /// All answers, and late answers.
     pub(super) fn counts(&self) -> [u64; 2] {
         [&self.given, &self.late].map(|count| count.load(Ordering::Relaxed))
     }

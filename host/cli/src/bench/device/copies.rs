@@ -25,7 +25,7 @@ pub(in super::super) enum Way {
 }
 
 /// A flag that is not up by then never is.
-const PATIENCE_NS: u64 = 2_000_000_000;
+const TIMEOUT_NS: u64 = 2_000_000_000;
 
 pub(in super::super) fn run(bench: &Bench, bytes: usize, way: Way) -> Result<Row> {
     let context = context()?;
@@ -64,7 +64,7 @@ pub(in super::super) fn run(bench: &Bench, bytes: usize, way: Way) -> Result<Row
             }
             lane.launch(0)?;
             while lane.ready().load(0, Ordering::Acquire) == 0 {
-                if clock::now_ns() - begin > PATIENCE_NS {
+                if clock::now_ns() - begin > TIMEOUT_NS {
                     bail!("a run's flag was not raised");
                 }
             }
