@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(crate) struct Books {
     /// Frames, requests or answers that are unaccounted for.
     pub(crate) unbalanced: bool,
-    /// Answers, and refusals of its own, that went to the socket.
+    /// Answers and refusals that the service sent.
     pub(crate) answers: u64,
     /// Answers that the socket would not take, or to peers that had lost their entry.
     pub(crate) unsent: u64,

@@ -56,7 +56,7 @@ struct Report {
     ok: bool,
 }
 
-/// One decoder, and what is asked of it.
+/// One decoder, and the requests for it.
 struct Patient {
     client: DecodingClient<Tagged<udp::Udp>>,
     volumes: Volumes,

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
 
-/// What is decoded, and the generated experiment that it is of.
+/// The problem that is decoded, and its generated experiment.
 pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
     let decoder = args.decoder()?;
     decoder.options()?;

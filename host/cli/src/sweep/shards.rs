@@ -82,7 +82,7 @@ struct Other {
 
 impl Others {
     /// Adds what the others have finished since the last look. What cannot be read is left out: it would only
-    /// save work, and a merge says what is wrong.
+    /// save work, and a merge names the fault.
     pub(super) fn look(&mut self, state: &mut State) {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_INTERVAL) {
             return;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// What is wrong with a configuration, in one line.
+/// A fault of a configuration, in one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
     /// The line of the file, from 1.

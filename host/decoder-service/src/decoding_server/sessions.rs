@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(sessions.reset_decoder(&reset_decoder(7)), DecodingStatus::Busy);
         assert_eq!(sessions.enqueue_syndromes(&round()), DecodingStatus::SyndromesDropped);
         drop(other);
-        // Told until a reset, whatever comes between.
+        // Told in each answer until a reset.
         assert_eq!(sessions.enqueue_syndromes(&round()), DecodingStatus::Ok);
         assert_eq!(
             (get(), get()),

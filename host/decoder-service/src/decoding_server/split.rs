@@ -11,7 +11,7 @@ const MOST_DETECTORS: usize = 12;
 /// # Errors
 /// Which error does not split, and why.
 pub(super) fn into_edges(mut model: DetectorErrorModel) -> Result<DetectorErrorModel, String> {
-    // Of edges on the same detectors the likeliest is taken; its observables are those that matching keeps, but where a model
+    // Of edges on the same detectors the likeliest is taken; its observables are the ones matching keeps, but where a model
     // contradicts itself.
     let mut edges: HashMap<Vec<u32>, (f64, Vec<u32>)> = HashMap::new();
     for error in &model.mechanisms {

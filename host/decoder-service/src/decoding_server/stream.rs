@@ -100,7 +100,7 @@ impl Measured {
     }
 }
 
-/// A run that goes on for as long as measurements come. Nothing is allocated per round.
+/// A run that lasts for as long as measurements come. Nothing is allocated per round.
 #[derive(Debug)]
 pub(super) struct Stream {
     decoder: EndlessDecoder,

@@ -41,7 +41,7 @@ enum Open<'a> {
 /// The only document of `text`.
 ///
 /// # Errors
-/// What is no YAML, and what is not read here, each with its line.
+/// Text that is no YAML, or YAML of a kind that is not read here, each with its line.
 pub(super) fn read(text: &str) -> Result<Node<'_>, ConfigError> {
     let mut open: Vec<Open<'_>> = Vec::new();
     let mut document = None;

@@ -46,7 +46,7 @@ fn misuse<T>(text: String) -> Result<T> {
 /// The options with what the file says about the transport, and whether slots have a size that was asked for.
 ///
 /// # Errors
-/// [`Misuse`]: both say something about it, or the file says what is not served.
+/// [`Misuse`]: both say something about it, or the file names a transport that is not served.
 pub(super) fn of_file(
     args: &Args,
     given: &Given<'_>,
