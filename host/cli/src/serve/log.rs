@@ -6,7 +6,6 @@
 use super::figures::Figures;
 use clap::ValueEnum;
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
@@ -29,7 +28,7 @@ pub(super) fn start(format: LogFormatArg) {
     let registry = tracing_subscriber::registry().with(targets);
     let layer = || tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let _ = match format {
-        LogFormatArg::Text => registry.with(layer().with_ansi(std::io::stderr().is_terminal())).try_init(),
+        LogFormatArg::Text => registry.with(layer().with_ansi(false)).try_init(),
         LogFormatArg::Json => registry.with(layer().json().flatten_event(true)).try_init(),
     };
 }

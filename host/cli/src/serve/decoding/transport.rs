@@ -29,7 +29,7 @@ pub(super) fn check_stream(args: &Args, given: &Given<'_>) -> Result<()> {
 /// Refuses options that sessions have no use for.
 fn of_sessions(args: &Args, given: &Given<'_>, what: &str) -> Result<()> {
     given.refuse(&SideArgs::FIELDS, what)?;
-    given.refuse(&["rendezvous", "qp_type", "psn", "device", "deadline_us", "preset"], what)?;
+    given.refuse(&["rendezvous", "qp_type", "psn", "device", "deadline", "preset"], what)?;
     if !matches!(args.dispatcher, None | Some(DispatcherArg::Host)) {
         return misuse(format!("{what} is served by the host's dispatcher: leave --dispatcher out"));
     }
