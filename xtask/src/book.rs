@@ -4,6 +4,7 @@ use crate::files::{self, below};
 use crate::shell::{Shell, run};
 use crate::steps::Outcome;
 use anyhow::{Context, Result, ensure};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -116,11 +117,15 @@ fn broken(page: &Path, text: &str) -> Vec<String> {
         let (path, heading) =
             link.split_once('#').map_or((*link, None), |(path, heading)| (path, Some(heading)));
         let target = if path.is_empty() { page.to_owned() } else { here.join(path) };
-        if !target.exists() {
+        if !path.is_empty() && !target.exists() {
             return true;
         }
         let Some(heading) = heading else { return false };
-        let text = std::fs::read_to_string(&target).unwrap_or_default();
+        let text = if path.is_empty() {
+            Cow::Borrowed(text)
+        } else {
+            Cow::Owned(std::fs::read_to_string(&target).unwrap_or_default())
+        };
         target.extension().is_some_and(|extension| extension == "md")
             && !outside_code(&text)
                 .filter_map(|line| line.strip_prefix('#'))

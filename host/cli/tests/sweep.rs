@@ -200,7 +200,8 @@ fn a_predecoder_is_compared_with_matching_alone() -> Outcome {
         assert!(number(&interval[0])? <= rate && rate <= number(&interval[1])?);
     }
     let html = std::fs::read_to_string(&page)?;
-    assert_eq!(html.matches("<svg ").count(), 1);
+    // For wide and for narrow pages, each per shot and per round.
+    assert_eq!(html.matches("<svg ").count(), 4);
     for words in ["d = 3", "d = 5", "with predecoder", "predecoder_3x64 (", "logical error rate per shot"] {
         assert!(html.contains(words), "no `{words}`");
     }

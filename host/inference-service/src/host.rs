@@ -161,7 +161,7 @@ pub struct HostDecoderService(Served);
 /// ([`HostServiceOptions::gated`]), it waits a bounded time for room, then answers [`BACKPRESSURE`](Status::BACKPRESSURE) and counts.
 ///
 /// ```
-/// use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig};
+/// use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status};
 /// use ringcall_infer::{ElementType, Passthrough, TensorSpec};
 /// use ringcall_inference_service::{HostPredecoderService, HostServiceOptions, Job, Stage};
 /// use std::sync::Arc;
@@ -176,7 +176,7 @@ pub struct HostDecoderService(Served);
 ///     builder = builder.worker(spec);
 /// }
 /// let dispatcher = builder.build()?;
-/// let sum = |job: &Job<'_>, result: &mut [u8]| {
+/// let sum = |job: &Job<'_>, result: &mut [u8]| -> Result<usize, Status> {
 ///     result[0] = job.output.iter().sum();
 ///     Ok(1)
 /// };

@@ -64,7 +64,7 @@ impl Workers {
         let Self { ports, busy, runs, slow_ns, payload, result } = self;
         for (port, busy) in ports.iter().zip(busy) {
             match *busy {
-                None => *busy = port.take_job().map(|job| (job, now + random.below(*slow_ns))),
+                None => *busy = port.take_job().map(|job| (job, now.saturating_add(random.below(*slow_ns)))),
                 Some((_, due)) if now < due => (),
                 Some(_) => {
                     *busy = None;

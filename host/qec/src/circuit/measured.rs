@@ -27,7 +27,7 @@ const NONE: u32 = u32::MAX;
 /// let mut measurements = vec![0; layout.measurements()];
 /// let mut coin = 0_u32;
 /// layout.measure(fired, || { coin += 1; coin % 3 == 0 }, &mut measurements);
-/// assert!((0..336).filter(|&i| layout.detector(i, |at| measurements[at] != 0)).eq(fired));
+/// assert!((0..336).filter(|&i| layout.detector(i, |at| measurements[at] != 0)).eq(fired.map(|i| i as usize)));
 /// # Ok::<(), ringcall_qec::QecError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

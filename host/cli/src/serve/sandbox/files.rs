@@ -12,7 +12,8 @@ const ABI_ASKED: ABI = ABI::V6;
 
 /// Paths that are read while a service runs: its sockets' drops, its threads; cores and their limits when a
 /// thread starts; what is free when a configuration is read again.
-const READ: [&str; 5] = ["/proc/self", "/proc/stat", "/proc/meminfo", "/sys/devices/system/cpu", "/sys/fs/cgroup"];
+const READ: [&str; 5] =
+    ["/proc/self", "/proc/stat", "/proc/meminfo", "/sys/devices/system/cpu", "/sys/fs/cgroup"];
 
 /// Forbids every file but those of [`READ`], the report and the folder of the configuration, which SIGHUP reads again, every TCP connection, and listening at other ports than these. Whether
 /// this kernel has Landlock.
