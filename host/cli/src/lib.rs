@@ -54,11 +54,11 @@ enum Command {
     /// Measures this machine: floor, host calls, the pipeline's own cost, matching
     Bench(bench::Args),
     /// Serves requests from a network: a decoder, and a function to measure with
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Shows what a service does, from its metrics
     Top(top::Args),
     /// Plays the FPGA: sends requests to a service, checks every answer, and accounts for each
-    Emulate(emulate::Args),
+    Emulate(Box<emulate::Args>),
     /// Measures logical error rates over distances and noises, with and without a predecoder
     Sweep(Box<sweep::Args>),
     /// Joins the shards of a sweep that several processes have counted

@@ -1,5 +1,7 @@
 //! The reports in a real browser: nothing overflows, and no label is cut. Skipped with a line where there is no Chromium.
 
+#![allow(clippy::print_stdout)] // says what was skipped
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;

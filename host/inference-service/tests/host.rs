@@ -112,7 +112,7 @@ fn predecoder(
         FunctionTable::builder().worker_call("decode", service.schema()).build(&ring).expect("a table");
     let specs = service.workers(FunctionId::of("decode"));
     let dispatcher = specs
-        .fold(HostDispatcher::builder(&ring, table), |builder, spec| builder.worker(spec))
+        .fold(HostDispatcher::builder(&ring, table), ringcall::dispatcher::HostDispatcherBuilder::worker)
         .build()
         .expect("wired");
     let running = service.start(dispatcher.ports(), stages).expect("threads");

@@ -5,6 +5,8 @@
 //! cargo run --release -p ringcall-qec --example decoder_by_name -- nothing
 //! ```
 
+#![allow(clippy::print_stdout)] // a program: standard output is its user interface
+
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{DecodeError, Decoder, DecoderFactory, DecoderInput, Matched, Params, Registry};

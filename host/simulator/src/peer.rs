@@ -299,7 +299,8 @@ impl Peer {
         let right = call.is_answered_by(status, result);
         let refused = matches!(status, Status::BACKPRESSURE | Status::SHUTTING_DOWN)
             || (call.by_worker && status == Status::TIMED_OUT);
-        if !right && !(refused && result.is_empty()) {
+        let empty_refusal = refused && result.is_empty();
+        if !right && !empty_refusal {
             return wrong(format!(
                 "the answer to {id} is {status}, {result:?}; the request was {:?}, {:?}",
                 call.header, call.payload

@@ -53,7 +53,7 @@ fn an_answer_that_is_given_up_does_not_cut_the_next_one() {
     let socket = RoceSocket::over(Arc::clone(&network) as _, service);
     let mut wire = Roce::over(socket, &RoceOptions { port, peers: 1 }).unwrap();
     wire.open(512, 512).unwrap();
-    let mut arrive = |wire: &mut Roce, from: SocketAddrV4| {
+    let arrive = |wire: &mut Roce, from: SocketAddrV4| {
         let reth = Reth { address: port.base, key: port.key, length: 32 };
         let psn = Psn::new(9);
         let packet = Packet::write_immediate(port.qp, psn, reth, Immediate::new(0, psn), &[7; 32]);

@@ -338,7 +338,7 @@ impl Lane {
         let Self { endpoint, functions, handlers, bank, extent, request, response } = self;
         let mut unified = Unified {
             table: &*functions,
-            bank: &**bank,
+            bank,
             extent: *extent,
             runs: |mode| mode == DispatchMode::HostCall,
             call: |function: &Function, _: &RequestHeader, input: &[u8], output: &mut [u8]| {
