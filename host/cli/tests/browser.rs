@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Looks at a page in a frame of each width, and writes what is wrong into the page around it.
-const POLL_INTERVAL: &str = r#"
+const INSPECTION: &str = r#"
 <pre id="result">not looked</pre>
 <script>
 const found = [];
@@ -56,7 +56,7 @@ fn chromium() -> Option<&'static str> {
 /// What the browser says of a page, in a colour scheme.
 fn look(browser: &str, folder: &Path, page: &str, dark: bool) -> String {
     let around = folder.join(format!("look-at-{page}"));
-    std::fs::write(&around, format!("<body>{}</body>", POLL_INTERVAL.replace("PAGE", page)))
+    std::fs::write(&around, format!("<body>{}</body>", INSPECTION.replace("PAGE", page)))
         .expect("written");
     let mut command = assert_cmd::Command::new(browser);
     command.args([
