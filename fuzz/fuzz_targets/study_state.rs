@@ -63,6 +63,8 @@ fn written() -> &'static Written {
             stop: Stop { shots: 800, errors: None },
             threads: 1,
             shard: None,
+            deadline: None,
+            models: BTreeMap::new(),
         };
         let lines = |study: &Study<'_>| {
             let (mut state, mut log) = (State::new(study.setup()), Vec::new());

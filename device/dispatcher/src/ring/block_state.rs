@@ -32,6 +32,9 @@ pub enum WarpCommand {
     },
 }
 
+/// Warps that may have a batch. A model has few warps, and a small stack.
+const BATCHES: usize = if cfg!(loom) { 2 } else { MAX_WARPS };
+
 const FREE: u64 = 0;
 const POLL: u64 = 1;
 const EXIT: u64 = 2;
@@ -72,7 +75,7 @@ impl WarpCommand {
 #[repr(C)]
 pub struct BlockState {
     commands: [BlockU64; MAX_WARPS],
-    batches: [[BlockU64; 2]; MAX_WARPS],
+    batches: [[BlockU64; 2]; BATCHES],
     functions: [BlockU64; MAX_WARPS],
     since: [BlockU64; MAX_WARPS],
     /// Window that the next poller looks at every turn.
