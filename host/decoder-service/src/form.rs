@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// | | request | answer |
 /// |---|---|---|
 /// | by itself | a bit for each detector | observables, then a [`DecodeResponse`] |
-/// | [measured](Self::measured) | an `INT32` for each measurement, 0 or 1, as [`MeasurementLayout`] has them | the same |
-/// | [alone](Self::alone) | either | a [`DecodeResponse`] alone |
+/// | measured | an `INT32` for each measurement, 0 or 1, as [`MeasurementLayout`] has them | the same |
+/// | alone | either | a [`DecodeResponse`] alone |
 #[derive(Debug, Clone)]
 pub struct WireForm {
     detectors: usize,

@@ -28,7 +28,7 @@
 //! | [`service`] | both services |
 //! | [`queue`] | a queue as the CPU sees it |
 //! | [`workers`] | threads that poll queues and answer |
-//! | [`file`] | models by their path: ONNX Runtime, TensorRT, the built-in engine |
+//! | [`file`](mod@file) | models by their path: ONNX Runtime, TensorRT, the built-in engine |
 //! | [`host`] | both services on the CPU |
 //! | [`host_worker`] | a graph as a worker of a host dispatcher |
 //! | [`passthrough`] | an engine that copies |

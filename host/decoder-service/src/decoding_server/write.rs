@@ -62,7 +62,7 @@ pub fn write(model: &DetectorErrorModel, decoders: usize, relay: bool) -> Result
 /// ```
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write`](fn@write).
 pub fn write_endless(
     model: &DetectorErrorModel,
     decoders: usize,
