@@ -5,13 +5,15 @@ set -u
 ringcall=$1 suite=$2 machine=$3 pattern=${4:-}
 failed=0
 
+# Text for people as a program reads it: in one line, and numbers without their commas.
+flat() { tr -s '\n ' ' ' | sed -E ':a; s/([0-9]),([0-9]{3})/\1\2/; ta'; }
 netem_dropped() { tc -s qdisc show dev veth0 | sed -n -E 's/.*dropped ([0-9]+).*/\1/p' | head -n 1; }
 
 # read_counts OUTPUT: the associative array `counts` gets each "name number" of a report.
 read_counts() {
     local entry
     counts=()
-    while read -r entry; do counts[${entry% *}]=${entry#* }; done < <(grep -o -E '\b[a-z_]+ [0-9]+\b' <<<"$1")
+    while read -r entry; do counts[${entry% *}]=${entry#* }; done < <(flat <<<"$1" | grep -o -E '\b[a-z_]+ [0-9]+\b')
 }
 
 # result NAME PASSED TEXT CHECK OUTPUT
@@ -143,13 +145,13 @@ verbs() {
         grep -q '^transport=verbs' /tmp/service && break
         sleep 0.1
     done
-    output=$($client $ringcall emulate --connect "$(head -n 1 /tmp/service)" --rendezvous 10.0.0.2:7000 $4 2>&1)
+    output=$($client $ringcall emulate --connect "$(grep -m 1 ^transport= /tmp/service)" --rendezvous 10.0.0.2:7000 $4 2>&1)
     kill -TERM $pid
     wait $pid
     local status=$?
-    service=$(sed 1d /tmp/service)
+    service=$(grep -v ^transport= /tmp/service)
     read_counts "$output"
-    while read -r entry; do counts[service_${entry% *}]=${entry#* }; done < <(grep -o -E '\b[a-z_]+ [0-9]+\b' <<<"$service")
+    while read -r entry; do counts[service_${entry% *}]=${entry#* }; done < <(flat <<<"$service" | grep -o -E '\b[a-z_]+ [0-9]+\b')
     ((passed = status == 0 && counts[wrong] == 0 && (check)))
     grep -q "unaccounted: 0 frames, 0 requests" <<<"$service" || passed=0
     result "$name" "$passed" "correct=${counts[correct]:-} wrong=${counts[wrong]:-} unanswered=${counts[unanswered]:-} service=$status" \
@@ -174,7 +176,7 @@ gone() {
         grep -q '^transport=verbs' /tmp/service && break
         sleep 0.1
     done
-    $ringcall emulate --connect "$(head -n 1 /tmp/service)" --transport verbs --device rxe0 --rendezvous 10.0.0.2:7000 --requests 1000000 \
+    $ringcall emulate --connect "$(grep -m 1 ^transport= /tmp/service)" --transport verbs --device rxe0 --rendezvous 10.0.0.2:7000 --requests 1000000 \
         --timeout-ms 1500 >/tmp/client 2>&1 &
     client=$!
     sleep 1
