@@ -56,8 +56,7 @@ fn chromium() -> Option<&'static str> {
 /// What the browser says of a page, in a colour scheme.
 fn look(browser: &str, folder: &Path, page: &str, dark: bool) -> String {
     let around = folder.join(format!("look-at-{page}"));
-    std::fs::write(&around, format!("<body>{}</body>", INSPECTION.replace("PAGE", page)))
-        .expect("written");
+    std::fs::write(&around, format!("<body>{}</body>", INSPECTION.replace("PAGE", page))).expect("written");
     let mut command = assert_cmd::Command::new(browser);
     command.args([
         "--headless",
