@@ -17,7 +17,7 @@ def main():
     print(
         "Correlated matching alone makes fewer errors than these networks with plain matching: 0.29 of plain"
         " matching's at d = 13,\np = 0.006, where 3x128 leaves 0.65"
-        " ([../../docs/performance.md](../../docs/performance.md#matching)).\n"
+        " ([../../docs/performance/matching.md](../../docs/performance/matching.md)).\n"
     )
     for path in map(Path, sys.argv[1:]):
         held = json.loads(path.read_text())
