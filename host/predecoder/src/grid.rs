@@ -163,7 +163,7 @@ impl GridHandler {
     pub fn modules(&self, modules: Modules) -> Modules {
         let plan = &self.plan;
         modules
-            .ptx("the predecoder's kernel", plan.shape.ptx)
+            .ptx("the predecoder's kernel", &plan.shape.ptx())
             .variable(PARAMETERS, self.params.as_bytes())
             .keep(Arc::clone(&self.memory) as Arc<dyn Any + Send + Sync>)
             .max_registers(registers(plan.shape.threads()))

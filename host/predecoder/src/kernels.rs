@@ -40,7 +40,7 @@ impl Kernels {
         }
         let loaded = Loaded::planned(network, context, volume, wiring, share, fits)?;
         let image = Linker::new(context.device().capability())
-            .ptx("the predecoder's kernel", loaded.plan.shape.ptx)?
+            .ptx("the predecoder's kernel", &loaded.plan.shape.ptx())?
             .link(context)?;
         Ok(Self::Fused(Module::load(context, &image)?, loaded))
     }

@@ -31,7 +31,8 @@ pub struct Shape {
     pub(crate) channel_shares: u32,
     pub(crate) input_shares: u32,
     pub(crate) positions: u32,
-    pub(crate) ptx: &'static str,
+    /// PTX as deflated data, which `build.rs` writes.
+    deflated: &'static [u8],
 }
 
 macro_rules! shape {
@@ -40,14 +41,15 @@ macro_rules! shape {
             channel_shares: $cs,
             input_shares: $ks,
             positions: $positions,
-            ptx: include_str!(concat!(
-                "../../../kernels-cu/predecoder/ptx/cs",
+            deflated: include_bytes!(concat!(
+                env!("OUT_DIR"),
+                "/cs",
                 $cs,
                 "ks",
                 $ks,
                 "n",
                 $positions,
-                ".sm_90a.ptx"
+                ".sm_90a.ptx.deflated"
             )),
         }
     };
@@ -66,6 +68,12 @@ pub(crate) const SHAPES: &[Shape] = &[
 ];
 
 impl Shape {
+    /// The kernel's PTX.
+    pub(crate) fn ptx(self) -> String {
+        let text = miniz_oxide::inflate::decompress_to_vec(self.deflated).ok();
+        text.and_then(|text| String::from_utf8(text).ok()).expect("build.rs deflated a text")
+    }
+
     /// Blocks of a cluster.
     pub(crate) const fn cluster(self) -> u32 {
         self.channel_shares * self.input_shares
@@ -364,6 +372,19 @@ mod tests {
 
     fn chosen(d: u32, layers: u32) -> Plan {
         Plan::choose(SHAPES, d, layers, H200).unwrap_or_else(|| panic!("none for {d} by {layers}"))
+    }
+
+    #[test]
+    fn each_shape_has_its_text() {
+        for shape in SHAPES {
+            let Shape { channel_shares, input_shares, positions, .. } = shape;
+            let path = format!(
+                "{}/../../kernels-cu/predecoder/ptx/cs{channel_shares}ks{input_shares}n{positions}.sm_90a.ptx",
+                env!("CARGO_MANIFEST_DIR")
+            );
+            let committed = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{path}: {why}"));
+            assert!(shape.ptx() == committed, "{path} is not what the shape has");
+        }
     }
 
     #[test]
