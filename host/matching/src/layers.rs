@@ -223,6 +223,12 @@ impl Layers {
         Window::new(&layers.collect::<Vec<_>>(), self, end)
     }
 
+    /// The graph of the head, `length` repeating layers and the tail.
+    pub(crate) fn whole(&self, length: usize) -> Result<Window, SlidingError> {
+        let layers = self.head.iter().chain(std::iter::repeat_n(&self.bulk, length)).chain(&self.tail);
+        Window::new(&layers.collect::<Vec<_>>(), self, End::Boundary)
+    }
+
     /// The graph of `length` repeating layers and the tail.
     pub(crate) fn last_window(&self, length: usize) -> Result<Window, SlidingError> {
         let layers = std::iter::repeat_n(&self.bulk, length).chain(&self.tail);

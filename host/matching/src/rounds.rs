@@ -2,9 +2,7 @@
 
 use crate::blossom::Tables;
 use crate::error::RoundsError;
-use crate::graph::MatchingGraph;
 use crate::metric::FAR;
-use crate::queue::RadixQueue;
 
 /// Most rounds.
 pub(crate) const MAX_ROUNDS: usize = 1 << 24;
@@ -57,43 +55,6 @@ impl Rounds {
             used[of[u as usize] as usize].push(u);
         }
         Ok(Self { of: of.to_vec(), count, frontiers, used })
-    }
-
-    /// The same without near lists, whose ends are not the same in all windows of a run: exact up to `limit(node)`, and
-    /// without a frontier after it. The graph has no edges of negative weight.
-    pub(crate) fn within(graph: &MatchingGraph, of: &[u32], limit: impl Fn(u32) -> i64) -> Self {
-        let n = graph.num_detectors();
-        let count = of.iter().max().map_or(0, |&last| last as usize + 1);
-        let most = (0..n as u32).map(&limit).max().unwrap_or(0);
-        let mut frontiers = vec![NO_FRONTIER; count.saturating_sub(1) * n];
-        let mut queue = RadixQueue::new(n);
-        for (round, row) in frontiers.chunks_exact_mut(n.max(1)).enumerate() {
-            let known = |node: u32| of[node as usize] as usize <= round;
-            let mut toward = |node: u32, dist: i64, queue: &mut RadixQueue| {
-                // No more than it is, where it does not fit.
-                let stored = dist.min(i64::from(NO_FRONTIER) - 1) as u32;
-                if dist <= most && stored < row[node as usize] {
-                    row[node as usize] = stored;
-                    queue.push(node, dist);
-                }
-            };
-            queue.restart();
-            (0..n as u32).for_each(|node| queue.forget(node));
-            for unknown in (0..n as u32).filter(|&node| !known(node)) {
-                for nb in graph.neighbours(unknown).iter().filter(|nb| known(nb.node)) {
-                    toward(nb.node, nb.weight.into(), &mut queue);
-                }
-            }
-            while let Some((dist, node)) = queue.pop() {
-                for nb in graph.neighbours(node).iter().filter(|nb| known(nb.node)) {
-                    toward(nb.node, dist + i64::from(nb.weight), &mut queue);
-                }
-            }
-            for (node, dist) in (0..).zip(row) {
-                *dist = if i64::from(*dist) <= limit(node) { *dist } else { NO_FRONTIER };
-            }
-        }
-        Self { of: of.to_vec(), count, frontiers, used: vec![Vec::new(); count] }
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -6,13 +6,19 @@
 //! is checked all the same: what does not fit is not carried.
 
 use super::region::{Defect, FROZEN, Region};
-use super::{BOUNDARY, Blossom, FRONTIER, Link, Tables};
+use super::{BOUNDARY, Blossom, FRONTIER, Link, SEARCHED, Tables};
 use crate::graph::NONE;
 
 impl Blossom {
     /// How many defects there are.
     pub(crate) fn num_defects(&self) -> usize {
         self.defects.len()
+    }
+
+    /// How far a defect reaches: the radii of all regions around it.
+    pub(crate) fn covered(&self, defect: u32) -> i64 {
+        let d = &self.defects[defect as usize];
+        d.base + self.regions[d.top as usize].radius(self.time)
     }
 
     /// The outermost region around a defect.
@@ -48,39 +54,106 @@ impl Blossom {
         }
     }
 
-    /// Begins with those regions of `old` whose outermost region is `kept`, in the same order; `to` is the node of each of
-    /// their nodes here, and `frontier` as in [`resume`](Self::resume). `false` if they do not fit in here as they are: then
-    /// nothing can be said of the state, and one begins anew.
+    /// Begins with those regions of `old` whose outermost region is `kept`, in the same order, on nodes whose numbers are `by` more;
+    /// `frontier` as in [`resume`](Self::resume). Both are states on the same graph. `false` if the regions do not fit in there as
+    /// they are: then nothing can be said of the state, and one begins anew.
+    ///
+    /// Where the node has the near list of the one before, all that was read of it holds. Others are read anew, and so are those
+    /// of defects that lose a pair by it.
     pub(crate) fn carry(
         &mut self,
         tables: Tables<'_>,
         old: &Self,
         names: &mut [u32],
         kept: impl Fn(u32) -> bool,
-        to: impl Fn(u32) -> u32,
+        by: u32,
         frontier: impl Fn(u32) -> i64,
     ) -> bool {
         self.begin(tables);
+        let to = |node: u32| node.wrapping_add(by);
         for d in old.defects.iter().filter(|d| kept(d.top)) {
             let node = to(d.node);
             let i = self.defects.len() as u32;
-            let info = &tables.metric.nodes[node as usize];
+            let [info, before] = [node, d.node].map(|node| &tables.metric.nodes[node as usize]);
             self.flags[node as usize] = 1;
             self.slots[node as usize] = i;
-            // The near list is read anew, by which the pairs are found again.
-            self.defects.push(Defect { base: d.base, again: true, ..Defect::new(i, node, info) });
+            let new = Defect { base: d.base, ..Defect::new(i, node, info) };
+            self.defects.push(if info.has_list_of(before) {
+                Defect {
+                    horizon: d.horizon,
+                    chunk: d.chunk,
+                    lanes: d.lanes,
+                    cursor: d.cursor,
+                    again: d.again,
+                    ..new
+                }
+            } else {
+                Defect { again: true, ..new }
+            });
             self.bound(tables, i, frontier(node));
             self.trees[i as usize] = NONE;
             self.queue.forget(i);
         }
-        self.copy_regions(old, names, &kept, &to);
+        self.copy_regions(old, names, &kept, to);
+        self.copy_pairs(tables, old, &kept, to);
         for i in 0..self.defects.len() as u32 {
-            let reach = self.reach(i);
+            self.drop_lanes(tables, i);
+            let reach = self.covered(i);
             while self.defects[i as usize].horizon <= 2 * reach {
                 self.advance(tables, i);
             }
         }
         self.is_feasible() && self.find_pairs(tables, old)
+    }
+
+    /// Copies the known pairs that near lists hold which are the same here.
+    fn copy_pairs(
+        &mut self,
+        tables: Tables<'_>,
+        old: &Self,
+        kept: impl Fn(u32) -> bool,
+        to: impl Fn(u32) -> u32,
+    ) {
+        for (pair, &position) in old.halves.chunks_exact(2).zip(&old.positions) {
+            // The first half belongs to the defect that found the pair; the second one names it.
+            let [d, e] = [pair[1].other, pair[0].other].map(|i| &old.defects[i as usize]);
+            let stay = [kept(d.top), kept(e.top)];
+            if stay != [true; 2] {
+                continue;
+            }
+            let nodes = [to(d.node), to(e.node)];
+            let [i, j] = nodes.map(|node| self.slots[node as usize]);
+            let [info, before] = [nodes[0], d.node].map(|node| &tables.metric.nodes[node as usize]);
+            if position != SEARCHED && info.has_list_of(before) {
+                self.link(i, j, pair[0].dist, position);
+                continue;
+            }
+            for (i, node) in [i, j].into_iter().zip(nodes) {
+                let d = &mut self.defects[i as usize];
+                (d.cursor, d.lanes, d.horizon, d.again) =
+                    (tables.metric.nodes[node as usize].first, 0, 0, true);
+            }
+        }
+    }
+
+    /// Forgets the lanes of a chunk being read whose defects were left behind.
+    fn drop_lanes(&mut self, tables: Tables<'_>, i: u32) {
+        let d = &mut self.defects[i as usize];
+        if d.lanes == 0 {
+            return;
+        }
+        let chunk = &tables.metric.near.chunks[d.chunk as usize];
+        let mut lanes = d.lanes;
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros();
+            lanes &= lanes - 1;
+            let there = self.flags[d.node.wrapping_add(chunk.offsets[lane as usize]) as usize];
+            d.lanes &= !(u32::from(there ^ 1) << lane);
+        }
+        d.horizon = match d.lanes {
+            0 => d.end_of_chunk(tables),
+            lanes => chunk.dists[lanes.trailing_zeros() as usize].into(),
+        };
     }
 
     /// Copies the regions around the defects, whose links still have the pairs of `old`.
@@ -142,10 +215,10 @@ impl Blossom {
 
     /// Whether no two regions overlap, and none reaches past the boundary or the frontier.
     fn is_feasible(&self) -> bool {
-        let inside = |i: usize| self.reach(i as u32) <= self.defects[i].boundary;
+        let inside = |i: usize| self.covered(i as u32) <= self.defects[i].boundary;
         let apart = |pair: &[super::Half]| {
             let (i, j) = (pair[1].other, pair[0].other);
-            self.top(i) == self.top(j) || self.reach(i) + self.reach(j) <= pair[0].dist
+            self.top(i) == self.top(j) || self.covered(i) + self.covered(j) <= pair[0].dist
         };
         (0..self.defects.len()).all(inside) && self.halves.chunks_exact(2).all(apart)
     }
@@ -162,7 +235,7 @@ impl Blossom {
                     let d = &self.defects[link.from as usize];
                     let own = tables.metric.nodes[d.node as usize].boundary;
                     let end = if link.to == FRONTIER { d.boundary } else { own };
-                    if (link.to == FRONTIER) != d.open || end != self.reach(link.from) {
+                    if (link.to == FRONTIER) != d.open || end != self.covered(link.from) {
                         return false;
                     }
                     NONE

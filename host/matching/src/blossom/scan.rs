@@ -1,6 +1,6 @@
 //! Finding the defects near a defect, as far as its reach demands.
 
-use super::region::Half;
+use super::region::{Defect, Half};
 use super::{Blossom, SEARCHED, Tables};
 use crate::graph::NONE;
 use crate::metric::near::LANES;
@@ -11,6 +11,16 @@ use crate::queue::NEVER;
 const CATCH: usize = 8;
 /// Nodes that such a search visits before it minds that it is far enough for now.
 const VISITS: usize = 256;
+
+impl Defect {
+    /// Its horizon when the last lane of its chunk has been taken up.
+    #[inline]
+    pub(super) fn end_of_chunk(&self, tables: Tables<'_>) -> i64 {
+        let info = &tables.metric.nodes[self.node as usize];
+        let end = tables.metric.near.chunks[self.chunk as usize].dists[LANES - 1].into();
+        if self.cursor == self.end && info.complete { info.limit().max(end) } else { end }
+    }
+}
 
 impl Blossom {
     /// Moves the horizon of defect `i` outwards by one step: one defect of a chunk, or one chunk without any.
@@ -30,13 +40,11 @@ impl Blossom {
                 lanes |= u32::from(self.flags[d.node.wrapping_add(offset) as usize]) << lane;
             }
             d.lanes = lanes;
-            if lanes == 0 {
-                let done = d.cursor == d.end && extent.complete;
-                let end = chunk.dists[LANES - 1].into();
-                d.horizon = if done { extent.limit().max(end) } else { end };
+            d.horizon = if lanes == 0 {
+                d.end_of_chunk(tables)
             } else {
-                d.horizon = chunk.dists[lanes.trailing_zeros() as usize].into();
-            }
+                chunk.dists[lanes.trailing_zeros() as usize].into()
+            };
             return;
         }
         let chunk = &near.chunks[d.chunk as usize];
@@ -44,10 +52,8 @@ impl Blossom {
         d.lanes &= d.lanes - 1;
         d.horizon = if d.lanes != 0 {
             chunk.dists[d.lanes.trailing_zeros() as usize].into()
-        } else if d.cursor == d.end && extent.complete {
-            extent.limit().max(chunk.dists[LANES - 1].into())
         } else {
-            chunk.dists[LANES - 1].into()
+            d.end_of_chunk(tables)
         };
         let position = d.chunk as u64 * LANES as u64 + lane as u64;
         let j = self.slots[d.node.wrapping_add(chunk.offsets[lane]) as usize];

@@ -1,6 +1,7 @@
 //! Runs without end, round by round, in memory that does not grow with the run: in one pass, which is exact, or correlated.
 
 mod correlated;
+mod frontier;
 mod plain;
 
 use crate::error::SlidingError;

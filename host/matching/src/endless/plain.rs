@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use super::frontier::Frontiers;
 use super::{EndlessConfig, Shape};
 use crate::blossom::{Blossom, Tables};
 use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
-use crate::layers::{End, Layers, Window, check};
+use crate::layers::{Layers, Window, check};
 use crate::metric::{FAR, Metric};
 use crate::readout::Answer;
-use crate::rounds::Rounds;
 
 /// The state of a run that is matched once: see [`Plain`](super::EndlessDecoder).
 #[derive(Debug)]
@@ -25,7 +25,8 @@ struct State {
     /// The state that a window begins with, while it is made.
     next: Blossom,
     answer: Answer,
-    /// Rounds given, and the round that the window begins with.
+    saved: Saved,
+    /// Rounds given, and the round of the run that lies in layer 0.
     given: usize,
     start: usize,
     /// How far back the decided regions reach into what is not decided: the largest time, in weight from the window's beginning,
@@ -40,6 +41,8 @@ struct State {
     /// Defects of the last rounds that are not matched yet, and how many rounds those are.
     nodes: Vec<u32>,
     gathered: usize,
+    /// The nodes of a window that is matched anew.
+    again: Vec<u32>,
     observables: Vec<u64>,
     last_answer: Vec<u64>,
     grid_weight: i64,
@@ -48,100 +51,71 @@ struct State {
     last_weight: i64,
 }
 
-/// What decoders of one experiment share.
+/// What the end of a run begins with, to begin with it once more.
+#[derive(Debug, Default)]
+struct Saved {
+    caps: Vec<i64>,
+    front: i64,
+    observables: Vec<u64>,
+    grid_weight: i64,
+    forced: u64,
+}
+
+/// What decoders of one experiment share: one graph of a run that is as long as a window needs, whose layers are the head, the repeating
+/// layer over and over, and the tail. All windows lie in it, the first at its beginning and the last at its end.
 #[derive(Debug)]
 struct Plan {
     layers: Layers,
-    /// The windows of a run's first rounds, of the rounds between, and of the last rounds.
-    first: Pane,
-    middle: Pane,
-    last: Pane,
+    graph: MatchingGraph,
+    metric: Metric,
+    frontiers: Frontiers,
     /// Rounds before and after the decoded rounds of a window, so that the window has the distances of the whole run.
     context: usize,
     margin: usize,
-    /// Layers of a window in the middle that are filled before it moves on.
+    /// Layers that are filled before the window moves on.
     full: usize,
     /// Least weight for each round that an edge leads on.
     step: i64,
     /// Defects that are gathered before they are matched.
     batch: usize,
     scale: f64,
-    observable_words: usize,
-}
-
-/// A window: its graph, tables and frontiers.
-#[derive(Debug)]
-struct Pane {
-    graph: MatchingGraph,
-    metric: Metric,
-    bases: Vec<u32>,
-    rounds: Rounds,
-}
-
-impl Pane {
-    fn new(window: Window, near_entries: usize) -> Result<Self, SlidingError> {
-        let Window { graph, bases, layer_of } = window;
-        if graph.parts().contains(&false) {
-            return Err(SlidingError::NoBoundary { window: bases.len() - 1 });
-        }
-        let metric = Metric::new(&graph, near_entries);
-        // Two defects that are further from each other than both are from the boundary have nothing to do with each other.
-        let out = |node: u32| metric.nodes[node as usize].boundary;
-        let widest = (0..graph.num_detectors() as u32).map(out).max().unwrap_or(0);
-        let rounds = Rounds::within(&graph, &layer_of, |node| out(node) + widest);
-        Ok(Self { graph, metric, bases, rounds })
-    }
-
-    fn tables(&self) -> Tables<'_> {
-        Tables { graph: &self.graph, metric: &self.metric }
-    }
-
-    fn layer(&self, node: u32) -> u32 {
-        self.rounds.of(node)
-    }
-
-    /// The node at the same place of a layer of another window, `shift` layers later there.
-    fn node_in(&self, other: &Self, node: u32, shift: i64) -> u32 {
-        let layer = self.layer(node);
-        let there = (i64::from(layer) + shift) as usize;
-        other.bases[there] + (node - self.bases[layer as usize])
-    }
 }
 
 impl Plan {
     fn new(graph: &MatchingGraph, rounds: &[u32], config: &EndlessConfig) -> Result<Self, SlidingError> {
         let Shape { layers, step, context } = Shape::new(graph, rounds, Layers::new(graph, rounds)?)?;
         let margin = if config.margin == 0 { (3 * context).max(8) } else { config.margin };
-        let full = context.saturating_add(margin.saturating_mul(2));
-        let window = full.saturating_add(context);
-        let first = window.saturating_add(layers.head());
-        let longest = window.saturating_add(layers.head().max(layers.tail()));
+        let length = context.saturating_mul(2).saturating_add(margin.saturating_mul(2));
+        let longest = length.saturating_add(layers.head()).saturating_add(layers.tail());
         if longest.saturating_mul(layers.most_detectors()) > crate::MAX_DETECTORS as usize {
-            return Err(SlidingError::Window { window, commit: margin });
+            return Err(SlidingError::Window { window: length, commit: margin });
         }
-        let pane = |window| Pane::new(window, config.near_entries);
-        Ok(Self {
-            first: pane(layers.window(0, first, End::Frontier)?)?,
-            middle: pane(layers.window(layers.head(), window, End::Frontier)?)?,
-            last: pane(layers.last_window(window)?)?,
-            context,
-            margin,
-            full,
-            step,
-            batch: config.batch,
-            scale: graph.scale(),
-            observable_words: graph.observable_words(),
-            layers,
-        })
+        let Window { graph: run, bases, layer_of } = layers.whole(length)?;
+        if run.parts().contains(&false) {
+            return Err(SlidingError::NoBoundary { window: length });
+        }
+        let metric = Metric::new(&run, config.near_entries);
+        // Two defects that are further from each other than both are from the boundary have nothing to do with each other.
+        let out = |node: u32| metric.nodes[node as usize].boundary;
+        let widest = (0..run.num_detectors() as u32).map(out).max().unwrap_or(0);
+        let frontiers = Frontiers::new(&run, bases, layer_of, |node| out(node) + widest);
+        let full = layers.head() + context + 2 * margin;
+        let (batch, scale) = (config.batch, graph.scale());
+        Ok(Self { layers, graph: run, metric, frontiers, context, margin, full, step, batch, scale })
     }
 
-    fn panes(&self) -> [&Pane; 3] {
-        [&self.first, &self.middle, &self.last]
+    fn tables(&self) -> Tables<'_> {
+        Tables { graph: &self.graph, metric: &self.metric }
     }
 
-    /// The window that begins with round `start`, and the layers of it that are filled before it moves on.
-    fn window_at(&self, start: usize) -> (&Pane, usize) {
-        if start == 0 { (&self.first, self.full + self.layers.head()) } else { (&self.middle, self.full) }
+    /// The layer of the graph that the tail begins with.
+    fn tail(&self) -> usize {
+        self.frontiers.layers() - self.layers.tail()
+    }
+
+    /// How many node numbers layers lie apart that are `layers` apart and repeat.
+    fn nodes(&self, layers: i64) -> i64 {
+        layers * i64::from(self.layers.detectors(self.layers.head()))
     }
 }
 
@@ -166,13 +140,13 @@ impl Plain {
     }
 
     fn on(plan: Arc<Plan>) -> Self {
-        let most = |of: fn(&Pane) -> usize| plan.panes().map(of).into_iter().max().unwrap_or(0);
-        let n = most(|pane| pane.graph.num_detectors());
-        let words = plan.observable_words;
+        let n = plan.graph.num_detectors();
+        let words = plan.graph.observable_words();
         let mut state = State {
             blossom: Blossom::with_nodes(n),
             next: Blossom::with_nodes(n),
-            answer: Answer::with_room(n, most(|pane| pane.graph.num_edges()), words),
+            answer: Answer::with_room(n, plan.graph.num_edges(), words),
+            saved: Saved { caps: Vec::with_capacity(n), observables: vec![0; words], ..Saved::default() },
             given: 0,
             start: 0,
             front: 0,
@@ -182,6 +156,7 @@ impl Plain {
             names: vec![0; n / 2 + 1],
             nodes: Vec::with_capacity(n),
             gathered: 0,
+            again: Vec::with_capacity(n),
             observables: vec![0; words],
             last_answer: vec![0; words],
             grid_weight: 0,
@@ -273,76 +248,104 @@ impl Plain {
 impl State {
     fn push_round(&mut self, plan: &Plan, defects: &[u32]) -> Result<bool, SlidingError> {
         check(defects, plan.layers.detectors(self.given), self.given)?;
-        let (pane, full) = plan.window_at(self.start);
         let layer = self.given - self.start;
-        let base = pane.bases[layer];
-        self.nodes.extend(defects.iter().map(|&position| base + position));
-        let cap = layer as i64 * plan.step - self.front;
-        self.caps.extend(defects.iter().map(|_| cap));
+        self.gather(plan, layer, defects);
         self.given += 1;
         self.gathered += 1;
-        let moves = layer + 1 == full;
+        let moves = layer + 1 == plan.full;
         if moves || self.nodes.len() >= plan.batch {
-            self.go_on(pane);
+            self.go_on(plan);
         }
         if moves {
-            let first = if self.start == 0 { plan.layers.head().max(1) } else { 1 };
-            let left = self.decide(plan, pane, full - plan.margin, first + plan.context);
-            let shift = left - plan.context;
-            self.carry(plan, [pane, &plan.middle], full - plan.margin, full - shift, -(shift as i64));
+            let head = plan.layers.head();
+            // So that the window moves on, and no round of the head is left.
+            let oldest = head + plan.context + 1;
+            self.check_caps();
+            let left = self.decide(plan, plan.full - plan.margin, oldest);
+            let shift = left - plan.context - head;
+            self.carry(plan, plan.full - plan.margin, plan.full - shift, -(shift as i64));
             self.start += shift;
         }
         Ok(moves)
     }
 
+    fn gather(&mut self, plan: &Plan, layer: usize, defects: &[u32]) {
+        let base = plan.frontiers.base(layer);
+        self.nodes.extend(defects.iter().map(|&position| base + position));
+        let cap = layer as i64 * plan.step - self.front;
+        self.caps.extend(defects.iter().map(|_| cap));
+    }
+
     fn finish(&mut self, plan: &Plan, tail: &[&[u32]]) {
-        let (pane, _) = plan.window_at(self.start);
-        let filled = self.given - self.start;
-        self.go_on(pane);
-        let first = if self.start == 0 { plan.layers.head() } else { 0 };
-        // The rounds that are still to come are few, and change less than those of a whole run.
-        let newer = filled.saturating_sub(plan.margin.min((2 * plan.context).max(8)));
-        self.decide(plan, pane, newer, first + plan.context);
-        let last = &plan.last;
-        let length = last.bases.len() - 1 - tail.len();
-        self.carry(plan, [pane, last], newer, length, length as i64 - filled as i64);
-        self.nodes.clear();
-        for (t, defects) in (length..).zip(tail) {
-            self.nodes.extend(defects.iter().map(|&position| last.bases[t] + position));
-            let cap = t as i64 * plan.step - self.front;
-            self.caps.extend(defects.iter().map(|_| cap));
+        // What is gathered is matched with the tail, unless it is much.
+        if self.gathered > plan.context {
+            self.go_on(plan);
         }
-        let before = last.rounds.frontier(Some(length - 1));
-        let matched = self.blossom.resume(last.tables(), &self.nodes, 0, before, |_| FAR);
-        debug_assert!(matched, "every part has a boundary");
+        let filled = self.given - self.start;
+        let shift = plan.tail() as i64 - filled as i64;
         self.check_caps();
-        self.read(last, |_| true);
+        self.saved.keep(self.front, &self.caps, &self.observables, self.grid_weight, self.forced);
+        // The rounds that are still to come are few, and change little. Where they change more than was thought, more is taken along.
+        let most = plan.margin.min((2 * plan.context).max(8));
+        for taken in [plan.context.div_ceil(2).min(most), most] {
+            let known = filled - self.gathered;
+            let newer = known.saturating_sub(taken);
+            self.decide(plan, newer, plan.layers.head() + plan.context);
+            let gathered = self.nodes.len();
+            self.carry(plan, newer, plan.tail() - self.gathered, shift);
+            let by = plan.nodes(shift);
+            self.nodes[..gathered].iter_mut().for_each(|node| *node = (i64::from(*node) + by) as u32);
+            for (layer, defects) in (plan.tail()..).zip(tail) {
+                self.gather(plan, layer, defects);
+            }
+            let before = plan.frontiers.after((plan.tail() - self.gathered).checked_sub(1));
+            let matched = self.blossom.resume(plan.tables(), &self.nodes, 0, before, |_| FAR);
+            debug_assert!(matched, "every part has a boundary");
+            let forced = self.forced;
+            self.check_caps();
+            if taken == most || self.forced == forced {
+                break;
+            }
+            self.nodes.truncate(gathered);
+            self.nodes.iter_mut().for_each(|node| *node = (i64::from(*node) - by) as u32);
+            self.blossom.forget_nodes();
+            std::mem::swap(&mut self.blossom, &mut self.next);
+            self.give_back();
+        }
+        self.read(plan, |_| true);
         (self.last_forced, self.last_weight) = (self.forced, self.grid_weight);
         self.last_answer.copy_from_slice(&self.observables);
         self.restart(plan);
     }
 
+    /// Takes back what was decided since the state was saved.
+    fn give_back(&mut self) {
+        let Self { saved, caps, observables, .. } = self;
+        caps.clear();
+        caps.extend_from_slice(&saved.caps);
+        observables.copy_from_slice(&saved.observables);
+        (self.front, self.grid_weight, self.forced) = (saved.front, saved.grid_weight, saved.forced);
+    }
+
     fn rehearse(&mut self, plan: &Plan) {
-        let (pane, last) = (&plan.middle, &plan.last);
-        let (filled, length) = (self.given - self.start, last.bases.len() - 1 - plan.layers.tail());
+        let filled = self.given - self.start;
         let Self { blossom, next, names, extents, gathered, .. } = self;
         let known = filled - *gathered;
-        if self.start == 0 || known == 0 || filled > length {
+        if self.start == 0 || known == 0 {
             return;
         }
-        blossom.extents(|node| pane.layer(node), extents);
-        // As many rounds as the end of a run takes over.
-        let newer = filled.saturating_sub((2 * plan.context).max(8));
+        blossom.extents(|node| plan.frontiers.layer(node), extents);
+        let newer = filled.saturating_sub(plan.context);
         let kept = |top: u32| extents[top as usize][1] as usize >= newer;
-        let shift = length as i64 - filled as i64;
-        let node_there = |node: u32| pane.node_in(last, node, shift);
-        next.carry(last.tables(), blossom, names, kept, node_there, last.rounds.frontier(Some(length - 1)));
+        let by = plan.nodes(plan.tail() as i64 - filled as i64) as u32;
+        let last = (plan.tail() - *gathered).checked_sub(1);
+        next.carry(plan.tables(), blossom, names, kept, by, plan.frontiers.after(last));
         next.forget_nodes();
     }
 
     fn restart(&mut self, plan: &Plan) {
         self.blossom.forget_nodes();
-        self.blossom.begin(plan.first.tables());
+        self.blossom.begin(plan.tables());
         (self.given, self.start, self.grid_weight, self.forced) = (0, 0, 0, 0);
         // Nothing is decided: what covers no time at all lies far in the past.
         self.front = -FAR;
@@ -354,34 +357,35 @@ impl State {
     }
 
     /// Matches what was gathered.
-    fn go_on(&mut self, pane: &Pane) {
+    fn go_on(&mut self, plan: &Plan) {
         if self.gathered == 0 {
             return;
         }
         let Self { blossom, nodes, gathered, unsettled, given, start, .. } = self;
         let known = *given - *start;
         let before = (known - *gathered).checked_sub(1);
-        let far = pane.rounds.frontier(Some(before.unwrap_or(0)));
+        let far = plan.frontiers.after(Some(before.unwrap_or(0)));
         while *unsettled < blossom.num_defects() && far(blossom.node(*unsettled as u32)) >= FAR {
             *unsettled += 1;
         }
         // Without a new defect, what was unknown has turned out to hold nothing.
-        let before = pane.rounds.frontier(before.filter(|_| !nodes.is_empty()));
-        blossom.resume(pane.tables(), nodes, *unsettled, before, pane.rounds.frontier(known.checked_sub(1)));
+        let before = plan.frontiers.after(before.filter(|_| !nodes.is_empty()));
+        let after = plan.frontiers.after(known.checked_sub(1));
+        blossom.resume(plan.tables(), nodes, *unsettled, before, after);
         nodes.clear();
         *gathered = 0;
     }
 
     /// Decides the matched regions whose defects, and those of their partners, are all older than layer `margin`. Returns the
-    /// oldest layer of the others, `oldest` at least: regions that are older than that are decided by force.
-    fn decide(&mut self, plan: &Plan, pane: &Pane, margin: usize, oldest: usize) -> usize {
+    /// oldest layer of the others, `oldest` at least: regions that are older than that are decided by force. The caps have been
+    /// checked.
+    fn decide(&mut self, plan: &Plan, margin: usize, oldest: usize) -> usize {
         let margin = margin as u32;
-        self.check_caps();
-        let mut left = self.first_left(pane, margin);
+        let mut left = self.first_left(plan, margin);
         if left < oldest {
             // What waits for the frontier is matched without it, and what is too old is decided with what it is matched with.
-            self.blossom.resume(pane.tables(), &[], 0, |_| FAR, |_| FAR);
-            self.first_left(pane, margin);
+            self.blossom.resume(plan.tables(), &[], 0, |_| FAR, |_| FAR);
+            self.first_left(plan, margin);
             for i in 0..self.blossom.num_defects() as u32 {
                 let extent = &mut self.extents[self.blossom.outermost(i) as usize];
                 if (extent[0] as usize) < oldest {
@@ -391,51 +395,57 @@ impl State {
             self.forced += 1;
             left = oldest;
         }
-        let Self { blossom, extents, caps, front, .. } = self;
-        let time = |i: u32| i64::from(pane.layer(blossom.node(i))) * plan.step;
+        let Self { blossom, extents, caps, front, nodes, .. } = self;
+        let layer = |node: u32| i64::from(plan.frontiers.layer(node)) * plan.step;
+        let time = |i: u32| layer(blossom.node(i));
         let stays = |i: u32| extents[blossom.outermost(i) as usize][1] >= margin;
-        for i in (0..blossom.num_defects() as u32).filter(|&i| !stays(i)) {
-            *front = (*front).max(time(i) + blossom.reach(i));
+        let count = blossom.num_defects();
+        for i in (0..count as u32).filter(|&i| !stays(i)) {
+            *front = (*front).max(time(i) + blossom.covered(i));
         }
         // What stays overlaps nothing decided now: neither as long as it reaches no further, nor where the decided ends before it.
         let mut kept = 0;
-        for i in (0..blossom.num_defects() as u32).filter(|&i| stays(i)) {
-            caps[kept] = caps[i as usize].min(blossom.reach(i).max(time(i) - *front));
+        for i in (0..count as u32).filter(|&i| stays(i)) {
+            caps[kept] = caps[i as usize].min(blossom.covered(i).max(time(i) - *front));
+            kept += 1;
+        }
+        // The same of what is gathered, which reaches nowhere yet.
+        for (i, &node) in (count..).zip(nodes.iter()) {
+            caps[kept] = caps[i].min((layer(node) - *front).max(0));
             kept += 1;
         }
         caps.truncate(kept);
         let extents = std::mem::take(&mut self.extents);
-        self.read(pane, |top| extents[top as usize][1] < margin);
+        self.read(plan, |top| extents[top as usize][1] < margin);
         self.extents = extents;
         left
     }
 
     /// Finds the extents of all regions, and the oldest layer of the regions that reach into the margin, or the margin's first layer if
     /// that layer is older.
-    fn first_left(&mut self, pane: &Pane, margin: u32) -> usize {
-        self.blossom.extents(|node| pane.layer(node), &mut self.extents);
+    fn first_left(&mut self, plan: &Plan, margin: u32) -> usize {
+        self.blossom.extents(|node| plan.frontiers.layer(node), &mut self.extents);
         let tops = (0..self.blossom.num_defects() as u32).map(|i| self.blossom.outermost(i));
         let staying = tops.map(|top| self.extents[top as usize]).filter(|extent| extent[1] >= margin);
         staying.map(|extent| extent[0]).fold(margin, u32::min) as usize
     }
 
-    /// Takes the regions that [`decide`](Self::decide) left (their newest layer is at least `margin`) from window `from` to window
-    /// `to`, where they lie `shift` layers later and `filled` layers are known.
-    fn carry(&mut self, plan: &Plan, [from, to]: [&Pane; 2], margin: usize, filled: usize, shift: i64) {
-        let Self { blossom, next, names, extents, nodes, .. } = self;
+    /// Takes the regions that [`decide`](Self::decide) left (their newest layer is at least `margin`) to where they lie `shift` layers later
+    /// and `filled` layers are known.
+    fn carry(&mut self, plan: &Plan, margin: usize, filled: usize, shift: i64) {
+        let Self { blossom, next, names, extents, again, .. } = self;
         let kept = |top: u32| extents[top as usize][1] as usize >= margin;
-        let node_there = |node: u32| from.node_in(to, node, shift);
-        let frontier = || to.rounds.frontier(Some(filled - 1));
-        if !next.carry(to.tables(), blossom, names, kept, node_there, frontier()) {
+        let by = plan.nodes(shift);
+        let frontier = || plan.frontiers.after(filled.checked_sub(1));
+        if !next.carry(plan.tables(), blossom, names, kept, by as u32, frontier()) {
             // They are matched anew, which the caps look at as at everything that comes later.
-            nodes.clear();
+            again.clear();
             let defects = 0..blossom.num_defects() as u32;
-            nodes
-                .extend(defects.filter(|&i| kept(blossom.outermost(i))).map(|i| node_there(blossom.node(i))));
+            let node_there = |i: u32| (i64::from(blossom.node(i)) + by) as u32;
+            again.extend(defects.filter(|&i| kept(blossom.outermost(i))).map(node_there));
             next.forget_nodes();
-            next.begin(to.tables());
-            next.resume(to.tables(), nodes, 0, |_| FAR, frontier());
-            nodes.clear();
+            next.begin(plan.tables());
+            next.resume(plan.tables(), again, 0, |_| FAR, frontier());
         }
         blossom.forget_nodes();
         std::mem::swap(blossom, next);
@@ -447,8 +457,9 @@ impl State {
     /// Counts if a defect reaches further than it may: into what was decided.
     fn check_caps(&mut self) {
         let mut overlaps = false;
-        for (i, cap) in self.caps.iter_mut().enumerate() {
-            let reach = self.blossom.reach(i as u32);
+        // Those of gathered defects come after the others.
+        for (i, cap) in (0..self.blossom.num_defects() as u32).zip(&mut self.caps) {
+            let reach = self.blossom.covered(i);
             overlaps |= reach > *cap;
             *cap = reach.max(*cap);
         }
@@ -456,13 +467,22 @@ impl State {
     }
 
     /// Adds the correction of the outermost regions that are `decided` to the answer.
-    fn read(&mut self, pane: &Pane, decided: impl Fn(u32) -> bool) {
+    fn read(&mut self, plan: &Plan, decided: impl Fn(u32) -> bool) {
         let Self { answer, blossom, observables, grid_weight, .. } = self;
         answer.clear();
-        answer.compose(pane.tables(), |out| out.regions_of(blossom, decided));
+        answer.compose(plan.tables(), |out| out.regions_of(blossom, decided));
         *grid_weight += answer.solution.grid_weight();
         for (word, flips) in observables.iter_mut().zip(answer.solution.observables()) {
             *word ^= flips;
         }
+    }
+}
+
+impl Saved {
+    fn keep(&mut self, front: i64, caps: &[i64], observables: &[u64], grid_weight: i64, forced: u64) {
+        self.caps.clear();
+        self.caps.extend_from_slice(caps);
+        self.observables.copy_from_slice(observables);
+        (self.front, self.grid_weight, self.forced) = (front, grid_weight, forced);
     }
 }

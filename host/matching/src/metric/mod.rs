@@ -48,6 +48,13 @@ pub(crate) struct NodeInfo {
 }
 
 impl NodeInfo {
+    /// Whether the near list of `other` is this one's, and neither is nearer to the boundary.
+    #[inline]
+    pub(crate) fn has_list_of(&self, other: &Self) -> bool {
+        (self.first, self.rest, self.end, self.boundary)
+            == (other.first, other.rest, other.end, other.boundary)
+    }
+
     /// No defect at this distance or further is of interest to one here: see [`near`].
     #[inline]
     pub(crate) fn limit(&self) -> i64 {
