@@ -1,7 +1,7 @@
-//! Times runs without end: `endless_time D P ROUNDS RUNS plain|correlated [REHEARSAL]`, P in thousandths.
+//! Times runs without end: `endless_time D P ROUNDS RUNS plain|correlated [REHEARSAL [BATCH]]`, P in thousandths.
 //!
-//! Runs of a rotated memory are drawn from the errors of a short one. Printed are the CPU time of a round, the wall time from the
-//! last round to the answer, and the CPU time a round of one decoder of the same kind that is given whole runs of 300 rounds.
+//! Runs of a rotated memory are drawn from the errors of a short one. Printed are the CPU time of a round and the wall time from the
+//! last round to the answer. A run's end is rehearsed every REHEARSAL (0: never) rounds, and BATCH defects are gathered.
 
 use std::error::Error;
 use std::io::Write;
@@ -64,7 +64,7 @@ fn draw(
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [distance, per_mille, rounds, runs, kind, rest @ ..] = &args[..] else {
-        return Err("endless_time D P ROUNDS RUNS plain|correlated [REHEARSAL]".into());
+        return Err("endless_time D P ROUNDS RUNS plain|correlated [REHEARSAL [BATCH]]".into());
     };
     let (distance, rounds, runs) = (distance.parse()?, rounds.parse::<u32>()?, runs.parse::<usize>()?);
     let rehearsal = rest.first().map_or(Ok(0), |n| n.parse::<usize>())?;
@@ -87,6 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let decoder = MatchingDecoder::new(&graph, engine)?;
     let mut config = EndlessConfig::default();
     config.correlations = kind == "correlated";
+    config.batch = rest.get(1).map_or(Ok(config.batch), |n| n.parse())?;
     let mut endless = EndlessDecoder::new(decoder.engine().graph(), &layer_of, &config)?;
     let layers = rounds + 1;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);

@@ -54,7 +54,7 @@ impl Blossom {
         }
     }
 
-    /// Begins with those regions of `old` whose outermost region is `kept`, in the same order, on nodes whose numbers are `by` more;
+    /// Begins with the defects `staying` of `old`, in order, which are all of some outermost regions, on nodes whose numbers are `by` more;
     /// `frontier` as in [`resume`](Self::resume). Both are states on the same graph. `false` if the regions do not fit in there as
     /// they are: then nothing can be said of the state, and one begins anew.
     ///
@@ -65,13 +65,13 @@ impl Blossom {
         tables: Tables<'_>,
         old: &Self,
         names: &mut [u32],
-        kept: impl Fn(u32) -> bool,
+        staying: &[u32],
         by: u32,
         frontier: impl Fn(u32) -> i64,
     ) -> bool {
         self.begin(tables);
         let to = |node: u32| node.wrapping_add(by);
-        for d in old.defects.iter().filter(|d| kept(d.top)) {
+        for d in staying.iter().map(|&i| &old.defects[i as usize]) {
             let node = to(d.node);
             let i = self.defects.len() as u32;
             let [info, before] = [node, d.node].map(|node| &tables.metric.nodes[node as usize]);
@@ -94,8 +94,8 @@ impl Blossom {
             self.trees[i as usize] = NONE;
             self.queue.forget(i);
         }
-        self.copy_regions(old, names, &kept, to);
-        self.copy_pairs(tables, old, &kept, to);
+        self.copy_regions(old, names, staying, to);
+        self.copy_pairs(tables, old, staying, to);
         for i in 0..self.defects.len() as u32 {
             self.drop_lanes(tables, i);
             let reach = self.covered(i);
@@ -107,33 +107,40 @@ impl Blossom {
     }
 
     /// Copies the known pairs that near lists hold which are the same here.
-    fn copy_pairs(
-        &mut self,
-        tables: Tables<'_>,
-        old: &Self,
-        kept: impl Fn(u32) -> bool,
-        to: impl Fn(u32) -> u32,
-    ) {
-        for (pair, &position) in old.halves.chunks_exact(2).zip(&old.positions) {
-            // The first half belongs to the defect that found the pair; the second one names it.
-            let [d, e] = [pair[1].other, pair[0].other].map(|i| &old.defects[i as usize]);
-            let stay = [kept(d.top), kept(e.top)];
-            if stay != [true; 2] {
-                continue;
-            }
-            let nodes = [to(d.node), to(e.node)];
-            let [i, j] = nodes.map(|node| self.slots[node as usize]);
-            let [info, before] = [nodes[0], d.node].map(|node| &tables.metric.nodes[node as usize]);
-            if position != SEARCHED && info.has_list_of(before) {
-                self.link(i, j, pair[0].dist, position);
-                continue;
-            }
-            for (i, node) in [i, j].into_iter().zip(nodes) {
-                let d = &mut self.defects[i as usize];
-                (d.cursor, d.lanes, d.horizon, d.again) =
-                    (tables.metric.nodes[node as usize].first, 0, 0, true);
+    fn copy_pairs(&mut self, tables: Tables<'_>, old: &Self, staying: &[u32], to: impl Fn(u32) -> u32) {
+        for (i, d) in (0..).zip(staying.iter().map(|&i| &old.defects[i as usize])) {
+            let info = |node: u32| &tables.metric.nodes[node as usize];
+            let list_is_same = info(to(d.node)).has_list_of(info(d.node));
+            let mut h = d.head;
+            while h != NONE {
+                let half = old.halves[h as usize];
+                let (own, position) = (h % 2 == 0, old.positions[h as usize / 2]);
+                h = half.next;
+                // The first half belongs to the defect that found the pair.
+                if own && list_is_same && position != SEARCHED {
+                    if let Some(j) = self.at(to(old.defects[half.other as usize].node)) {
+                        self.link(i, j, half.dist, position);
+                    }
+                    continue;
+                }
+                let other = old.defects[half.other as usize].node;
+                if self.at(to(other)).is_none() {
+                    continue;
+                }
+                let theirs = info(to(other)).has_list_of(info(other));
+                // The other one copies it, or nobody does: then both look again.
+                if own || !theirs || position == SEARCHED {
+                    let d = &mut self.defects[i as usize];
+                    (d.cursor, d.lanes, d.horizon, d.again) = (info(d.node).first, 0, 0, true);
+                }
             }
         }
+    }
+
+    /// The defect at a node, if there is one.
+    fn at(&self, node: u32) -> Option<u32> {
+        let there = self.flags.get(node as usize).is_some_and(|&flag| flag != 0);
+        there.then(|| self.slots[node as usize])
     }
 
     /// Forgets the lanes of a chunk being read whose defects were left behind.
@@ -157,17 +164,11 @@ impl Blossom {
     }
 
     /// Copies the regions around the defects, whose links still have the pairs of `old`.
-    fn copy_regions(
-        &mut self,
-        old: &Self,
-        names: &mut [u32],
-        kept: impl Fn(u32) -> bool,
-        to: impl Fn(u32) -> u32,
-    ) {
+    fn copy_regions(&mut self, old: &Self, names: &mut [u32], staying: &[u32], to: impl Fn(u32) -> u32) {
         let nodes = old.nodes;
         names[..old.used_blossoms as usize].fill(NONE);
-        for (i, _) in old.defects.iter().enumerate().filter(|(_, d)| kept(d.top)) {
-            let mut blossom = old.regions[i].parent;
+        for &i in staying {
+            let mut blossom = old.regions[i as usize].parent;
             while blossom != NONE && names[(blossom - nodes) as usize] == NONE {
                 names[(blossom - nodes) as usize] = self.new_blossom();
                 blossom = old.regions[blossom as usize].parent;
@@ -197,10 +198,10 @@ impl Blossom {
                 ..Region::default()
             }
         };
-        for (i, d) in old.defects.iter().enumerate().filter(|(_, d)| kept(d.top)) {
+        for (new, &i) in staying.iter().enumerate() {
+            let d = &old.defects[i as usize];
             debug_assert_eq!(old.regions[d.top as usize].rate, FROZEN, "a state at rest");
-            let new = defect(i as u32) as usize;
-            self.regions[new] = copied(&old.regions[i]);
+            self.regions[new] = copied(&old.regions[i as usize]);
             self.defects[new].top = region(d.top);
             self.defects[new].next = if d.next == NONE { NONE } else { defect(d.next) };
         }

@@ -22,8 +22,9 @@ pub struct EndlessConfig {
     /// lead over, or one and a half times with correlations. Fewer make windows that are smaller and decisions that are sometimes
     /// [`forced`](EndlessDecoder::forced).
     pub margin: usize,
-    /// In one pass: how many defects to gather, over several rounds, before they are matched. Regions that wait for what comes later are
-    /// then looked at less often, and the last of the defects are matched at the end of the run. 0 matches round by round.
+    /// In one pass: how many defects to gather, over at most half as many rounds as the widest way to the boundary can lead over, before
+    /// they are matched. Regions that wait for what comes later are then looked at less often, and the last of the defects are matched
+    /// at the end of the run. 0 matches round by round.
     pub batch: usize,
     /// How many near nodes to list per detector, as [`DecoderConfig::near_entries`](crate::DecoderConfig::near_entries).
     pub near_entries: usize,
@@ -34,7 +35,7 @@ pub struct EndlessConfig {
 
 impl Default for EndlessConfig {
     fn default() -> Self {
-        Self { margin: 0, batch: 8, near_entries: 256, correlations: false }
+        Self { margin: 0, batch: 64, near_entries: 256, correlations: false }
     }
 }
 

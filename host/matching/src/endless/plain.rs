@@ -41,7 +41,8 @@ struct State {
     /// Defects of the last rounds that are not matched yet, and how many rounds those are.
     nodes: Vec<u32>,
     gathered: usize,
-    /// The nodes of a window that is matched anew.
+    /// The defects that are not decided, and the nodes of a window that is matched anew.
+    staying: Vec<u32>,
     again: Vec<u32>,
     observables: Vec<u64>,
     last_answer: Vec<u64>,
@@ -76,8 +77,9 @@ struct Plan {
     full: usize,
     /// Least weight for each round that an edge leads on.
     step: i64,
-    /// Defects that are gathered before they are matched.
+    /// Defects that are gathered before they are matched, and rounds.
     batch: usize,
+    most_gathered: usize,
     scale: f64,
 }
 
@@ -101,7 +103,20 @@ impl Plan {
         let frontiers = Frontiers::new(&run, bases, layer_of, |node| out(node) + widest);
         let full = layers.head() + context + 2 * margin;
         let (batch, scale) = (config.batch, graph.scale());
-        Ok(Self { layers, graph: run, metric, frontiers, context, margin, full, step, batch, scale })
+        let most_gathered = context.div_ceil(2);
+        Ok(Self {
+            layers,
+            graph: run,
+            metric,
+            frontiers,
+            context,
+            margin,
+            full,
+            step,
+            batch,
+            most_gathered,
+            scale,
+        })
     }
 
     fn tables(&self) -> Tables<'_> {
@@ -156,6 +171,7 @@ impl Plain {
             names: vec![0; n / 2 + 1],
             nodes: Vec::with_capacity(n),
             gathered: 0,
+            staying: Vec::with_capacity(n),
             again: Vec::with_capacity(n),
             observables: vec![0; words],
             last_answer: vec![0; words],
@@ -253,7 +269,7 @@ impl State {
         self.given += 1;
         self.gathered += 1;
         let moves = layer + 1 == plan.full;
-        if moves || self.nodes.len() >= plan.batch {
+        if moves || self.nodes.len() >= plan.batch || self.gathered >= plan.most_gathered {
             self.go_on(plan);
         }
         if moves {
@@ -263,7 +279,7 @@ impl State {
             self.check_caps();
             let left = self.decide(plan, plan.full - plan.margin, oldest);
             let shift = left - plan.context - head;
-            self.carry(plan, plan.full - plan.margin, plan.full - shift, -(shift as i64));
+            self.carry(plan, plan.full - shift, -(shift as i64));
             self.start += shift;
         }
         Ok(moves)
@@ -277,10 +293,7 @@ impl State {
     }
 
     fn finish(&mut self, plan: &Plan, tail: &[&[u32]]) {
-        // What is gathered is matched with the tail, unless it is much.
-        if self.gathered > plan.context {
-            self.go_on(plan);
-        }
+        // What is gathered is matched with the tail.
         let filled = self.given - self.start;
         let shift = plan.tail() as i64 - filled as i64;
         self.check_caps();
@@ -292,7 +305,7 @@ impl State {
             let newer = known.saturating_sub(taken);
             self.decide(plan, newer, plan.layers.head() + plan.context);
             let gathered = self.nodes.len();
-            self.carry(plan, newer, plan.tail() - self.gathered, shift);
+            self.carry(plan, plan.tail() - self.gathered, shift);
             let by = plan.nodes(shift);
             self.nodes[..gathered].iter_mut().for_each(|node| *node = (i64::from(*node) + by) as u32);
             for (layer, defects) in (plan.tail()..).zip(tail) {
@@ -329,17 +342,19 @@ impl State {
 
     fn rehearse(&mut self, plan: &Plan) {
         let filled = self.given - self.start;
-        let Self { blossom, next, names, extents, gathered, .. } = self;
+        let Self { blossom, next, names, extents, gathered, staying, .. } = self;
         let known = filled - *gathered;
         if self.start == 0 || known == 0 {
             return;
         }
         blossom.extents(|node| plan.frontiers.layer(node), extents);
         let newer = filled.saturating_sub(plan.context);
-        let kept = |top: u32| extents[top as usize][1] as usize >= newer;
+        let kept = |&i: &u32| extents[blossom.outermost(i) as usize][1] as usize >= newer;
+        staying.clear();
+        staying.extend((0..blossom.num_defects() as u32).filter(kept));
         let by = plan.nodes(plan.tail() as i64 - filled as i64) as u32;
         let last = (plan.tail() - *gathered).checked_sub(1);
-        next.carry(plan.tables(), blossom, names, kept, by, plan.frontiers.after(last));
+        next.carry(plan.tables(), blossom, names, staying, by, plan.frontiers.after(last));
         next.forget_nodes();
     }
 
@@ -395,17 +410,21 @@ impl State {
             self.forced += 1;
             left = oldest;
         }
-        let Self { blossom, extents, caps, front, nodes, .. } = self;
+        let Self { blossom, extents, caps, front, nodes, staying, .. } = self;
         let layer = |node: u32| i64::from(plan.frontiers.layer(node)) * plan.step;
         let time = |i: u32| layer(blossom.node(i));
-        let stays = |i: u32| extents[blossom.outermost(i) as usize][1] >= margin;
         let count = blossom.num_defects();
-        for i in (0..count as u32).filter(|&i| !stays(i)) {
-            *front = (*front).max(time(i) + blossom.covered(i));
+        staying.clear();
+        for i in 0..count as u32 {
+            if extents[blossom.outermost(i) as usize][1] >= margin {
+                staying.push(i);
+            } else {
+                *front = (*front).max(time(i) + blossom.covered(i));
+            }
         }
         // What stays overlaps nothing decided now: neither as long as it reaches no further, nor where the decided ends before it.
         let mut kept = 0;
-        for i in (0..count as u32).filter(|&i| stays(i)) {
+        for &i in &*staying {
             caps[kept] = caps[i as usize].min(blossom.covered(i).max(time(i) - *front));
             kept += 1;
         }
@@ -430,19 +449,15 @@ impl State {
         staying.map(|extent| extent[0]).fold(margin, u32::min) as usize
     }
 
-    /// Takes the regions that [`decide`](Self::decide) left (their newest layer is at least `margin`) to where they lie `shift` layers later
-    /// and `filled` layers are known.
-    fn carry(&mut self, plan: &Plan, margin: usize, filled: usize, shift: i64) {
-        let Self { blossom, next, names, extents, again, .. } = self;
-        let kept = |top: u32| extents[top as usize][1] as usize >= margin;
+    /// Takes the defects that [`decide`](Self::decide) left to where they lie `shift` layers later and `filled` layers are known.
+    fn carry(&mut self, plan: &Plan, filled: usize, shift: i64) {
+        let Self { blossom, next, names, staying, again, .. } = self;
         let by = plan.nodes(shift);
         let frontier = || plan.frontiers.after(filled.checked_sub(1));
-        if !next.carry(plan.tables(), blossom, names, kept, by as u32, frontier()) {
+        if !next.carry(plan.tables(), blossom, names, staying, by as u32, frontier()) {
             // They are matched anew, which the caps look at as at everything that comes later.
             again.clear();
-            let defects = 0..blossom.num_defects() as u32;
-            let node_there = |i: u32| (i64::from(blossom.node(i)) + by) as u32;
-            again.extend(defects.filter(|&i| kept(blossom.outermost(i))).map(node_there));
+            again.extend(staying.iter().map(|&i| (i64::from(blossom.node(i)) + by) as u32));
             next.forget_nodes();
             next.begin(plan.tables());
             next.resume(plan.tables(), again, 0, |_| FAR, frontier());
