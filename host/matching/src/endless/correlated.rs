@@ -99,8 +99,8 @@ impl Correlated {
         let Shape { layers, context, .. } =
             Shape::new(graph, rounds, Layers::with_correlations(graph, rounds)?)?;
         let margin = if config.margin == 0 { (3 * context).div_ceil(2).max(4) } else { config.margin };
-        // It moves on by about as many rounds as the context has.
-        let full = context.saturating_mul(2).saturating_add(margin);
+        // It moves on by about twice as many rounds as the context has, so that each round is matched hardly more than twice.
+        let full = context.saturating_mul(3).saturating_add(margin);
         let longest = full.saturating_add(layers.head().max(layers.tail()));
         if longest.saturating_mul(layers.most_detectors()) > crate::MAX_DETECTORS as usize {
             return Err(SlidingError::Window { window: full, commit: margin });
@@ -184,14 +184,24 @@ impl Correlated {
         let oldest = (head.max(1) + context) as u32;
         let margin = decided as u32;
         self.decide(|run| if run.start == 0 { &mut run.first } else { &mut run.middle }, 0, margin, oldest);
-        let undecided = self.open.iter().filter(|open| open.state == State::Undecided);
-        let left = undecided.map(|open| open.layer).fold(margin, u32::min);
+        let left = self.oldest_undecided(margin);
         self.move_on(left - context as u32);
         Ok(true)
     }
 
+    /// The oldest layer with an undecided defect, `newest` if there is none before that.
+    fn oldest_undecided(&self, newest: u32) -> u32 {
+        let undecided = self.open.iter().filter(|open| open.state == State::Undecided);
+        undecided.map(|open| open.layer).fold(newest, u32::min)
+    }
+
     pub(super) fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
         self.plan.layers.check_tail(tail, self.given, self.least_rounds())?;
+        if self.start > 0 {
+            // No later window needs what is decided here to be consistent: half of the context is enough.
+            let left = self.oldest_undecided((self.given - self.start) as u32);
+            self.move_on(left.saturating_sub(self.plan.context.div_ceil(2) as u32));
+        }
         let filled = self.given - self.start;
         for (layer, defects) in (filled as u32..).zip(tail) {
             self.add(layer, defects);
