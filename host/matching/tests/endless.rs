@@ -61,7 +61,7 @@ fn compare(checks: u32, p: f64, rounds: u32, config: &EndlessConfig, shots: usiz
 
 #[test]
 fn the_weight_is_that_of_the_whole_run() {
-    for (checks, p, shots) in [(6, 0.03, 400), (4, 0.1, 200), (12, 0.02, 200), (10, 0.1, 60)] {
+    for (checks, p, shots) in [(6, 0.03, 1000), (4, 0.1, 400), (12, 0.02, 400), (10, 0.1, 200)] {
         let [forced, worse] = compare(checks, p, 300, &config(0), shots, 11);
         assert!(
             forced * 20 <= shots,
