@@ -153,7 +153,7 @@ impl Blossom {
         expired: &mut impl FnMut() -> bool,
     ) -> bool {
         self.start(tables, nodes);
-        self.settle(tables);
+        self.settle(tables, 0);
         let mut ended = End::Matched;
         for i in 0..nodes.len() as u32 {
             if self.regions[i as usize].rate != FROZEN {

@@ -52,6 +52,7 @@ impl Blossom {
                 self.look_again(tables, i, unknown);
             }
         }
+        self.settle(tables, first);
         self.go_on(tables, unsettled..first)
     }
 
@@ -86,7 +87,9 @@ impl Blossom {
         }
         self.wake_all(tables);
         for i in first..self.defects.len() as u32 {
-            self.attend(tables, i);
+            if self.regions[i as usize].rate != FROZEN {
+                self.attend(tables, i);
+            }
         }
         self.run(tables)
     }
