@@ -1,5 +1,8 @@
 //! Configurations: relayed legs with disordered memory, plain min-sum, damped min-sum.
 
+use core::fmt;
+use core::str::FromStr;
+
 use crate::error::BpError;
 
 /// The unit of memory strengths and of damping: a value of 128 is a factor of 1.
@@ -45,6 +48,56 @@ pub struct BpConfig {
     /// The iterations of lanes after lane 0 count from here, up to 1,000,000: what lane 0 finds before, wins. Their first solutions are
     /// less likely the right ones, so a delay keeps most of lane 0's error rate and cuts its longest times.
     pub lane_delay: u32,
+    /// What follows a decode that did not converge and was not cancelled; `None` leaves the best guess.
+    pub ordered_statistics: Option<OrderedStatistics>,
+}
+
+/// Ordered statistics: how a decode that did not converge still comes to an error that explains the defects. They are for a CPU.
+///
+/// ```
+/// use ringcall_bp::{BpConfig, OrderedStatistics};
+///
+/// // Belief propagation with ordered statistics of order 10, without relayed legs.
+/// let order = OrderedStatistics::CombinationSweep(10);
+/// let config = BpConfig { ordered_statistics: Some(order), ..BpConfig::min_sum(100) };
+/// # assert_eq!(config.legs, 0);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OrderedStatistics {
+    /// Order 0: the error of the likeliest independent columns.
+    Zero,
+    /// The combination sweep: the lightest of that error, of those with one other column each, and of those with two of the first so many
+    /// other columns, at most [`MOST_SWEPT`](Self::MOST_SWEPT).
+    CombinationSweep(u32),
+}
+
+impl OrderedStatistics {
+    /// The largest order of a combination sweep: 499,500 pairs.
+    pub const MOST_SWEPT: u32 = 1000;
+}
+
+/// `0`, or `cs:K` of a combination sweep of order K.
+impl fmt::Display for OrderedStatistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Zero => f.write_str("0"),
+            Self::CombinationSweep(order) => write!(f, "cs:{order}"),
+        }
+    }
+}
+
+impl FromStr for OrderedStatistics {
+    type Err = BpError;
+
+    /// What [`Display`](fmt::Display) writes.
+    fn from_str(text: &str) -> Result<Self, BpError> {
+        let order = text.strip_prefix("cs:").and_then(|order| order.parse().ok());
+        match (text, order) {
+            ("0", _) => Ok(Self::Zero),
+            (_, Some(order)) if order <= Self::MOST_SWEPT => Ok(Self::CombinationSweep(order)),
+            _ => Err(BpError::Config { what: "ordered statistics are 0 or cs:K with K up to 1000" }),
+        }
+    }
 }
 
 impl BpConfig {
@@ -63,6 +116,7 @@ impl BpConfig {
             seed: 0,
             lanes: 1,
             lane_delay: 20,
+            ordered_statistics: None,
         }
     }
 
@@ -101,6 +155,9 @@ impl BpConfig {
             "`lanes` is 1 to 64"
         } else if self.lane_delay > 1_000_000 {
             "`lane_delay` is up to 1,000,000"
+        } else if matches!(self.ordered_statistics, Some(OrderedStatistics::CombinationSweep(order)) if order > OrderedStatistics::MOST_SWEPT)
+        {
+            "the order of a combination sweep is up to 1000"
         } else {
             return Ok(self.clone());
         };

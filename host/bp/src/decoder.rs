@@ -8,6 +8,7 @@ use crate::error::BpError;
 use crate::graph::BpGraph;
 use crate::iterate::{self, Columns};
 use crate::layout::{LANES, Lanes};
+use crate::ordered::Ordered;
 
 /// What a decode came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +16,7 @@ use crate::layout::{LANES, Lanes};
 pub struct BpOutcome {
     /// Whether the error found explains the defects. If not, error and observables are those of the last iteration.
     pub converged: bool,
-    /// How many legs converged.
+    /// How many legs converged; 0 of a decode that converged by ordered statistics alone.
     pub solutions: u32,
     /// Iterations of all legs together.
     pub iterations: u32,
@@ -76,13 +77,16 @@ pub struct BpDecoder {
     by_column: Vec<i16>,
     /// Columns of the error found.
     error: Vec<u32>,
+    /// What follows a decode that did not converge.
+    ordered: Option<Ordered>,
 }
 
 impl BpDecoder {
     /// A decoder on a graph. All memory that decoding takes is allocated here.
     ///
     /// # Errors
-    /// [`BpError::Config`] for a value that is not supported.
+    /// [`BpError::Config`] for a value that is not supported, [`BpError::TooLarge`] for ordered statistics of more than
+    /// [`MAX_ORDERED_CHECKS`](crate::MAX_ORDERED_CHECKS) checks.
     pub fn new(graph: &BpGraph, config: &BpConfig) -> Result<Self, BpError> {
         let config = config.checked()?;
         let layout = &graph.tables.layout;
@@ -124,6 +128,7 @@ impl BpDecoder {
             first_messages,
             by_column: graph.priors().iter().map(|&prior| prior.into()).collect(),
             error: Vec::with_capacity(graph.num_columns()),
+            ordered: config.ordered_statistics.map(|order| Ordered::new(graph, order)).transpose()?,
             graph: graph.clone(),
             config,
         })
@@ -176,6 +181,9 @@ impl BpDecoder {
             self.best.as_flattened_mut().fill(0);
         }
         self.read_out(observables);
+        if explicable && !outcome.converged && !outcome.cancelled {
+            self.order_statistics(&mut outcome, observables);
+        }
         Ok(outcome)
     }
 
@@ -350,6 +358,24 @@ impl BpDecoder {
             *before = *now;
         }
         self.unexplained.iter().all(|&word| word == 0)
+    }
+
+    /// Has ordered statistics find an error, where the configuration says so. If no error explains the defects, all stays.
+    fn order_statistics(&mut self, outcome: &mut BpOutcome, observables: &mut [u8]) {
+        let tables = &self.graph.tables;
+        let Some(ordered) = &mut self.ordered else { return };
+        let Some(found) = ordered.solve(tables, &self.syndrome, &self.by_column) else { return };
+        self.error.clear();
+        self.error.extend_from_slice(found);
+        self.error.sort_unstable();
+        outcome.converged = true;
+        outcome.weight = self.error.iter().map(|&column| u32::from(tables.priors[column as usize])).sum();
+        observables.fill(0);
+        for &column in &self.error {
+            for &observable in tables.column_observables.get(column as usize) {
+                observables[observable as usize / 8] ^= 1 << (observable % 8);
+            }
+        }
     }
 
     /// Lists the best error's columns, the observables that they flip, and the marginals.

@@ -17,6 +17,9 @@ pub const MAX_EDGES: usize = 1 << 27;
 /// The largest number of checks that one error flips: of so many messages of ±127 the sum fits 16 bits.
 pub const MAX_COLUMN_CHECKS: usize = 250;
 
+/// The largest number of checks with [`OrderedStatistics`](crate::OrderedStatistics), which take 128 MiB there.
+pub const MAX_ORDERED_CHECKS: usize = 1 << 15;
+
 /// A Tanner graph, which decoders share.
 ///
 /// A *column* is an error, or several errors that flip the same checks and the same observables, merged. Columns are

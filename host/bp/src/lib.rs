@@ -23,7 +23,8 @@
 //! ```
 //!
 //! - [`BpGraphBuilder`] and [`BpMatrix`] make a [`BpGraph`].
-//! - [`BpConfig`] chooses Relay-BP, plain min-sum or damped min-sum, the iterations, the number of solutions, and lanes that race.
+//! - [`BpConfig`] chooses Relay-BP, plain min-sum or damped min-sum, the iterations, the number of solutions, lanes that race, and
+//!   [`OrderedStatistics`] behind what did not converge.
 //! - [`BpDecoder::decode`] decodes; [`BpDecoder::error`] and [`BpDecoder::marginals`] say more about the last decode.
 //!
 //! # Method
@@ -38,10 +39,11 @@
 //! | one iteration | `iterate.rs` |
 //! | memory strengths | `config.rs` |
 //! | legs, convergence, solutions | `decoder.rs` |
+//! | ordered statistics, where nothing converged | `ordered.rs` |
 //! | tables of the kernel for GPUs | [`kernel`] |
 //!
 //! # Memory and time
-//! A graph takes some 20 bytes an edge and a decoder 5, and [`BpDecoder::new`] allocates all of it. A decode ends after the
+//! A graph takes some 20 bytes an edge and a decoder 5, and [`BpDecoder::new`] allocates all of it; ordered statistics take a bit for each pair of checks more. A decode ends after the
 //! iterations of its configuration at the latest, or when [`BpDecoder::decode_while`] is told to end it. A check that fired and that
 //! no column flips ends a decode at once.
 #![no_std]
@@ -58,9 +60,12 @@ mod iterate;
 pub mod kernel;
 mod layout;
 mod lists;
+mod ordered;
 
 pub use builder::{BpGraphBuilder, BpMatrix};
-pub use config::{BpConfig, UNIT};
+pub use config::{BpConfig, OrderedStatistics, UNIT};
 pub use decoder::{BpDecoder, BpOutcome};
 pub use error::BpError;
-pub use graph::{BpGraph, MAX_CHECKS, MAX_COLUMN_CHECKS, MAX_EDGES, MAX_ERRORS, MAX_OBSERVABLES};
+pub use graph::{
+    BpGraph, MAX_CHECKS, MAX_COLUMN_CHECKS, MAX_EDGES, MAX_ERRORS, MAX_OBSERVABLES, MAX_ORDERED_CHECKS,
+};

@@ -4,6 +4,7 @@ mod common;
 
 use ringcall_bp::{
     BpConfig, BpDecoder, BpError, BpGraphBuilder, BpMatrix, MAX_CHECKS, MAX_COLUMN_CHECKS, MAX_OBSERVABLES,
+    OrderedStatistics,
 };
 
 #[test]
@@ -119,6 +120,7 @@ fn configurations_are_checked() {
         BpConfig { lanes: 0, ..relay.clone() },
         BpConfig { lanes: 65, ..relay.clone() },
         BpConfig { lane_delay: 1_000_001, ..relay.clone() },
+        BpConfig { ordered_statistics: Some(OrderedStatistics::CombinationSweep(1001)), ..relay.clone() },
     ] {
         assert!(matches!(BpDecoder::new(&graph, &config), Err(BpError::Config { .. })), "{config:?}");
     }

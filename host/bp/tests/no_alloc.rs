@@ -3,7 +3,7 @@
 mod common;
 
 use rand::{RngExt, SeedableRng};
-use ringcall_bp::{BpConfig, BpDecoder};
+use ringcall_bp::{BpConfig, BpDecoder, OrderedStatistics};
 
 #[test]
 fn decoding_allocates_nothing() {
@@ -28,6 +28,8 @@ fn decoding_allocates_nothing() {
         BpConfig::min_sum(30),
         damped,
         BpConfig { lanes: 3, ..BpConfig::relay() },
+        BpConfig { ordered_statistics: Some(OrderedStatistics::Zero), ..BpConfig::min_sum(3) },
+        BpConfig { ordered_statistics: Some(OrderedStatistics::CombinationSweep(9)), ..BpConfig::min_sum(3) },
     ] {
         let mut decoder = BpDecoder::new(&graph, &config).unwrap();
         let mut converged = 0;

@@ -180,6 +180,8 @@ pub fn check_config(graph: &BpGraph, config: &BpConfig) -> Result<(), KernelErro
     let iterations = iterations.min(u64::from(config.max_iterations)) + u64::from(config.lane_delay);
     let what = what.or(if config.damping != 0 {
         Some("`damping` is 0")
+    } else if config.ordered_statistics.is_some() {
+        Some("`ordered_statistics` are for a CPU")
     } else if strengths.iter().any(|strength| strength.unsigned_abs() > MAX_MEMORY.unsigned_abs()) {
         Some("`first_memory` and `memory` are -102 to 102")
     } else if iterations > MAX_ITERATIONS {

@@ -51,6 +51,7 @@ pub(crate) fn configs() -> impl Strategy<Value = BpConfig> {
                 seed: rest.2,
                 lanes: rest.3,
                 lane_delay: rest.4,
+                ordered_statistics: None,
             }
         })
 }
