@@ -49,8 +49,8 @@ impl DecodeResponse {
     /// Bytes on the wire.
     pub const BYTES: usize = 8;
 
-    /// The value of `converged` where time was up before the decoder came to its end. The correction is the best so far, and
-    /// explains the syndrome.
+    /// The value of `converged` where time was up before the decoder came to its end. The correction is the best so far; that
+    /// of matching explains the syndrome.
     pub const LATE: i32 = 3;
 
     /// As on the wire.

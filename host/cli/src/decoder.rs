@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use ringcall_decoder_service::{Problem, ProblemError};
 use ringcall_deq::host::{Library, PluginFactory};
 use ringcall_qec::decode::{
-    BpConfig, DecodeError, DecoderFamily, DecoderOptions, MatchingEngine, ModelDecoders,
+    BpConfig, DecodeError, DecoderFamily, DecoderOptions, MatchingEngine, ModelDecoders, OrderedStatistics,
 };
 use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
 use std::path::PathBuf;
@@ -79,6 +79,10 @@ pub(crate) struct RelayArgs {
     /// published 80 and 300 times 60]
     #[arg(id = "relay_iterations", long = "relay-iterations", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iterations: Option<u32>,
+    /// Relay-BP: ordered statistics for what did not converge, which give an error that explains the syndrome: 0 (order 0), or cs:K, a
+    /// combination sweep of order K, up to 1000: fewer errors, more time for such shots [default: none]
+    #[arg(id = "relay_osd", long = "relay-osd", value_name = "ORDER")]
+    pub(crate) ordered: Option<OrderedStatistics>,
     /// Lanes that race, where a command has an option for them.
     #[arg(skip)]
     pub(crate) lanes: Option<u32>,
@@ -92,6 +96,7 @@ impl RelayArgs {
             solutions: self.solutions.unwrap_or(published.solutions),
             max_iterations: self.iterations.unwrap_or(published.max_iterations),
             lanes: self.lanes.unwrap_or(published.lanes),
+            ordered_statistics: self.ordered,
             ..published
         }
     }
@@ -99,11 +104,12 @@ impl RelayArgs {
     /// The first that was given.
     fn given(self) -> Option<&'static str> {
         let options = [
-            (self.solutions, "--relay-solutions"),
-            (self.iterations, "--relay-iterations"),
-            (self.lanes, "--relay-lanes"),
+            (self.solutions.is_some(), "--relay-solutions"),
+            (self.iterations.is_some(), "--relay-iterations"),
+            (self.ordered.is_some(), "--relay-osd"),
+            (self.lanes.is_some(), "--relay-lanes"),
         ];
-        options.into_iter().find_map(|(value, name)| value.map(|_| name))
+        options.into_iter().find_map(|(given, name)| given.then_some(name))
     }
 
     /// Refuses options that would be ignored.
@@ -142,7 +148,8 @@ impl PluginArgs {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub(crate) struct DeadlineArgs {
     /// Cut matching off after so long, in us, from the begin of each decode: where the second pass does not end in time, the answer
-    /// is the first one's; where that does not end, what is matched so far. Such answers say that they are late [default: none]
+    /// is the first one's; where that does not end, what is matched so far. Relay-BP's is then the best solution or guess so far. Such
+    /// answers say that they are late [default: none]
     #[arg(long, alias = "deadline-us", value_name = "TIME", value_parser = number::microseconds)]
     pub(crate) deadline: Option<Duration>,
 }
@@ -154,7 +161,7 @@ impl DeadlineArgs {
     /// The problem with this deadline.
     ///
     /// # Errors
-    /// [`Misuse`]: Relay-BP decodes it, which is not cut off.
+    /// [`Misuse`]: slices or a plug-in decode it, which are not cut off.
     pub(crate) fn limit(self, problem: Problem) -> Result<Problem> {
         if self.deadline.is_none() {
             return Ok(problem);
@@ -164,12 +171,6 @@ impl DeadlineArgs {
         }
         if problem.family() == DecoderFamily::Plugin {
             bail!(Misuse("--deadline does not apply to a plug-in, which is not cut off".to_owned()));
-        }
-        if problem.matching().is_none() {
-            bail!(Misuse(
-                "--deadline does not apply to Relay-BP, which decodes this model: give --relay-iterations"
-                    .to_owned()
-            ));
         }
         Ok(problem.with_deadline(self.deadline))
     }
@@ -195,8 +196,8 @@ pub(crate) struct DecoderArgs {
 
 impl DecoderArgs {
     /// The option whose fields [`Given::refuse`](crate::usage::Given::refuse) takes.
-    pub(crate) const FIELDS: [&'static str; 5] =
-        ["decoder", "decoder_config", "matching", "relay_solutions", "relay_iterations"];
+    pub(crate) const FIELDS: [&'static str; 6] =
+        ["decoder", "decoder_config", "matching", "relay_solutions", "relay_iterations", "relay_osd"];
 
     /// Plain matching where no decoder was given: after a network.
     pub(crate) fn or_plain(self) -> Self {

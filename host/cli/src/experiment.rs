@@ -305,8 +305,16 @@ pub(crate) struct ExperimentArgs {
 }
 
 /// The options that `--slices` leaves nothing to do.
-pub(crate) const SLICED: [&str; 7] =
-    ["decoder", "decoder_config", "matching", "relay_solutions", "relay_iterations", "dem", "circuit"];
+pub(crate) const SLICED: [&str; 8] = [
+    "decoder",
+    "decoder_config",
+    "matching",
+    "relay_solutions",
+    "relay_iterations",
+    "relay_osd",
+    "dem",
+    "circuit",
+];
 
 /// The surface code's experiment, for options that are for it.
 ///

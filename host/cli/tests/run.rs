@@ -471,7 +471,7 @@ fn a_deadline_is_counted_and_refused_where_it_does_not_apply() {
     assert!(late["late"].as_u64() > Some(400), "{}", late["late"]);
     assert!(late["late_or_wrong"].as_u64() >= late["late"].as_u64());
     for (args, expected) in [
-        (&["--deadline", "5us", "--decoder", "relay"][..], "--deadline does not apply to Relay-BP"),
+        (&["--deadline", "5us", "--engine", "relay"][..], "--deadline does not apply to --engine relay"),
         (&["--deadline-us=-1"], "give a time from 0"),
         (&["--deadline-us", "inf"], "give a time from 0"),
     ] {

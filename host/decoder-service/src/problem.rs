@@ -217,7 +217,7 @@ impl Problem {
     }
 
     /// The same problem, whose decoders are cut off after so long from the begin of each decode: their answer is then the best so far, and
-    /// says so ([`DecodeResponse::LATE`](ringcall::wire::qec::DecodeResponse::LATE)). Belief propagation is not cut off.
+    /// says so ([`DecodeResponse::LATE`](ringcall::wire::qec::DecodeResponse::LATE)).
     #[must_use]
     pub fn with_deadline(self, deadline: Option<Duration>) -> Self {
         Self { deadline, ..self }

@@ -110,8 +110,8 @@ impl ResidualDecoder {
 #[must_use]
 pub fn converged(matched: &Matched) -> i32 {
     match matched {
-        Matched { converged: false, .. } => 0,
         Matched { late: true, .. } => DecodeResponse::LATE,
+        Matched { converged: false, .. } => 0,
         _ => 1,
     }
 }

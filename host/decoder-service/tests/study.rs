@@ -8,7 +8,9 @@ use ringcall_decoder_service::{Inference, Predecoder, Problem};
 use ringcall_infer::{ElementType, Engine, InferError, Model, Passthrough, TensorSpec, check_buffers};
 use ringcall_qec::circuit::{Code, DetectorBases, Experiment};
 use ringcall_qec::code::Basis;
-use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges, ShotDecoder};
+use ringcall_qec::decode::{
+    MatchingDecoder, MatchingEngine, MatchingGraph, OrderedStatistics, ParallelEdges, ShotDecoder,
+};
 use ringcall_qec::sample::Sampler;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -453,10 +455,13 @@ fn relay_takes_the_place_of_matching_where_it_must_or_shall() {
         state.outcome(&study.points[0], &study.stop).counts
     };
     let first = counts(Relay::default());
-    let (five, few) = (
+    let order = Some(OrderedStatistics::CombinationSweep(5));
+    let (five, few, ordered) = (
         counts(Relay { solutions: 5, ..Relay::default() }),
         counts(Relay { iterations: 2, ..Relay::default() }),
+        counts(Relay { iterations: 2, ordered: order, ..Relay::default() }),
     );
+    assert!(ordered.unconverged == 0 && ordered.errors < few.errors, "{few:?}, {ordered:?}");
     assert!(five.errors <= first.errors && first.errors < few.errors, "{first:?}, {five:?}, {few:?}");
     assert!(first.unconverged < few.unconverged && few.unconverged < 1000, "{first:?}, {few:?}");
 }

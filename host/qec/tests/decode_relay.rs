@@ -5,7 +5,7 @@ use ringcall_qec::circuit::{BicycleMemory, CircuitNoise, ColorMemory, DetectorBa
 use ringcall_qec::code::{Basis, BicycleCode};
 use ringcall_qec::decode::{
     BpConfig, DecodeError, Decoder, DecoderFactory, DecoderFamily, DecoderOptions, MatchingEngine,
-    ModelDecoders, RelayDecoder, RelayFactory, ShotDecoder,
+    ModelDecoders, OrderedStatistics, RelayDecoder, RelayFactory, ShotDecoder,
 };
 use ringcall_qec::dem::{DetectorErrorModel, Mechanism, text};
 use ringcall_qec::sample::Sampler;
@@ -60,6 +60,32 @@ fn a_budget_of_iterations_ends_a_decode_unconverged() {
     let model = bicycle("bb72", 6, Basis::Z);
     let (_, open) = errors(&model, &BpConfig { max_iterations: 3, ..BpConfig::relay() }, 200);
     assert!((1..200).contains(&open), "{open}");
+}
+
+#[test]
+fn ordered_statistics_explain_what_a_budget_leaves() {
+    let model = bicycle("bb72", 6, Basis::Z);
+    let few = BpConfig { max_iterations: 20, ..BpConfig::relay() };
+    let with = |order| errors(&model, &BpConfig { ordered_statistics: Some(order), ..few.clone() }, 400);
+    let (guesses, open) = errors(&model, &few, 400);
+    let (zero, zero_open) = with(OrderedStatistics::Zero);
+    let (sweep, sweep_open) = with(OrderedStatistics::CombinationSweep(7));
+    assert!(open > 5 && (zero_open, sweep_open) == (0, 0), "{open}, {zero_open}, {sweep_open}");
+    assert!(sweep <= zero && zero < guesses, "{sweep}, {zero}, {guesses} errors of 400");
+}
+
+#[test]
+fn a_decode_that_is_cut_off_says_that_it_is_late() {
+    let model = text::parse("error(0.01) D0\nerror(0.01) D0 D1 D2 L0\nerror(0.01) D2 L1").unwrap();
+    let order = Some(OrderedStatistics::Zero);
+    for config in [BpConfig::relay(), BpConfig { ordered_statistics: order, ..BpConfig::relay() }] {
+        let mut decoder = RelayDecoder::from_dem(&model, &config).unwrap();
+        let mut observables = [0xff];
+        let matched = decoder.decode_until(&[0, 1, 2], &mut observables, &mut || true).unwrap();
+        assert!(matched.late && !matched.converged && observables == [0]);
+        let matched = decoder.decode_until(&[0, 1, 2], &mut observables, &mut || false).unwrap();
+        assert!(!matched.late && matched.converged && observables == [1]);
+    }
 }
 
 #[test]

@@ -78,6 +78,7 @@ const HEADINGS: [(&str, &[&str]); 8] = [
             "deadline",
             "relay_solutions",
             "relay_iterations",
+            "relay_osd",
             "relay_lanes",
             "relay_deadline",
         ],

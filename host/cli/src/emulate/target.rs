@@ -137,7 +137,13 @@ impl<'a> Target<'a> {
                     _ => Ok(served.or(option)),
                 }
             };
+            let served =
+                self.get("relay_osd").map(str::parse).transpose().context("relay_osd in the endpoint")?;
+            if options.relay.ordered.is_some() && options.relay.ordered != served {
+                bail!("the endpoint has other ordered statistics: leave --relay-osd out");
+            }
             let relay = RelayArgs {
+                ordered: served,
                 solutions: setting("relay_solutions", options.relay.solutions)?,
                 iterations: setting("relay_iterations", options.relay.iterations)?,
                 lanes: None,

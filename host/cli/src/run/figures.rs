@@ -112,6 +112,7 @@ fn settings(
         let most = first_iterations.saturating_add(leg_iterations.saturating_mul(legs)).min(max_iterations);
         rows.push(("relay_iterations", most.to_string()));
         rows.push(("relay_lanes", lanes.to_string()));
+        rows.extend(relay.ordered.map(|order| ("relay_osd", order.to_string())));
         rows.extend(args.relay_deadline.map(|time| ("relay_deadline_us", us(time))));
     }
     let engine = match (args.engine, network) {

@@ -397,6 +397,9 @@ impl Args {
         if self.kernels > 1 && self.dispatcher != DispatcherArg::Device && !flag {
             bail!(misuse("--kernels is for --dispatcher device and --handoff flag"));
         }
+        if self.deadline.deadline.is_some() && self.engine == EngineArg::Relay {
+            bail!(misuse("--deadline does not apply to --engine relay: give --relay-deadline"));
+        }
         if (self.slices || self.measurements) && self.engine == EngineArg::Relay {
             let option = if self.slices { "--slices" } else { "--measurements" };
             bail!(Misuse(format!("{option} does not apply to --engine relay")));

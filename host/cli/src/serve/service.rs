@@ -71,9 +71,14 @@ impl Decodes {
                 format!(" experiment={experiment} matching={decoder}{deadline}{weights}{readout}")
             }
             None => format!(" experiment={experiment} decoder={decoder}"),
-            Some(BpConfig { solutions, max_iterations, .. }) => format!(
-                " experiment={experiment} decoder={decoder} relay_solutions={solutions} relay_iterations={max_iterations}"
-            ),
+            Some(BpConfig { solutions, max_iterations, ordered_statistics, .. }) => {
+                let deadline = deadline_us.map_or_else(String::new, |us| format!(" deadline_us={us}"));
+                let ordered =
+                    ordered_statistics.map_or_else(String::new, |order| format!(" relay_osd={order}"));
+                format!(
+                    " experiment={experiment} decoder={decoder} relay_solutions={solutions} relay_iterations={max_iterations}{ordered}{deadline}"
+                )
+            }
         };
         if *measured { pairs + " requests=measurements" } else { pairs }
     }

@@ -274,8 +274,8 @@ impl Args {
     }
 
     pub(super) fn relay(&self) -> Relay {
-        let BpConfig { solutions, max_iterations, .. } = self.relay.config();
-        Relay { solutions, iterations: max_iterations }
+        let BpConfig { solutions, max_iterations, ordered_statistics, .. } = self.relay.config();
+        Relay { solutions, iterations: max_iterations, ordered: ordered_statistics }
     }
 
     pub(super) fn stop(&self) -> Stop {

@@ -19,6 +19,8 @@ pub(super) struct Settings {
     /// Of points that Relay-BP decoded.
     pub(super) relay_solutions: u32,
     pub(super) relay_iterations: u32,
+    /// Ordered statistics of what did not converge.
+    pub(super) relay_osd: Option<String>,
     pub(super) predecoder: Option<String>,
     /// Processor time after which a decode is late, µs.
     pub(super) deadline_us: Option<f64>,
@@ -118,6 +120,7 @@ impl Settings {
             matching: setup.matching.name(),
             relay_solutions: setup.relay.solutions,
             relay_iterations: setup.relay.iterations,
+            relay_osd: setup.relay.ordered.map(|order| order.to_string()),
             predecoder: setup.predecoder.clone(),
             deadline_us: setup.deadline_ns.map(|ns| ns as f64 / 1e3),
             threads: None,

@@ -130,8 +130,10 @@ fn difference(
 ) -> Option<(&'static str, String, String)> {
     let none = || "none".to_owned();
     let predecoder = |setup: &Setup| setup.predecoder.clone().unwrap_or_else(none);
-    let relay =
-        |Relay { solutions, iterations }: Relay| format!("{solutions} solutions, {iterations} iterations");
+    let relay = |Relay { solutions, iterations, ordered }: Relay| {
+        let ordered = ordered.map_or_else(String::new, |order| format!(", ordered statistics {order}"));
+        format!("{solutions} solutions, {iterations} iterations{ordered}")
+    };
     let errors = |part: &Part| part.max_errors.map_or_else(none, |errors| errors.to_string());
     [
         ("the program", found.program.clone(), expected.program.clone()),

@@ -67,7 +67,7 @@ pub use state::{Outcome, Setup, State, StateError};
 
 use crate::Inference;
 use ringcall_gpu::atomic::DeviceU64;
-use ringcall_qec::decode::{BpConfig, DecoderFamily, DecoderOptions, MatchingEngine};
+use ringcall_qec::decode::{BpConfig, DecoderFamily, DecoderOptions, MatchingEngine, OrderedStatistics};
 use ringcall_qec::dem::DetectorErrorModel;
 use serde::{Deserialize, Serialize};
 use state::Counted;
@@ -132,19 +132,51 @@ pub struct Relay {
     pub solutions: u32,
     /// The most iterations of a shot.
     pub iterations: u32,
+    /// Ordered statistics of shots that did not converge.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "as_text")]
+    pub ordered: Option<OrderedStatistics>,
+}
+
+/// An option of ordered statistics as its text.
+mod as_text {
+    use ringcall_qec::decode::OrderedStatistics;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    #[expect(clippy::ref_option, reason = "as serde calls it")]
+    pub(super) fn serialize<S: Serializer>(
+        order: &Option<OrderedStatistics>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match order {
+            Some(order) => serializer.collect_str(order),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<OrderedStatistics>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+    }
 }
 
 impl Default for Relay {
     /// As published: the first solution.
     fn default() -> Self {
-        let BpConfig { solutions, max_iterations, .. } = BpConfig::relay();
-        Self { solutions, iterations: max_iterations }
+        let BpConfig { solutions, max_iterations, ordered_statistics, .. } = BpConfig::relay();
+        Self { solutions, iterations: max_iterations, ordered: ordered_statistics }
     }
 }
 
 impl Relay {
     fn config(self) -> BpConfig {
-        BpConfig { solutions: self.solutions, max_iterations: self.iterations, ..BpConfig::relay() }
+        BpConfig {
+            solutions: self.solutions,
+            max_iterations: self.iterations,
+            ordered_statistics: self.ordered,
+            ..BpConfig::relay()
+        }
     }
 }
 

@@ -402,8 +402,9 @@ impl std::fmt::Display for Setup {
         let Self { seed, batch_shots, matching, .. } = self;
         write!(f, "seed {seed}, {batch_shots} shots a batch, matching {}, ", matching.name())?;
         if self.relay != Relay::default() {
-            let Relay { solutions, iterations } = self.relay;
+            let Relay { solutions, iterations, ordered } = self.relay;
             write!(f, "relay with {solutions} solutions and {iterations} iterations at most, ")?;
+            ordered.map_or(Ok(()), |order| write!(f, "ordered statistics {order}, "))?;
         }
         match &self.predecoder {
             Some(label) => write!(f, "predecoder {label}")?,

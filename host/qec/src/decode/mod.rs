@@ -47,7 +47,7 @@ pub use graph::{GraphEdge, MatchingGraph, ParallelEdges};
 pub use matching::{MatchingDecoder, MatchingFactory};
 pub use registry::{Constructor, DecoderInput, Param, Params, Registry, get};
 pub use relay::{RelayDecoder, RelayFactory};
-pub use ringcall_bp::{BpConfig, UNIT as MEMORY_UNIT};
+pub use ringcall_bp::{BpConfig, OrderedStatistics, UNIT as MEMORY_UNIT};
 pub use shot::ShotDecoder;
 pub use slices::{DecodeResponse, SliceDecoder, SliceFactory};
 pub use weighted::{ReadoutWeights, WeightedMatching};

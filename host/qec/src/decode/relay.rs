@@ -105,12 +105,23 @@ impl Decoder for RelayDecoder {
     }
 
     fn decode(&mut self, defects: &[u32], observables: &mut [u8]) -> Result<Matched, DecodeError> {
+        self.decode_until(defects, observables, &mut || false)
+    }
+
+    /// `expired` is asked before each iteration. A late answer without a solution does not explain the syndrome.
+    fn decode_until(
+        &mut self,
+        defects: &[u32],
+        observables: &mut [u8],
+        expired: &mut dyn FnMut() -> bool,
+    ) -> Result<Matched, DecodeError> {
         let count = self.num_detectors();
+        let go_on = || !expired();
         let outcome = if self.likely.detectors.is_empty() {
-            self.decoder.decode(defects, observables)
+            self.decoder.decode_while(defects, observables, go_on)
         } else {
             self.without_likely(defects)?;
-            self.decoder.decode(&self.defects, observables)
+            self.decoder.decode_while(&self.defects, observables, go_on)
         }
         .map_err(|error| refusal(error, count))?;
         observables.iter_mut().zip(&self.likely.observables).for_each(|(byte, likely)| *byte ^= likely);
@@ -119,7 +130,7 @@ impl Decoder for RelayDecoder {
             weight: f64::from(outcome.weight) / PRIOR_STEPS,
             corrections: self.decoder.error().len() as u32,
             converged: outcome.converged,
-            late: false,
+            late: outcome.cancelled,
         })
     }
 }
