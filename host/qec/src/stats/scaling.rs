@@ -53,8 +53,9 @@ impl Threshold {
     }
 }
 
-/// How far from the middle of the noises around the crossing a point may be, as a ratio, to be in the fit.
-const NEAR: f64 = 1.35;
+/// How far from the crossing a point may be, as a ratio of noises, to be in the fit: the first that has a fit. Far points bend the
+/// curve, which its χ² shows and its error has in it.
+const NEAR: [f64; 3] = [1.35, 1.7, 2.1];
 /// Points that a fit of five parameters needs at least: one more.
 const LEAST_POINTS: usize = 6;
 const EXPONENTS: [f64; 2] = [0.3, 1.6];
@@ -86,7 +87,12 @@ struct Sample {
 #[must_use]
 pub fn threshold(points: &[ScalingPoint]) -> Option<Threshold> {
     let crossing = crossing(points)?;
-    let near = |point: &&ScalingPoint| point.p / crossing < NEAR && crossing / point.p < NEAR;
+    NEAR.iter().find_map(|within| fit(points, crossing, *within))
+}
+
+/// The threshold of the points around a crossing.
+fn fit(points: &[ScalingPoint], crossing: f64, within: f64) -> Option<Threshold> {
+    let near = |point: &&ScalingPoint| point.p / crossing < within && crossing / point.p < within;
     let samples: Vec<Sample> = points.iter().filter(near).filter_map(sample).collect();
     let mut distances: Vec<u32> = points.iter().filter(near).map(|point| point.distance).collect();
     distances.sort_unstable();
@@ -282,6 +288,24 @@ mod tests {
         let square = pulls.iter().map(|pull| pull * pull).sum::<f64>() / pulls.len() as f64;
         // Of errors that are neither too large nor too small the mean square is about 1.
         assert!((0.25..3.0).contains(&square), "{square}: {pulls:?}");
+    }
+
+    #[test]
+    fn points_that_are_far_apart_have_a_threshold_with_a_larger_error() {
+        let close = threshold(&study(3, 0.01)).expect("a crossing");
+        let outer = study(3, 0.01).into_iter().map(|point| {
+            // As wide as a first look at a code is: 0.6 to 1.6 of the threshold.
+            let p = 0.01 * (point.p / 0.01).powf(2.5);
+            let x = (p - 0.01) * f64::from(point.distance).powf(0.8);
+            let rate = 0.15 + 18.0 * x + 300.0 * x * x;
+            let rate = LogicalErrorRate { shots: SHOTS, errors: (rate.max(0.0) * SHOTS as f64) as u64 };
+            ScalingPoint { p, rate, ..point }
+        });
+        let outer: Vec<ScalingPoint> = outer.filter(|point| !(0.0093..0.0107).contains(&point.p)).collect();
+        let few: Vec<ScalingPoint> = outer.into_iter().filter(|point| point.distance < 9).collect();
+        let found = threshold(&few).expect("a crossing");
+        assert!((found.p.value - 0.01).abs() < 5e-4, "{found:?}");
+        assert!(found.range[1] / found.range[0] > close.range[1] / close.range[0], "{found:?}");
     }
 
     #[test]
