@@ -54,7 +54,9 @@ fn draw<'a>(
         let mut mesh = chart.configure_mesh();
         mesh.disable_y_mesh().disable_y_axis().light_line_style(TRANSPARENT).bold_line_style(BLACK.mix(0.15));
         if last {
-            mesh.x_desc("round trip").x_label_formatter(&|ns| time(*ns));
+            let font = ("sans-serif", 16).into_font().color(&BLACK);
+            mesh.x_desc("round trip").label_style(font.clone()).axis_desc_style(font);
+            mesh.x_label_formatter(&|ns| time(*ns));
         }
         mesh.draw()?;
         chart.draw_series(row.bins.iter().map(|&(from, to, count)| {

@@ -16,9 +16,14 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 
 /// Writes `text` to `path`, or to standard output for `-`; a regular file whole or not at all.
 pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
+    write_bytes(path, text.as_bytes())
+}
+
+/// Writes `bytes` as [`write_text`] writes text.
+pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
     let write = || {
         let mut target = Target::open(Some(path))?;
-        target.write_all(text.as_bytes())?;
+        target.write_all(bytes)?;
         target.flush()?;
         target.commit()
     };

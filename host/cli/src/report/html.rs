@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::charts::frame::Screen;
 use super::charts::{AMBER, BLUE, RED, run as charts};
 use super::page::{chart, page, svg_file, table};
+use super::pdf;
 use super::{LatencySummary, RunReport, count, number, per_observable, rate, reduction};
 
 /// The report as an HTML document.
@@ -41,6 +42,14 @@ pub(crate) fn to_svg(report: &RunReport) -> anyhow::Result<String> {
     svg_file(charts::histogram(report, Screen::Wide), &[])
 }
 
+/// The latency histogram as a PDF.
+///
+/// # Errors
+/// Nothing was completed.
+pub(crate) fn to_pdf(report: &RunReport) -> anyhow::Result<Vec<u8>> {
+    pdf::from_svg(&to_svg(report)?, "Ringcall run", &report.provenance.in_words())
+}
+
 fn tiles(report: &RunReport) -> Markup {
     let latency = &report.latency_us;
     let tiles = [
@@ -48,9 +57,9 @@ fn tiles(report: &RunReport) -> Markup {
         (count(report.lost), "lost", report.lost > 0),
         (number(report.throughput_per_s), "requests / s", false),
         (number(report.wall_time_s), "wall time, s", false),
-        (number(report.per_round_us), "us a round", false),
-        (number(latency.p50), "p50, us", false),
-        (number(latency.p99), "p99, us", false),
+        (number(report.per_round_us), "µs a round", false),
+        (number(latency.p50), "p50, µs", false),
+        (number(latency.p99), "p99, µs", false),
         (rate(report.logical_error_rate.value), "logical error rate", false),
     ];
     html! {

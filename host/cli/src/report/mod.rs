@@ -6,20 +6,21 @@
 //!
 //! - [`RunReport`] itself, serialised: stable keys, for scripts.
 //! - [`to_text`]: what the terminal shows.
-//! - [`to_html`]: self-contained (no script, nothing fetched), light and dark; [`to_svg`]: its first chart alone.
+//! - [`to_html`]: self-contained (no script, nothing fetched), light and dark; [`to_svg`], [`to_pdf`]: its first chart alone.
 //! - [`Provenance`]: what measured, when and where.
 
 pub(crate) mod charts;
 mod html;
 mod json;
 pub(crate) mod page;
+pub(crate) mod pdf;
 mod provenance;
 mod text;
 
 #[cfg(test)]
 pub(crate) mod sample;
 
-pub(crate) use html::{to_html, to_svg};
+pub(crate) use html::{to_html, to_pdf, to_svg};
 pub(crate) use provenance::Provenance;
 pub(crate) use text::to_text;
 

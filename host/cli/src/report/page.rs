@@ -28,7 +28,7 @@ h1 { font-size: 24px; margin: 0 0 18px; }
 h2 { font-size: 17px; margin: 0 0 10px; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 18px 20px;
   margin: 0 0 18px; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(138px, 1fr)); gap: 12px; margin: 0 0 18px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(122px, 1fr)); gap: 12px; margin: 0 0 18px; }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 12px 14px; }
 .tile b { display: block; font-size: 21px; font-weight: 600; line-height: 1.3; }
 .tile span, .note, footer { color: var(--dim); font-size: 13px; }

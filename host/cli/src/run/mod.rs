@@ -120,12 +120,13 @@ fn publish(args: &Args, report: &report::RunReport) -> Result<()> {
         output::write_json(path, report)?;
     }
     if let Some(path) = &args.report {
-        let text = if report::page::has_extension(path, "svg") {
-            report::to_svg(report)?
-        } else {
-            report::to_html(report)
+        let is = |extension| report::page::has_extension(path, extension);
+        let bytes = match () {
+            () if is("svg") => report::to_svg(report)?.into_bytes(),
+            () if is("pdf") => report::to_pdf(report)?,
+            () => report::to_html(report).into_bytes(),
         };
-        output::write_text(path, &text)?;
+        output::write_bytes(path, &bytes)?;
     }
     Ok(())
 }

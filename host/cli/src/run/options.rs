@@ -355,7 +355,7 @@ pub(crate) struct Args {
     pub(super) nvtx: bool,
     #[command(flatten)]
     pub(super) memory: MemoryLimit,
-    /// Write the report as one self-contained HTML file; the latency histogram alone where FILE ends in .svg
+    /// Write the report as one self-contained HTML file; the latency histogram alone where FILE ends in .svg or .pdf
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
 }

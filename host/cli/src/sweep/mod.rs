@@ -222,12 +222,13 @@ impl Whole {
         }
         for path in &outputs.report {
             let is = |extension| crate::report::page::has_extension(path, extension);
-            let text = match () {
-                () if is("svg") => page::to_svg(&results)?,
-                () if is("csv") => page::to_csv(&results),
-                () => page::to_html(&results),
+            let bytes = match () {
+                () if is("svg") => page::to_svg(&results)?.into_bytes(),
+                () if is("pdf") => page::to_pdf(&results)?,
+                () if is("csv") => page::to_csv(&results).into_bytes(),
+                () => page::to_html(&results).into_bytes(),
             };
-            output::write_text(path, &text)?;
+            output::write_bytes(path, &bytes)?;
         }
         Ok(())
     }

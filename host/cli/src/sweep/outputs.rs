@@ -14,7 +14,7 @@ pub(crate) struct Outputs {
     /// Write the results as JSON to FILE, or to standard output for `-`
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Write the results, with a plot, as one self-contained HTML file; the plot alone where FILE ends in .svg, the points alone
+    /// Write the results, with a plot, as one self-contained HTML file; the plot alone where FILE ends in .svg or .pdf, the points alone
     /// where it ends in .csv; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(super) report: Vec<PathBuf>,

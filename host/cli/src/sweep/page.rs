@@ -6,7 +6,7 @@ use super::lines;
 use super::plot::{self, Per};
 use super::table::{COLUMNS, rows};
 use crate::report::charts::{colour, frame::Screen};
-use crate::report::page;
+use crate::report::{page, pdf};
 use anyhow::Result;
 use maud::{Markup, html};
 use plotters::style::RGBColor;
@@ -20,6 +20,14 @@ use std::fmt::Write;
 pub(super) fn to_svg(results: &Results) -> Result<String> {
     let labels = lines::codes(&results.points);
     page::svg_file(plot::svg(&results.points, &results.fits, Per::Shot, Screen::Wide), &legend(&labels))
+}
+
+/// The plot as a PDF.
+///
+/// # Errors
+/// No shot was taken.
+pub(super) fn to_pdf(results: &Results) -> Result<Vec<u8>> {
+    pdf::from_svg(&to_svg(results)?, "Ringcall sweep", &results.provenance.in_words())
 }
 
 /// The points as comma-separated values, a row for each arm.

@@ -175,6 +175,9 @@ pub(super) fn to_text(results: &Results, verbose: bool) -> String {
         table(&mut out, &columns, &rows);
         out += &style::paragraph("", 0, "Ratio: errors for each of a point's first row, on the same shots.");
     }
+    for found in &results.fits.thresholds {
+        out += &style::paragraph("", 0, &format!("Of {}.", found.in_words()));
+    }
     for point in results.points.iter().filter(|point| point.unconverged > 0) {
         let (open, shots) = (count(point.unconverged), count(point.shots));
         let line =

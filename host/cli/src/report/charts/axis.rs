@@ -67,7 +67,10 @@ impl Axis {
             label: tick(value),
             decade: step == 1.0,
         });
-        let minor = on(&[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+        let minor = on(match to - from {
+            few if few < 0.9 => &[1.2, 1.4, 1.6, 1.8, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5],
+            _ => &[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+        });
         let minor = minor.into_iter().map(|(_, value)| value.log10()).collect();
         Self { title, scale: Scale::Log, from, to, ticks: ticks.collect(), minor }
     }

@@ -114,7 +114,11 @@ pub(in crate::report) fn ccdf(report: &RunReport, screen: Screen) -> Svg {
         chart.draw_series([PathElement::new(steps, BLUE.stroke_width(2))])?;
         for (row, (us, name, colour)) in limits.into_iter().enumerate() {
             let above = points.iter().rev().find(|point| point.0 <= us).map_or(1.0, |point| point.1);
-            let text = format!("{name} {} µs: {}% take longer", number(us), number(above * 100.0));
+            let share = number(above * 100.0);
+            let text = match screen {
+                Screen::Wide => format!("{name} {} µs: {share}% take longer", number(us)),
+                Screen::Narrow => format!("{name}: {share}%"),
+            };
             // Below the line at 100%.
             mark(chart, &frame, x.at(us), row + 1, &text, colour)?;
         }
