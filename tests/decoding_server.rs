@@ -26,9 +26,10 @@ fn ringcall(args: &[&str]) -> Output {
 
 /// The text of the page's block number `index` of a language.
 fn block(language: &str, index: usize) -> &'static str {
-    let mark = format!("```{language}\n");
+    let mark = format!("```{language}");
     let rest = PAGE.split(&*mark).nth(index + 1).expect("so many blocks");
-    rest.split("```").next().expect("a first part")
+    let (_, block) = rest.split_once('\n').expect("lines");
+    block.split("```").next().expect("a first part")
 }
 
 struct Server {

@@ -1,8 +1,13 @@
-//! The promises of README and book: README's first command answers every request, every command in either is one that the program
-//! takes, and the book's scripts run.
+//! The promises of README and book: README's first command answers every request, every command in either runs, and so do the
+//! book's scripts.
 
 use assert_cmd::Command;
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
 
 const README: &str = include_str!("../README.md");
 /// The chapters of the book that have commands, by name.
@@ -72,18 +77,178 @@ fn the_first_command_answers_every_request() {
     }
 }
 
+/// Every page of the book outside of the guide: figures, keys, records.
+fn other_pages(folder: &Path) -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    for entry in folder.read_dir().expect("a folder") {
+        let path = entry.expect("an entry").path();
+        match path.is_dir() {
+            true => pages.extend(other_pages(&path)),
+            false => pages.extend(Some(path).filter(|path| path.extension().is_some_and(|end| end == "md"))),
+        }
+    }
+    pages
+}
+
 #[test]
 fn every_command_is_one_that_the_program_takes() {
     let of_readme = commands(README);
     assert!(of_readme.len() >= 12, "the README has {} commands", of_readme.len());
-    // A name in capitals stands for what a user puts there.
-    let of_book = CHAPTERS.iter().flat_map(|(_, page)| commands(page));
-    for mut arguments in of_readme.into_iter().chain(of_book) {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let texts = other_pages(&docs).into_iter().map(|page| std::fs::read_to_string(page).expect("text"));
+    let of_book = texts.flat_map(|text| commands(&text)).filter(|arguments| {
+        // Dots stand for options, and a name in capitals for what a user puts there; such a list is none.
+        !arguments.iter().any(|argument| argument.contains('…') || argument == "D,C,W,N")
+    });
+    let mut seen = std::collections::BTreeSet::new();
+    for mut arguments in
+        of_readme.into_iter().chain(of_book).filter(|arguments| seen.insert(arguments.clone()))
+    {
         // An unknown option before `--help` is an error. A plug-in's own arguments are not looked at.
         let own = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
         arguments.insert(own, "--help".to_owned());
         Command::new(env!("CARGO_BIN_EXE_ringcall")).args(&arguments).assert().success();
     }
+}
+
+/// Why a command is not run here, but only parsed; `None` where it is.
+fn not_here(arguments: &[String]) -> Option<&'static str> {
+    let has = |option: &str, value: &str| {
+        arguments.windows(2).any(|pair| pair[0] == option && (value.is_empty() || pair[1] == value))
+    };
+    let placeholder = |argument: &String| {
+        let capitals = argument.split(|c: char| !c.is_ascii_uppercase()).any(|word| word.len() >= 3);
+        argument != "DIR" && capitals || argument.contains('…')
+    };
+    match arguments.first().map(String::as_str) {
+        None => Some("a name, not a command"),
+        Some("top") => Some("the script of the book's page on serving runs it"),
+        _ if has("--engine", "") || has("--dispatcher", "device") => {
+            Some("needs a GPU, or a build with an engine")
+        }
+        _ if arguments.iter().any(placeholder) => Some("has a word that stands for another"),
+        _ => None,
+    }
+}
+
+/// A command's arguments, for less work and on ports of its own.
+fn lessened(arguments: &[String]) -> Vec<String> {
+    let mut arguments: Vec<String> = arguments
+        .iter()
+        .map(|argument| match argument.strip_prefix("127.0.0.1:") {
+            Some(_) if arguments[0] == "serve" => "127.0.0.1:0".to_owned(),
+            _ => argument.clone(),
+        })
+        .collect();
+    if arguments[0] == "sweep"
+        && let Some(at) = arguments.iter().position(|argument| argument == "--shots")
+    {
+        arguments.drain(at..at + 2);
+    }
+    let given = |option: &str| arguments.iter().any(|argument| argument == option);
+    let less: &[&str] = match arguments[0].as_str() {
+        "run" if given("--shots") => &[],
+        "run" if given("bb144") => &["--requests", "2"],
+        "run" => &["--requests", "30", "--interval-us", "1000"],
+        "sweep" if given("--code") => &["--shots", "20"],
+        "sweep" => &["--shots", "200"],
+        "serve" => &["--seconds", "300ms"],
+        "bench" if given("--list") => &[],
+        "bench" => &["floor-host", "--trips", "500", "--requests", "500"],
+        _ => &[],
+    };
+    arguments.extend(less.iter().map(|argument| (*argument).to_owned()));
+    arguments
+}
+
+/// What a reader has beside the page: a model, its shots with and without observables, a circuit, a configuration.
+fn furnish(folder: &Path) {
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes).expect("written");
+    write("my.dem", b"error(0.1) D0 L0\nerror(0.1) D0 D1\nerror(0.1) D1\n");
+    write("my.b8", &[0b100, 0b000, 0b011]);
+    write("shots.b8", &[0b00, 0b01, 0b11]);
+    let circuit = b"R 0 1 2 3 4\nX_ERROR(0.1) 0 1 2\nCX 0 3 1 3 1 4 2 4\nM 3 4\nDETECTOR rec[-2]\nDETECTOR rec[-1]\nM 0 1 2\n\
+          OBSERVABLE_INCLUDE(0) rec[-3]\n";
+    write("my.stim", circuit);
+    write("d=3,p=0.1.stim", circuit);
+    let page = include_str!("../docs/decoding-server.md");
+    let yaml = page.split("```yaml").nth(1).and_then(|rest| rest.split_once('\n')?.1.split("```").next());
+    write("decoders.yaml", yaml.expect("a configuration on the page").as_bytes());
+}
+
+/// A service that ends with the test.
+struct Service(Child);
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Asks the service of a command by another, as in two terminals.
+fn ask(serve: &[String], emulate: &[String], folder: &Path) {
+    let port = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    let serve = serve.iter().map(|argument| match argument.as_str() {
+        "127.0.0.1:9100" => "127.0.0.1:0".to_owned(),
+        other if other.starts_with("127.0.0.1:") => format!("127.0.0.1:{port}"),
+        other => other.to_owned(),
+    });
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"))
+        .args(serve)
+        .args(["--seconds", "60"])
+        .current_dir(folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    let _service = Service(child);
+    let mut endpoint = String::new();
+    lines.read_line(&mut endpoint).expect("a line");
+    assert!(endpoint.contains(&port.to_string()), "{endpoint}");
+    let words = |argument: &String| -> String {
+        ["4791", "4700"].iter().fold(argument.clone(), |text, known| text.replace(known, &port.to_string()))
+    };
+    Command::new(env!("CARGO_BIN_EXE_ringcall"))
+        .args(emulate.iter().map(words))
+        .current_dir(folder)
+        .timeout(Duration::from_secs(60))
+        .assert()
+        .success();
+}
+
+#[test]
+fn every_command_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    furnish(folder.path());
+    let (mut ran, mut parsed) = (0, 0);
+    for page in [README].into_iter().chain(CHAPTERS.iter().map(|(_, page)| *page)) {
+        let mut serve: Vec<String> = Vec::new();
+        for arguments in commands(page) {
+            if not_here(&arguments).is_some() {
+                parsed += 1;
+                continue;
+            }
+            ran += 1;
+            if arguments[0] == "emulate" {
+                ask(&serve, &arguments, folder.path());
+                continue;
+            }
+            let output = Command::new(env!("CARGO_BIN_EXE_ringcall"))
+                .args(lessened(&arguments))
+                .current_dir(&folder)
+                .timeout(Duration::from_secs(120))
+                .output()
+                .expect("a process");
+            // `doctor` ends with 1 where a machine lacks something.
+            let good = output.status.success() || arguments[0] == "doctor" && output.status.code() == Some(1);
+            assert!(good, "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+            if arguments[0] == "serve" {
+                serve = arguments;
+            }
+        }
+    }
+    assert!(ran > 3 * parsed, "{ran} ran, {parsed} did not");
 }
 
 #[test]
