@@ -1,5 +1,7 @@
-//! The book: its chapters, its links, the code that it quotes, and its pages where mdBook is installed.
+//! The book: its chapters, its links, the code that it quotes, what runs each block of code, its charts, and its pages where mdBook is
+//! installed.
 
+use crate::charts;
 use crate::files::{self, below};
 use crate::shell::{Shell, run};
 use crate::steps::Outcome;
@@ -68,9 +70,21 @@ fn check(root: &Path) -> Result<()> {
             }
         }
     }
+    for page in [root.join("README.md")].into_iter().chain(markdown(BOOK)?) {
+        let name = below(root, &page);
+        let text = std::fs::read_to_string(&page)?;
+        breaches.extend(not_run(root, &text).into_iter().map(|why| format!("{name}: {why}")));
+        let figures = name.starts_with("docs/performance/");
+        breaches.extend(figures.then(|| lacking(&name, &text)).into_iter().flatten());
+    }
+    for picture in charts::draw(root)? {
+        if std::fs::read_to_string(&picture.path).ok().as_ref() != Some(&picture.svg) {
+            breaches.push(format!("{} is not what `cargo xtask charts` draws", below(root, &picture.path)));
+        }
+    }
     ensure!(breaches.is_empty(), "the book:\n{}", breaches.join("\n"));
     println!(
-        "{} pages: every chapter is listed, every link leads somewhere, every quote is in its file",
+        "{} pages: every chapter is listed, every link leads somewhere, every quote is in its file, every block of code has what runs it, every chart is that of its figures",
         pages.len()
     );
     Ok(())
@@ -144,6 +158,48 @@ fn slug(heading: &str) -> String {
     heading.trim_start_matches('#').trim().to_lowercase().chars().filter_map(kept).collect()
 }
 
+/// Pages of figures that are counts, which a table says best.
+const COUNTS: [&str; 2] = ["docs/performance/endurance.md", "docs/performance/matching-proofs.md"];
+
+/// What a page of figures lacks: its figure, what that means, how to repeat it, a chart.
+fn lacking(name: &str, text: &str) -> Vec<String> {
+    let mut wanted = vec!["**The figure.**", "**What it means.**", "**How to repeat it.**"];
+    if !COUNTS.contains(&name) {
+        wanted.push("](../pictures/");
+    }
+    wanted.retain(|words| !text.contains(words));
+    wanted.into_iter().map(|words| format!("{name} has no {words}")).collect()
+}
+
+/// Blocks of code that no test runs, and that do not say why. Text is no code.
+///
+/// `test`: `tests/readme.rs` runs it. `from=FILE`: quoted, see [`quotes`]. `run-by=FILE::WORD`: a test in that file, which has the
+/// word, runs it. `not-run="reason"`.
+fn not_run(root: &Path, text: &str) -> Vec<String> {
+    let mut breaches = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        let Some(head) = line.strip_prefix("```") else { continue };
+        inside = !inside;
+        if !inside
+            || head == "text"
+            || head == "sh test"
+            || head.contains(" from=")
+            || head.contains(" not-run=\"")
+        {
+            continue;
+        }
+        let Some((file, word)) = head.split_once(" run-by=").and_then(|(_, by)| by.split_once("::")) else {
+            breaches.push(format!("nothing says what runs the block ```{head}"));
+            continue;
+        };
+        if !std::fs::read_to_string(root.join(file)).unwrap_or_default().contains(word) {
+            breaches.push(format!("{file} has no {word}, which is to run a block"));
+        }
+    }
+    breaches
+}
+
 /// Blocks of code that say where they are from, and what they say.
 fn quotes(text: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
@@ -177,6 +233,25 @@ mod tests {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/page.md");
         let text = "# Here\n[a](report.md) [b](gone.md) [c](#here) [d](#there) [e](report.md#in-shards) [f](report.md#no)";
         assert_eq!(broken(&page, text), ["gone.md", "#there", "report.md#no"]);
+    }
+
+    #[test]
+    fn a_block_that_nothing_runs_is_found() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let text = "```sh test\na\n```\n```text\nb\n```\n```rust from=x.rs\nc\n```\n```sh not-run=\"a reason\"\nd\n```\n\
+                    ```sh run-by=xtask/src/book.rs::a_block_that_nothing_runs_is_found\ne\n```\n";
+        assert_eq!(not_run(&root, text), [""; 0]);
+        let found = not_run(&root, "```sh\na\n```\n```sh run-by=xtask/src/shell.rs::no such word\nb\n```\n");
+        assert_eq!(found.len(), 2, "{found:?}");
+    }
+
+    #[test]
+    fn a_page_of_figures_says_how_to_repeat_them() {
+        let text = "**The figure.** 1\n**What it means.** 2\n![a](../pictures/b.svg)\n";
+        assert_eq!(
+            lacking("docs/performance/a.md", text),
+            ["docs/performance/a.md has no **How to repeat it.**"]
+        );
     }
 
     #[test]

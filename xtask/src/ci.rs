@@ -1,6 +1,7 @@
 //! All checks in order, each under a heading with its time.
 
 use crate::book;
+use crate::browser;
 use crate::deq;
 use crate::dist;
 use crate::dist_compat;
@@ -28,6 +29,7 @@ const STEPS: &[Step] = &[
     Step { name: "book", run: book::step },
     Step { name: "publishable", run: publish::step },
     Step { name: "test", run: steps::test },
+    Step { name: "browser", run: browser::step },
     Step { name: "ptx", run: steps::ptx },
     Step { name: "rdma", run: rdma::step },
     Step { name: "onnxruntime", run: steps::onnxruntime },
@@ -57,6 +59,7 @@ const PACKAGES: &[fn(&Shell) -> Result<()>] = &[
     |shell| deq::install(shell).map(drop),
     |shell| dist_compat::cmake(shell).map(drop).context("no cmake"),
     |shell| tensorrt::install(shell).map(drop),
+    browser::install,
 ];
 
 /// The steps' names, for `--only`.

@@ -6,7 +6,9 @@
 
 mod advisories;
 mod book;
+mod browser;
 mod bundle;
+mod charts;
 mod ci;
 mod deq;
 mod dist;
@@ -91,6 +93,10 @@ enum Task {
     Tensorrt(tensorrt::TensorRtOptions),
     /// The book's chapters, links and quoted code; its pages in `target/book`, where mdBook is installed.
     Book,
+    /// The charts of the pages on performance, from their committed JSON.
+    Charts,
+    /// The reports in Chromium, which is installed from Debian where it can be; pictures of the pages in `target/screenshots`.
+    Browser,
     /// Asks `ringcall serve` from a verbs program on Linux's software RoCE, in a small virtual machine.
     Rdma,
     /// The Python wheel's lints and tests, in a virtual environment: about four minutes. Needs python3 with venv, and PyPI.
@@ -131,6 +137,8 @@ fn run(task: Task) -> Result<()> {
         Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),
         Task::Dist(options) => dist::make(&shell, &options, dist::Profile::Release),
         Task::Book => book::step(&shell).map(drop),
+        Task::Charts => charts::write(shell.root()),
+        Task::Browser => browser::step(&shell).and_then(asked_for),
         Task::Rdma => rdma::step(&shell).and_then(asked_for),
         Task::Tensorrt(options) => tensorrt::run_with(&shell, &options),
         Task::Wheel => wheel::test(&shell).and_then(asked_for),
