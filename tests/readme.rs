@@ -34,7 +34,8 @@ fn commands(page: &str) -> Vec<Vec<String>> {
     let mut in_shell = false;
     for line in page.lines() {
         match line.trim_end() {
-            "```sh" => in_shell = true,
+            // The scripts are run as a whole.
+            line if line.starts_with("```sh") && line != "```sh test" => in_shell = true,
             "```" => in_shell = false,
             line if in_shell => {
                 let line = line.split("  #").next().unwrap_or_default();
@@ -122,6 +123,7 @@ fn not_here(arguments: &[String]) -> Option<&'static str> {
     };
     match arguments.first().map(String::as_str) {
         None => Some("a name, not a command"),
+        Some("emulate") if arguments.len() == 1 => Some("a name, not a command"),
         Some("top") => Some("the script of the book's page on serving runs it"),
         _ if has("--engine", "") || has("--dispatcher", "device") => {
             Some("needs a GPU, or a build with an engine")
@@ -135,9 +137,11 @@ fn not_here(arguments: &[String]) -> Option<&'static str> {
 fn lessened(arguments: &[String]) -> Vec<String> {
     let mut arguments: Vec<String> = arguments
         .iter()
-        .map(|argument| match argument.strip_prefix("127.0.0.1:") {
-            Some(_) if arguments[0] == "serve" => "127.0.0.1:0".to_owned(),
-            _ => argument.clone(),
+        .map(|argument| match argument.as_str() {
+            address if address.starts_with("127.0.0.1:") => "127.0.0.1:0".to_owned(),
+            // A shell finds the file.
+            "d=*,p=*.stim" => "d=3,p=0.1.stim".to_owned(),
+            other => other.to_owned(),
         })
         .collect();
     if arguments[0] == "sweep"
@@ -150,7 +154,7 @@ fn lessened(arguments: &[String]) -> Vec<String> {
         "run" if given("--shots") => &[],
         "run" if given("bb144") => &["--requests", "2"],
         "run" => &["--requests", "30", "--interval-us", "1000"],
-        "sweep" if given("--code") => &["--shots", "20"],
+        "sweep" if given("--code") => &["--shots", "2", "--distances", "3"],
         "sweep" => &["--shots", "200"],
         "serve" => &["--seconds", "300ms"],
         "bench" if given("--list") => &[],
@@ -207,7 +211,9 @@ fn ask(serve: &[String], emulate: &[String], folder: &Path) {
     lines.read_line(&mut endpoint).expect("a line");
     assert!(endpoint.contains(&port.to_string()), "{endpoint}");
     let words = |argument: &String| -> String {
-        ["4791", "4700"].iter().fold(argument.clone(), |text, known| text.replace(known, &port.to_string()))
+        let port = port.to_string();
+        let known = [("4791", port.as_str()), ("4700", &port), ("10000", "500"), ("1000", "500")];
+        known.iter().fold(argument.clone(), |text, (known, now)| text.replace(known, now))
     };
     Command::new(env!("CARGO_BIN_EXE_ringcall"))
         .args(emulate.iter().map(words))
