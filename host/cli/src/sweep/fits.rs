@@ -6,6 +6,9 @@ use ringcall_qec::circuit::Code;
 use ringcall_qec::stats::{LogicalErrorRate, Measured, ScalingPoint, Threshold, suppression, threshold};
 use serde::Serialize;
 
+/// The code of a file's model.
+const MODEL: &str = "model";
+
 /// Fits to the points of codes that have several distances.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Fits {
@@ -86,7 +89,8 @@ impl Fits {
         let mut fits = Self::default();
         let labels = codes(points);
         let families = Code::ALL.iter().filter(|code| code.distance().is_none()).map(|code| code.name());
-        for code in families {
+        // A user's own models are a family, too, where their files say distance and noise.
+        for code in families.chain([MODEL]) {
             for which in all_arms(&measured) {
                 fits.add(code, which, &measured, &labels);
             }
@@ -96,13 +100,16 @@ impl Fits {
 
     fn add(&mut self, code: &'static str, which: Which, measured: &[&PointResult], labels: &[String]) {
         let (matching, predecoder) = which;
-        let family: Vec<&&PointResult> = measured.iter().filter(|point| point.code == code).collect();
+        let known = |point: &&&PointResult| point.code == code && point.distance > 0 && point.p > 0.0;
+        let family: Vec<&&PointResult> = measured.iter().filter(known).collect();
         let points: Vec<ScalingPoint> = family
             .iter()
             .filter_map(|point| {
                 let (arm, _) = pick(point, which)?;
                 let rate = LogicalErrorRate { shots: point.shots, errors: arm.errors };
-                Some(ScalingPoint { distance: point.distance, rounds: point.rounds, p: point.p, rate })
+                // Where a file does not say its rounds, a shot is one.
+                let rounds = point.rounds.max(1);
+                Some(ScalingPoint { distance: point.distance, rounds, p: point.p, rate })
             })
             .collect();
         if let Some(threshold) = threshold(&points) {
