@@ -65,6 +65,8 @@ pub struct Session {
     decoded: Vec<u8>,
     corrections: Vec<u8>,
     decodes: u64,
+    /// Of the sessions whose place this one took.
+    forced_before: u64,
 }
 
 impl std::fmt::Debug for Session {
@@ -101,6 +103,7 @@ impl Session {
             decoded: vec![0; bytes],
             corrections: vec![0; bytes],
             decodes: 0,
+            forced_before: 0,
         })
     }
 
@@ -122,10 +125,11 @@ impl Session {
     /// Where runs have any length: how often something was decided that later rounds might have changed.
     #[must_use]
     pub fn forced(&self) -> u64 {
-        match &self.engine {
+        let forced = match &self.engine {
             Engine::Endless(stream) => stream.forced(),
             _ => 0,
-        }
+        };
+        self.forced_before + forced
     }
 
     /// Where the session is.
@@ -288,6 +292,23 @@ impl Session {
         self.detectors.fill(0);
         self.corrections.fill(0);
         self.state = SessionState::Collecting;
+    }
+
+    /// Whether the measurements that come now begin a volume or a run, and nothing is left of those before.
+    pub(super) fn is_between(&self) -> bool {
+        match (&self.engine, self.state) {
+            (_, SessionState::Failed) => false,
+            (Engine::Endless(stream), _) if !stream.is_between_runs() => false,
+            (_, SessionState::Collecting) => self.accepted == 0,
+            // Corrections that a decode replaces, or is added to.
+            (_, SessionState::Ready) => self.frame == Frame::Volume,
+        }
+    }
+
+    /// Takes the place of `other`, which is in this session's place afterwards, and keeps its counts.
+    pub(super) fn take_place_of(&mut self, other: &mut Self) {
+        (self.decodes, self.forced_before) = (other.decodes, other.forced());
+        std::mem::swap(self, other);
     }
 
     /// Fails the session: what its caller sent last was lost.

@@ -9,7 +9,7 @@ use ringcall::wire::decoding::{DecodingStatus, RESET_DECODER_BYTES, decoder_id};
 use ringcall::wire::names;
 use ringcall_gpu::atomic::DeviceU64;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// A session, and whether measurements for it were dropped.
 #[derive(Debug)]
@@ -18,6 +18,9 @@ struct SessionEntry {
     session: Mutex<Session>,
     /// 1 from a drop until the next reset. Any thread sets it.
     dropped: DeviceU64,
+    /// What takes the session's place, while `is_replaced` is 1; after that what was in its place.
+    other: Mutex<Option<Session>>,
+    is_replaced: DeviceU64,
 }
 
 /// The sessions of a server, shared by its rings.
@@ -75,6 +78,8 @@ impl Sessions {
                 id: session.id(),
                 session: Mutex::new(session),
                 dropped: DeviceU64::new(0),
+                other: Mutex::new(None),
+                is_replaced: DeviceU64::new(0),
             })
             .collect();
         entries.sort_by_key(|entry| entry.id);
@@ -82,7 +87,8 @@ impl Sessions {
     }
 
     /// Puts new sessions into the places of those with their ids, while calls are answered; `false`, and nothing is changed, where
-    /// the ids are not exactly those served. What was enqueued into an old session is gone with it.
+    /// the ids are not exactly those served. Each takes its place between two volumes or runs: with the first measurements of one, or
+    /// with a reset. No call finds its decoder busy for that.
     #[must_use]
     pub fn replace(&self, mut sessions: Vec<Session>) -> bool {
         sessions.sort_by_key(Session::id);
@@ -90,11 +96,24 @@ impl Sessions {
             return false;
         }
         for (entry, session) in self.entries.iter().zip(sessions) {
-            // A call never waits for anything while it has the session, and one that panicked has left no more than it was.
-            let mut place = entry.session.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            *place = session;
+            let mut other = entry.other();
+            *other = Some(session);
+            entry.is_replaced.store(1, Ordering::Release);
         }
         true
+    }
+
+    /// Frees sessions whose places were taken; whether no place is still to be taken.
+    pub fn free_replaced(&self) -> bool {
+        let mut all = true;
+        for entry in &self.entries {
+            let mut other = entry.other();
+            match entry.is_replaced.load(Ordering::Acquire) {
+                0 => drop(other.take()),
+                _ => all = false,
+            }
+        }
+        all
     }
 
     fn entry(&self, payload: &[u8]) -> Result<&SessionEntry, DecodingStatus> {
@@ -119,7 +138,12 @@ impl Sessions {
             Err(status) => return status,
         };
         match entry.lock() {
-            Some(mut session) => session.enqueue(payload),
+            Some(mut session) => {
+                if session.is_between() {
+                    entry.replace(&mut session);
+                }
+                session.enqueue(payload)
+            }
             None => {
                 entry.dropped.store(1, Ordering::Release);
                 DecodingStatus::SyndromesDropped
@@ -149,6 +173,7 @@ impl Sessions {
         match self.entry(payload).map(|entry| (entry, entry.lock())) {
             Ok((entry, Some(mut session))) => {
                 entry.dropped.store(0, Ordering::Release);
+                entry.replace(&mut session);
                 session.reset();
                 DecodingStatus::Ok
             }
@@ -198,6 +223,24 @@ impl SessionEntry {
         }
     }
 
+    fn other(&self) -> MutexGuard<'_, Option<Session>> {
+        self.other.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the session that is to take this one's place do so. A call does not wait for it: where it is only now being put there, a later
+    /// call finds it.
+    fn replace(&self, session: &mut Session) {
+        if self.is_replaced.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        if let Ok(mut other) = self.other.try_lock()
+            && let Some(other) = other.as_mut()
+        {
+            other.take_place_of(session);
+            self.is_replaced.store(0, Ordering::Release);
+        }
+    }
+
     #[cfg(test)]
     fn hold(&self) -> MutexGuard<'_, Session> {
         self.session.lock().expect("no panic")
@@ -239,6 +282,44 @@ mod tests {
         assert_eq!(get(), Err(DecodingStatus::NotReady));
         assert_eq!(sessions.enqueue_syndromes(&round()), DecodingStatus::Ok);
         assert_eq!(get(), Ok(1));
+    }
+
+    #[test]
+    fn a_decoder_is_replaced_between_two_volumes() {
+        // It has one measurement more than the first configuration.
+        const LARGER: &str = "decoders:\n- {id: 7, type: pymatching, block_size: 3, syndrome_size: 2, \
+                              H_sparse: [0, 1, -1, 1, 2, -1], O_sparse: [0, -1], D_sparse: [0, 2, -1, 1, -1]}";
+        let config = |text: &str| -> Config { text.parse().expect("valid") };
+        let sessions = Sessions::new(&config(CONFIG), Frame::Volume).expect("a decoder");
+        let renewed = |text| vec![Session::new(&config(text).decoders[0], Frame::Volume).expect("a decoder")];
+        let bits = |count: u32, bits: u8| {
+            let mut payload = [0; 33];
+            let round = EnqueueSyndromes { decoder_id: 7, counter: 0, num_syndromes: count, bits: &[bits] };
+            let len = round.write(&mut payload).expect("it fits");
+            sessions.enqueue_syndromes(&payload[..len])
+        };
+        let get = |reset| {
+            let question = GetCorrections { decoder_id: 7, return_size: 1, reset };
+            let mut corrections = [9];
+            sessions.get_corrections(&question.to_bytes(), &mut corrections).map(|_| corrections[0])
+        };
+        assert_eq!(bits(1, 1), DecodingStatus::Ok);
+        assert!(sessions.replace(renewed(LARGER)));
+        // The volume that is under way ends with the decoder that it began with.
+        assert!(!sessions.free_replaced());
+        assert_eq!((bits(1, 0), get(false), get(true)), (DecodingStatus::Ok, Ok(1), Ok(1)));
+        assert_eq!((bits(2, 0), get(true)), (DecodingStatus::Ok, Err(DecodingStatus::NotReady)));
+        assert!(sessions.free_replaced());
+        assert_eq!((bits(1, 1), get(true)), (DecodingStatus::Ok, Ok(1)));
+        assert_eq!(sessions.counts(7), Some((2, 0)), "of both");
+        // A reset ends any volume.
+        assert_eq!(bits(1, 0), DecodingStatus::Ok);
+        assert!(sessions.replace(renewed(CONFIG)));
+        assert_eq!(sessions.reset_decoder(&reset_decoder(7)), DecodingStatus::Ok);
+        assert_eq!((bits(2, 1), get(true)), (DecodingStatus::Ok, Ok(1)));
+        let other = config(&CONFIG.replace("id: 7", "id: 8"));
+        let other = Session::new(&other.decoders[0], Frame::Volume).expect("a decoder");
+        assert!(!sessions.replace(vec![other]), "another id");
     }
 
     #[test]

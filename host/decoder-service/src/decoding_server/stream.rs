@@ -202,6 +202,11 @@ impl Stream {
         Ok(true)
     }
 
+    /// Whether no run is under way.
+    pub(super) const fn is_between_runs(&self) -> bool {
+        self.measured.count == 0
+    }
+
     /// Forgets an unfinished run.
     pub(super) fn restart(&mut self) {
         self.decoder.restart();
