@@ -1,14 +1,25 @@
 //! Pages over HTTP, for any client that asks: one request and one answer a connection.
 //!
-//! One thread has every connection and waits for none of them. A client that is silent, stops in the middle
-//! or never ends delays no other client, nor the end of the process. Bodies are not read: what a request says
-//! of its length is not read.
+//! HTTP is hyper's. One thread has every connection, polls them in turn and waits for none of them: a client that is silent, stops in the
+//! middle or never ends delays no other client, nor the end of the process, and none is kept for longer than [`TIMEOUT`]. Bodies are not
+//! read.
 
 use super::server::Server;
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::server::conn::http1::{self, Connection};
+use hyper::service::Service;
+use hyper::{Method, Request, Response, StatusCode};
+use std::convert::Infallible;
 use std::fmt;
-use std::io::{self, ErrorKind, Read, Write};
+use std::future::Ready;
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// Bytes of a request line and its headers at most.
@@ -27,7 +38,7 @@ pub(super) struct Page {
 }
 
 /// Makes a page.
-type Text = Box<dyn Fn() -> Reply + Send>;
+type Text = Box<dyn Fn() -> Reply + Send + Sync>;
 
 /// A page as it is now.
 pub(super) enum Reply {
@@ -45,109 +56,140 @@ pub(super) fn start(name: &str, address: SocketAddr, pages: Vec<Page>) -> Result
         TcpListener::bind(address).with_context(|| format!("cannot serve {} on {address}", paths()))?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
+    let pages = Pages(pages.into());
     let mut clients: Vec<Client> = Vec::new();
     Server::start(name, address, move || {
         while clients.len() < MOST_CLIENTS {
             // An error is a caller who has gone, or a lack of descriptors that may pass.
             let Ok((stream, _)) = listener.accept() else { break };
             if stream.set_nonblocking(true).is_ok() {
-                clients.push(Client::new(stream));
+                clients.push(Client::new(stream, &pages));
             }
         }
         // A client that has gone away needs no answer.
-        clients.retain_mut(|client| client.turn(&pages).unwrap_or(false));
+        clients.retain_mut(|client| client.turn().unwrap_or(false));
         clients.len()
     })
 }
 
+/// Answers requests by their paths.
+#[derive(Clone)]
+struct Pages(Arc<[Page]>);
+
+impl Pages {
+    fn answer(&self, request: &Request<Incoming>) -> Response<String> {
+        const TEXT: &str = "text/plain; charset=utf-8";
+        let paths = || self.0.iter().map(|page| page.path).collect::<Vec<_>>().join(" or ");
+        let (status, kind, text) = if request.method() != Method::GET {
+            (StatusCode::METHOD_NOT_ALLOWED, TEXT, format!("try GET {}\n", paths()))
+        } else if let Some(page) = self.0.iter().find(|page| page.path == request.uri().path()) {
+            match (page.text)() {
+                Reply::Ok(text) => (StatusCode::OK, page.content_type, text),
+                Reply::Unavailable(why) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
+                Reply::Failed(error) => (StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
+            }
+        } else {
+            (StatusCode::NOT_FOUND, TEXT, format!("try {}\n", paths()))
+        };
+        let mut response = Response::new(text);
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+        }
+        response
+    }
+}
+
+impl Service<Request<Incoming>> for Pages {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<String>, Infallible>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        std::future::ready(Ok(self.answer(&request)))
+    }
+}
+
+/// A connection, which is turned until it is over or its time is up.
 struct Client {
-    stream: TcpStream,
-    head: Vec<u8>,
-    /// The reply, once the request is known.
-    answer: Option<Vec<u8>>,
-    sent: usize,
+    /// While there is something to say.
+    http: Option<Connection<Socket, Pages>>,
+    /// Once everything was said.
+    said: Option<TcpStream>,
     until: Instant,
 }
 
 impl Client {
-    fn new(stream: TcpStream) -> Self {
-        Self { stream, head: Vec::new(), answer: None, sent: 0, until: Instant::now() + TIMEOUT }
+    fn new(stream: TcpStream, pages: &Pages) -> Self {
+        let http = http1::Builder::new()
+            .keep_alive(false)
+            .half_close(true)
+            .title_case_headers(true)
+            .max_buf_size(MOST_HEAD)
+            .serve_connection(Socket(stream), pages.clone());
+        Self { http: Some(http), said: None, until: Instant::now() + TIMEOUT }
     }
 
     /// Does what can be done without waiting; whether anything is left.
-    fn turn(&mut self, pages: &[Page]) -> io::Result<bool> {
+    fn turn(&mut self) -> io::Result<bool> {
         if Instant::now() >= self.until {
             return Ok(false);
         }
-        let mut bytes = [0; 1024];
-        while self.answer.is_none() {
-            let Some(n) = ready(self.stream.read(&mut bytes))? else { return Ok(true) };
-            if n == 0 {
-                return Ok(false);
+        if let Some(mut http) = self.http.take() {
+            // The next turn polls the connection again: no waker is needed. Requests that make no sense have had their answers.
+            if http.poll_without_shutdown(&mut Context::from_waker(Waker::noop())).is_pending() {
+                self.http = Some(http);
+                return Ok(true);
             }
-            self.head.extend_from_slice(&bytes[..n]);
-            self.answer = respond(&self.head, pages);
+            let Socket(stream) = http.into_parts().io;
+            stream.shutdown(Shutdown::Write)?;
+            self.said = Some(stream);
         }
-        let answer = self.answer.as_deref().unwrap_or_default();
-        while self.sent < answer.len() {
-            let Some(n) = ready(self.stream.write(&answer[self.sent..]))? else { return Ok(true) };
-            self.sent += n;
-            if self.sent == answer.len() {
-                self.stream.shutdown(Shutdown::Write)?;
-            }
-        }
+        let Some(stream) = &mut self.said else { return Ok(false) };
         // Closed with something unread, the connection would be reset, and the answer perhaps lost on its way.
-        Ok(ready(self.stream.read(&mut bytes))? != Some(0))
+        match ready(stream.read(&mut [0; 1024])) {
+            Poll::Ready(n) => Ok(n? != 0),
+            Poll::Pending => Ok(true),
+        }
     }
 }
 
-/// `None` where there is nothing to be had now.
-fn ready<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+/// A socket that waits for nothing.
+struct Socket(TcpStream);
+
+impl Read for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut bytes = [0; 1024];
+        let room = buffer.remaining().min(bytes.len());
+        ready(self.0.read(&mut bytes[..room])).map_ok(|n| buffer.put_slice(&bytes[..n]))
+    }
+}
+
+impl Write for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready(self.0.write(bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.0.shutdown(Shutdown::Write))
+    }
+}
+
+/// Pending where there is nothing to be had now.
+fn ready<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
     match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
-        Err(error) => Err(error),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Poll::Pending,
+        result => Poll::Ready(result),
     }
-}
-
-/// The answer, when the request's head is there, or has become too long.
-fn respond(head: &[u8], pages: &[Page]) -> Option<Vec<u8>> {
-    const TEXT: &str = "text/plain; charset=utf-8";
-    let has_ended = head.windows(4).any(|at| at == b"\r\n\r\n") || head.windows(2).any(|at| at == b"\n\n");
-    if !has_ended {
-        let too_long = head.len() >= MOST_HEAD;
-        return too_long.then(|| answer("431 Request Header Fields Too Large", TEXT, "too long\n"));
-    }
-    let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let paths = || pages.iter().map(|page| page.path).collect::<Vec<_>>().join(" or ");
-    Some(match words[..] {
-        ["GET", target, version] if version.starts_with("HTTP/1.") => {
-            let path = target.split('?').next();
-            let Some(page) = pages.iter().find(|page| path == Some(page.path)) else {
-                return Some(answer("404 Not Found", TEXT, &format!("try {}\n", paths())));
-            };
-            match (page.text)() {
-                Reply::Ok(text) => answer("200 OK", page.content_type, &text),
-                Reply::Unavailable(why) => answer("503 Service Unavailable", TEXT, &format!("{why}\n")),
-                Reply::Failed(error) => answer("500 Internal Server Error", TEXT, &format!("{error}\n")),
-            }
-        }
-        [_, _, version] if version.starts_with("HTTP/1.") => {
-            answer("405 Method Not Allowed", TEXT, &format!("try GET {}\n", paths()))
-        }
-        _ => answer("400 Bad Request", TEXT, "this speaks HTTP/1.1\n"),
-    })
-}
-
-fn answer(status: &str, content_type: &str, text: &str) -> Vec<u8> {
-    let allow = if status.starts_with("405") { "Allow: GET\r\n" } else { "" };
-    let bytes = text.len();
-    format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {bytes}\r\n{allow}Connection: close\r\n\r\n{text}"
-    )
-    .into_bytes()
 }
 
 #[cfg(test)]
@@ -193,7 +235,9 @@ mod tests {
     fn is_whole(text: &str, bytes: usize) -> bool {
         let (head, page) = text.split_once("\r\n\r\n").expect("a head");
         let length = format!("\r\nContent-Length: {bytes}\r\n");
-        head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains(&length) && page.len() == bytes
+        let is_ok =
+            ["HTTP/1.1", "HTTP/1.0"].iter().any(|version| head.starts_with(&format!("{version} 200 OK\r\n")));
+        is_ok && head.contains(&length) && page.len() == bytes
     }
 
     fn stops(server: Server) {
@@ -232,11 +276,18 @@ mod tests {
     #[test]
     fn a_body_is_not_waited_for() {
         let server = server(9);
-        for length in ["5", "1000000000000000000", "99999999999999999999999", "-1"] {
+        for (length, is_number) in
+            [("5", true), ("1000000000000000000", true), ("99999999999999999999999", false), ("-1", false)]
+        {
             let words = format!("GET /page HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
-            assert!(is_whole(&hear(say(&server, &words)), 9), "{length}");
             // Some of it comes all the same.
-            assert!(is_whole(&hear(say(&server, &format!("{words}{}", "y".repeat(3000)))), 9), "{length}");
+            for words in [words.clone(), words + &"y".repeat(3000)] {
+                let text = hear(say(&server, &words));
+                match is_number {
+                    true => assert!(is_whole(&text, 9), "{length}: {text}"),
+                    false => assert!(text.starts_with("HTTP/1.1 400 "), "{length}: {text}"),
+                }
+            }
         }
         stops(server);
     }
