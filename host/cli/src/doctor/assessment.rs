@@ -77,6 +77,19 @@ pub(super) fn latency(findings: &[Finding]) -> (Latency, Vec<&Finding>) {
     (grade, wanting.into_iter().map(|(finding, _)| finding).collect())
 }
 
+/// What was found, in a word or two: its first clause.
+fn in_short(finding: &Finding) -> String {
+    let Finding { key, name, found, .. } = finding;
+    let clause = found.split([',', ';', '(']).next().unwrap_or_default().trim();
+    match (*key, clause) {
+        ("cores", clause) => format!("{clause} cores"),
+        ("load", clause) => format!("load {}", clause.split(" on ").next().unwrap_or_default()),
+        ("virtual_machine", _) => "a virtual machine".to_owned(),
+        (_, "none") => format!("no {name}"),
+        (_, clause) => format!("{name} {clause}"),
+    }
+}
+
 /// The first lines.
 pub(super) fn summary(findings: &[Finding]) -> String {
     let mut text = String::new();
@@ -88,8 +101,7 @@ pub(super) fn summary(findings: &[Finding]) -> String {
     };
     row(GOOD, "Ready", "run, sweep, predict, serve, emulate and bench work here.");
     let (grade, wanting) = latency(findings);
-    let short = |finding: &&Finding| format!("{} {}", finding.name, style::cut(&finding.found, 24));
-    let why: Vec<String> = wanting.iter().take(3).map(short).collect();
+    let why: Vec<String> = wanting.iter().take(3).map(|finding| in_short(finding)).collect();
     let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
     let (style, word) = match grade {
         Latency::Good => (GOOD, "good"),
@@ -142,8 +154,7 @@ pub(super) fn improvements(findings: &[Finding]) -> String {
     for (place, finding) in wanting.iter().enumerate() {
         let number = format!("{:>2}. ", place + 1);
         let remedy = finding.remedy.as_deref().unwrap_or_default();
-        let found = style::cut(&finding.found, 60);
-        text += &paragraph(&number, 4, &plain(&format!("{}: {found}", finding.name)));
+        text += &paragraph(&number, 4, &plain(&format!("{}: {}", finding.name, finding.found)));
         text += &paragraph("", 4, &plain(remedy));
     }
     text + "\n`ringcall doctor --fix` prints commands, `--verbose` shows everything.\n"
@@ -184,16 +195,26 @@ pub(super) fn fixes(findings: &[Finding]) -> String {
             lines.lines().map(|line| format!("# {}\n", line.trim_start())).collect::<String>()
         };
         text += "\n";
-        text += &remark(&format!("{}: {}", finding.name, style::cut(&finding.found, 60)));
+        text += &remark(&format!("{}: {}", finding.name, finding.found));
         let commands = commands(finding);
         if commands.is_empty() {
             text += &remark(finding.remedy.as_deref().unwrap_or_default());
         }
         for command in commands {
-            text += &format!("{}\n", plain(&command));
+            text += &format!("{}\n", continued(&plain(&command)));
         }
     }
     text
+}
+
+/// A command on lines that fit, of which a shell makes one again. In single quotes it would not.
+fn continued(command: &str) -> String {
+    if command.contains('\'') {
+        return command.to_owned();
+    }
+    let letters: Vec<char> = command.chars().collect();
+    let lines: Vec<String> = letters.chunks(style::WIDTH - 1).map(|line| line.iter().collect()).collect();
+    lines.join("\\\n")
 }
 
 /// What a script may require.
@@ -274,6 +295,15 @@ mod tests {
             script.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
         assert_eq!(commands, ["cpupower frequency-set -g performance"]);
         assert!(script.contains("# mend load\n"), "{script}");
+    }
+
+    #[test]
+    fn a_long_command_is_continued() {
+        let command = format!("export WHERE=/{}", "a_folder/".repeat(20));
+        let shown = continued(&command);
+        assert!(shown.lines().all(|line| line.len() <= style::WIDTH), "{shown}");
+        assert_eq!(shown.replace("\\\n", ""), command);
+        assert_eq!(continued("echo '* - memlock unlimited'"), "echo '* - memlock unlimited'");
     }
 
     #[test]
