@@ -73,11 +73,11 @@ impl From<MatchingArg> for MatchingEngine {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub(crate) struct RelayArgs {
     /// Relay-BP: solutions to look for, of which the lightest wins: fewer errors, more time [default: 1]
-    #[arg(id = "relay_solutions", long = "relay-solutions", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(id = "relay_solutions", long = "relay-solutions", value_name = "N", value_parser = number::within::<u32>(1, 1000))]
     pub(crate) solutions: Option<u32>,
     /// Relay-BP: the most iterations of a shot, after which the answer is a best guess that says so [default: 18080, the
     /// published 80 and 300 times 60]
-    #[arg(id = "relay_iterations", long = "relay-iterations", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(id = "relay_iterations", long = "relay-iterations", value_name = "N", value_parser = number::within::<u32>(1, u32::MAX.into()))]
     pub(crate) iterations: Option<u32>,
     /// Relay-BP: ordered statistics for what did not converge, which give an error that explains the syndrome: 0 (order 0), or cs:K, a
     /// combination sweep of order K, up to 1000: fewer errors, more time for such shots [default: none]

@@ -2,6 +2,7 @@
 
 use crate::decoder::DecoderArgs;
 use crate::memory::{Estimate, MemoryLimit};
+use crate::number;
 use crate::usage::Misuse;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -185,7 +186,7 @@ impl Choice {
             p,
         };
         experiment.check().map_err(|error| match error {
-            QecError::Distance { .. } => Misuse(format!("--distance {distance}: {error}")),
+            QecError::Distance { .. } => Misuse(format!("--{error}")),
             QecError::Rounds { rounds, .. } | QecError::RoundsOf { rounds, .. } => {
                 Misuse(format!("--rounds {rounds}: {error}"))
             }
@@ -277,16 +278,16 @@ pub(crate) struct ExperimentArgs {
     #[arg(long, value_enum, default_value = "surface")]
     code: CodeArg,
     /// Code distance of a surface or colour code, odd, at least 3 [default: 5]
-    #[arg(long)]
+    #[arg(long, value_name = "D", value_parser = number::one::<u32>)]
     distance: Option<u32>,
     /// Rounds of syndrome extraction [default: the distance]
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = number::one::<u32>)]
     rounds: Option<u32>,
     /// Memory basis [default: z]
     #[arg(long, value_enum)]
     basis: Option<BasisArg>,
     /// Strength of the circuit noise, each of its rates
-    #[arg(long, default_value_t = 0.003)]
+    #[arg(long, default_value_t = 0.003, value_parser = number::one::<f64>)]
     p: f64,
     /// Which checks of a bivariate bicycle code have detectors [default: memory]
     #[arg(long, value_enum)]

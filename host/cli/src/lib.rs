@@ -35,6 +35,7 @@ use anyhow::Result;
 pub use called::{CallError, Called, call};
 use clap::{FromArgMatches, Parser, Subcommand};
 use command::Defaults;
+use signals::Signals;
 use std::ffi::OsString;
 use std::io::Write;
 use usage::{Given, Misuse, in_words, tell};
@@ -84,9 +85,9 @@ enum Command {
 /// Does what the command line says, of which the first word is the program's name, and returns the exit status.
 ///
 /// Help, versions and command lines that make no sense end the process, as do signals during set-up and second
-/// signals. SIGINT and SIGTERM are listened for from then on, by the commands that finish in order.
+/// signals. SIGINT and SIGTERM are listened for from the first moment on.
 pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
-    let status = match started(arguments) {
+    let status = match Signals::listen().and_then(|signals| started(arguments, &signals)) {
         Ok(status) => status,
         Err(error) => {
             tell(&in_words(&error));
@@ -98,7 +99,10 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
     status
 }
 
-fn started(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<u8> {
+fn started(
+    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    signals: &Signals,
+) -> Result<u8> {
     let command = command::command();
     let defaults = Defaults::read(&command)?;
     let matches = defaults.apply(command).try_get_matches_from(arguments).unwrap_or_else(|error| {
@@ -108,22 +112,22 @@ fn started(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         error.exit()
     });
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    dispatch(cli.command, &Given::to_command(&matches))
+    dispatch(cli.command, &Given::to_command(&matches), signals)
 }
 
-fn dispatch(command: Command, given: &Given<'_>) -> Result<u8> {
+fn dispatch(command: Command, given: &Given<'_>, signals: &Signals) -> Result<u8> {
     let done = |()| 0;
     match command {
-        Command::Run(args) => run::run(&args),
-        Command::Bench(args) => bench::run(&args).map(done),
-        Command::Serve(args) => serve::run(&args, given),
-        Command::Top(args) => top::run(&args).map(done),
-        Command::Emulate(args) => emulate::run(&args, given),
-        Command::Sweep(args) => sweep::run(&args, given),
+        Command::Run(args) => run::run(&args, signals),
+        Command::Bench(args) => bench::run(&args, signals).map(done),
+        Command::Serve(args) => serve::run(&args, given, signals),
+        Command::Top(args) => top::run(&args, signals).map(done),
+        Command::Emulate(args) => emulate::run(&args, given, signals),
+        Command::Sweep(args) => sweep::run(&args, given, signals),
         Command::Merge(args) => sweep::merge::run(&args).map(done),
-        Command::Predict(args) => predict::run(&args).map(done),
+        Command::Predict(args) => predict::run(&args, signals).map(done),
         Command::Explain(args) => explain::run(&args).map(done),
-        Command::CountMistakes(args) => predict::mistakes::run(&args).map(done),
+        Command::CountMistakes(args) => predict::mistakes::run(&args, signals).map(done),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => manual::completions(&args, command::command()).map(done),
         Command::Man(args) => manual::man(&args, command::command()).map(done),

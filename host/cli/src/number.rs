@@ -42,6 +42,11 @@ pub(crate) fn within<T: TryFrom<u64>>(
     }
 }
 
+/// Reads a time whose number alone is in nanoseconds.
+pub(crate) fn nanoseconds(text: &str) -> Result<Duration, String> {
+    time(text, "ns")
+}
+
 /// Reads a time: `10us`, `2.5ms`, `5s`, `3min`; a number alone is in microseconds.
 pub(crate) fn microseconds(text: &str) -> Result<Duration, String> {
     time(text, "us")
@@ -86,6 +91,19 @@ fn time(text: &str, unit: &str) -> Result<Duration, String> {
         Some(seconds) if (0.0..=LONGEST).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err(format!("give a time from 0 to 1e9 s: 10us, 5ms, 2s, or a number alone, in {unit}")),
     }
+}
+
+/// Reads one number, for a command that has one experiment; says which command has several.
+pub(crate) fn one<T: FromStr>(text: &str) -> Result<T, String> {
+    let is_list =
+        text.contains([',', ':']) || text.trim_start_matches('-').contains('-') && !text.contains('e');
+    text.trim().parse().map_err(|_| {
+        if is_list {
+            "this command has one experiment: `ringcall sweep` takes lists and ranges".to_owned()
+        } else {
+            "give a number".to_owned()
+        }
+    })
 }
 
 /// Strengths of noise: one, or a range `FROM:TO:COUNT`, evenly spaced on a logarithmic axis.
@@ -178,6 +196,17 @@ mod tests {
     }
 
     #[test]
+    fn one_number_is_no_list() {
+        assert_eq!((one::<u32>("7"), one::<f64>("1e-3")), (Ok(7), Ok(0.001)));
+        for text in ["3,5", "3-13", "3:5:2"] {
+            assert!(one::<u32>(text).is_err_and(|why| why.contains("sweep")), "{text}");
+        }
+        for text in ["", "x", "-3", "3.5"] {
+            assert_eq!(one::<u32>(text), Err("give a number".to_owned()), "{text}");
+        }
+    }
+
+    #[test]
     fn times_have_units() {
         for (text, ns) in [
             ("10", 10_000),
@@ -195,6 +224,7 @@ mod tests {
             assert_eq!(microseconds(text).map(|time| time.as_nanos()), Ok(ns), "{text}");
         }
         assert_eq!(seconds("3"), Ok(Duration::from_secs(3)));
+        assert_eq!(nanoseconds("10000"), microseconds("10"));
         assert_eq!(milliseconds("3"), Ok(Duration::from_millis(3)));
         for text in ["", "-1", "nan", "inf", "us", "10 lightyears", "1e10s", "1e300"] {
             assert!(microseconds(text).is_err(), "{text}");

@@ -1,6 +1,7 @@
 //! Side information as options: weights of edges, or read-outs of measurements, with each shot.
 
 use crate::experiment::ExperimentArgs;
+use crate::number;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use ringcall_decoder_service::{Problem, SideInformation};
@@ -51,7 +52,7 @@ impl ReadoutArg {
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct SideArgs {
     /// `decode_weighted`, with other weights of edges in each request, at most N; without this option it is not served
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", value_parser = number::within::<u32>(1, 65_536))]
     pub(crate) weights: Option<u32>,
     /// `decode_readout`, with confidences or levels of the circuit's measurements in each request; without this option it is not
     /// served

@@ -4,6 +4,7 @@
 use anyhow::{Context, Result};
 use ringcall_gpu::atomic::DeviceU64;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Handle;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -76,6 +77,7 @@ enum End {
 /// Listens for signals, on its own thread.
 pub(crate) struct Signals {
     shared: Arc<Shared>,
+    handle: Handle,
 }
 
 struct Shared {
@@ -91,28 +93,11 @@ struct Shared {
 }
 
 impl Signals {
-    /// Begins to listen. Until [`run`](Self::run) is called, a signal ends the process at once.
+    /// Begins to listen, once a process. Until [`run`](Self::run) is called, a signal ends the process at once.
     pub(crate) fn listen() -> Result<Self> {
-        Self::listen_for(&[SIGINT, SIGTERM])
-    }
-
-    /// As [`listen`](Self::listen), for a service: a hang-up ends nothing, and is there to be [taken](Self::take_reload).
-    pub(crate) fn listen_and_reload() -> Result<Self> {
-        Self::listen_for(&[SIGINT, SIGTERM, SIGHUP])
-    }
-
-    /// Whether a hang-up came since this was asked last.
-    pub(crate) fn take_reload(&self) -> bool {
-        let came = self.shared.reload.load(Ordering::Relaxed) != 0;
-        if came {
-            self.shared.reload.store(0, Ordering::Relaxed);
-        }
-        came
-    }
-
-    fn listen_for(signals: &[i32]) -> Result<Self> {
         let mut signals =
-            signal_hook::iterator::Signals::new(signals).context("cannot listen for signals")?;
+            signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("cannot listen for signals")?;
+        let handle = signals.handle();
         let shared = Arc::new(Shared {
             received: DeviceU64::new(0),
             running: DeviceU64::new(0),
@@ -125,7 +110,21 @@ impl Signals {
             .name("ringcall-signals".to_owned())
             .spawn(move || signals.forever().for_each(|signal| state.take(signal)))
             .context("cannot listen for signals")?;
-        Ok(Self { shared })
+        Ok(Self { shared, handle })
+    }
+
+    /// From now on a hang-up ends nothing, and is there to be [taken](Self::take_reload): for a service.
+    pub(crate) fn keep_hang_ups(&self) -> Result<()> {
+        self.handle.add_signal(SIGHUP).context("cannot listen for signals")
+    }
+
+    /// Whether a hang-up came since this was asked last.
+    pub(crate) fn take_reload(&self) -> bool {
+        let came = self.shared.reload.load(Ordering::Relaxed) != 0;
+        if came {
+            self.shared.reload.store(0, Ordering::Relaxed);
+        }
+        came
     }
 
     /// Set-up is over: from now on the first signal asks the command to finish.

@@ -56,11 +56,12 @@ fn digits(number: f64) -> String {
     }
 }
 
-/// A time that a person waits: `3.2 s`, `3 min 20 s`, `2 h 5 min`.
+/// A time that a person waits: `40 ms`, `3.2 s`, `3 min 20 s`, `2 h 5 min`.
 pub(crate) fn span(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let whole = seconds.round() as u64;
     match whole {
+        0 if seconds < 0.0995 => format!("{:.0} ms", 1e3 * seconds),
         0..60 if seconds < 59.95 => format!("{seconds:.1} s"),
         0..3600 => format!("{} min {} s", whole / 60, whole % 60),
         _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
@@ -173,8 +174,8 @@ mod tests {
         );
         let shown = [0.5, 950.0, 12_440.0, 1.2e6, 3e9, f64::NAN].map(per_second);
         assert_eq!(shown, ["0.50 /s", "950 /s", "12.4 k/s", "1.20 M/s", "3.00 G/s", "-"]);
-        let shown = [3.21, 59.96, 200.0, 7500.0].map(|seconds| span(Duration::from_secs_f64(seconds)));
-        assert_eq!(shown, ["3.2 s", "1 min 0 s", "3 min 20 s", "2 h 5 min"]);
+        let shown = [0.04, 3.21, 59.96, 200.0, 7500.0].map(|seconds| span(Duration::from_secs_f64(seconds)));
+        assert_eq!(shown, ["40 ms", "3.2 s", "1 min 0 s", "3 min 20 s", "2 h 5 min"]);
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use super::measure::{Row, time};
 use super::{matching, whole};
 use crate::report::Provenance;
+use crate::style;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 /// A benchmark that this machine cannot run.
@@ -86,6 +87,13 @@ impl Before {
     }
 }
 
+/// The text with every line that is wider than a terminal broken at its words.
+fn fitting(lines: &str) -> String {
+    let wide = |line: &str| line.chars().count() > style::WIDTH;
+    let each = |line| if wide(line) { style::paragraph("", 0, line) } else { format!("{line}\n") };
+    lines.lines().map(each).collect()
+}
+
 impl Journal {
     pub(super) fn new(report: Report, json: Option<&Path>, before: Option<Before>) -> Self {
         let quiet = json.is_some_and(|path| path.as_os_str() == "-");
@@ -100,7 +108,9 @@ impl Journal {
     /// A line for people.
     pub(super) fn say(&self, line: &str) -> Result<()> {
         if !self.quiet {
-            writeln!(std::io::stdout(), "{line}").context("standard output")?;
+            let mut out = std::io::stdout();
+            let line = if out.is_terminal() { fitting(line) } else { format!("{line}\n") };
+            out.write_all(line.as_bytes()).context("standard output")?;
         }
         Ok(())
     }

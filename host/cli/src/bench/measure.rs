@@ -1,6 +1,7 @@
 //! What all benches share: cores, percentiles, the table of names.
 
 use crate::pinning;
+use crate::usage::misuse;
 use anyhow::{Result, anyhow, bail};
 use hdrhistogram::Histogram;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -83,10 +84,12 @@ impl Cores {
             return Ok(Self(allowed.into_iter().take(4).collect()));
         }
         if let Some(core) = asked.iter().find(|core| !allowed.contains(core)) {
-            bail!("core {core} is not among those this process may use: {allowed:?}");
+            bail!(misuse(format!(
+                "--cores: core {core} is not among those this process may use: {allowed:?}"
+            )));
         }
         if asked.len() < 2 {
-            bail!("give at least two cores: dispatcher, client");
+            bail!(misuse("--cores: give at least two, dispatcher and client"));
         }
         Ok(Self(asked.to_vec()))
     }

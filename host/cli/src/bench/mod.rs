@@ -15,8 +15,11 @@ mod udp;
 mod whole;
 
 use crate::experiment::Preset;
+use crate::number;
 use crate::pinning::CoreList;
 use crate::report::Provenance;
+use crate::signals::Signals;
+use crate::usage::misuse;
 use anyhow::{Result, bail};
 use device::Way;
 use journal::{Before, Journal, Report};
@@ -29,6 +32,7 @@ use ringcall_launch::ring::KernelKind;
 use ringcall_qec::circuit::Code;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Options of `ringcall bench`.
 #[derive(Debug, clap::Args)]
@@ -52,28 +56,28 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Round trips to time, one outstanding
-    #[arg(long, default_value_t = 200_000)]
+    #[arg(long, default_value = "200_000", value_name = "N", value_parser = number::within::<u64>(1, u64::MAX))]
     trips: u64,
     /// Requests of the throughput measurement, 64 slots in flight
-    #[arg(long, default_value_t = 2_000_000)]
+    #[arg(long, default_value = "2_000_000", value_name = "N", value_parser = number::within::<u64>(1, u64::MAX))]
     requests: u64,
-    /// Wait up to so long, at random, before each round trip with a device: a client that asks again at once falls into
+    /// Wait up to so long, in ns, at random, before each round trip with a device: a client that asks again at once falls into
     /// step with the device's polls
-    #[arg(long, value_name = "NS", default_value_t = 0)]
-    spread: u64,
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = number::nanoseconds)]
+    spread: Duration,
     /// Cores to pin to: dispatcher, client, worker, consumer, as many as there are (default: the first ones allowed)
     #[arg(long, value_name = "CORE,…")]
     cores: Option<CoreList>,
-    /// Requests of each `matching/…`, instead of as many as take some seconds
-    #[arg(long, value_name = "N")]
+    /// Shots of each `matching/…`, instead of as many as take some seconds
+    #[arg(long, value_name = "N", value_parser = number::within::<usize>(1, u64::MAX))]
     shots: Option<usize>,
-    /// How often each `matching/…` decodes each request; the shortest time counts. More than once is for machines that do
+    /// How often each `matching/…` decodes each shot; the shortest time counts. More than once is for machines that do
     /// other work
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = number::within::<usize>(1, u64::MAX))]
     rounds: usize,
-    /// How long each run of `pipeline/…` takes
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-    pipeline_seconds: f64,
+    /// How long each run of `pipeline/…` takes, in s
+    #[arg(long, alias = "pipeline-seconds", value_name = "TIME", default_value = "2s", value_parser = number::some_seconds)]
+    duration: Duration,
     /// The predecoder of `pipeline/…/gpu-…`, as in training/models (default: the committed predecoder_3x128_int8, which is
     /// built in)
     #[arg(long, value_name = "FILE")]
@@ -216,7 +220,8 @@ fn means(asked: &str, name: &str) -> bool {
 }
 
 /// Runs the named benches, each after the floor that it is compared with.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
+    signals.run_to_the_signal();
     let known = BENCHES.iter().map(|&(name, ..)| name).chain(whole::names()).chain(matching::names());
     let known = known.chain(matching::endless::names()).chain(matching::patches::names());
     let known: Vec<&str> = known.collect();
@@ -224,7 +229,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let names: Vec<String> = args.names.iter().cloned().chain(presets).collect();
     for asked in &names {
         if !known.iter().any(|name| means(asked, name)) {
-            bail!("no benchmark `{asked}`; there are: {}", known.join(", "));
+            bail!(misuse(format!("no benchmark `{asked}`; there are: {}", known.join(", "))));
         }
     }
     let asked = |name: &str| args.names.is_empty() || args.names.iter().any(|n| means(n, name));
@@ -234,15 +239,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         return Ok(());
     }
-    if args.trips == 0 || args.requests == 0 || args.shots == Some(0) || args.rounds == 0 {
-        bail!("--trips, --requests, --shots and --rounds must be at least 1");
-    }
-    if !(args.pipeline_seconds > 0.0 && args.pipeline_seconds <= 1e6) {
-        bail!("--pipeline-seconds must be above 0 and at most 1e6");
-    }
     let before = args.baseline.as_deref().map(Before::read).transpose()?;
     let cores = Cores::choose(args.cores.as_ref().map_or(&[], |list| &list.0))?;
-    let bench = Bench { trips: args.trips, requests: args.requests, cores, spread_ns: args.spread };
+    let bench = Bench {
+        trips: args.trips,
+        requests: args.requests,
+        cores,
+        spread_ns: u64::try_from(args.spread.as_nanos()).unwrap_or(u64::MAX),
+    };
     let host = crate::machine::describe();
     let report = Report {
         device: device::name().map_or_else(|| host.clone(), |gpu| format!("{gpu}; {host}")),
@@ -259,8 +263,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let mut journal = Journal::new(report, args.json.as_deref(), before);
     round_trips(&bench, &asked, &mut journal)?;
-    pipelines(args, &asked, &mut journal)?;
-    decoders(args, &bench, &asked, &mut journal)?;
+    for (name, error) in [
+        ("pipeline", pipelines(args, &asked, &mut journal)),
+        ("matching", decoders(args, &bench, &asked, &mut journal)),
+    ]
+    .into_iter()
+    .filter_map(|(name, measured)| Some((name, measured.err()?)))
+    .collect::<Vec<_>>()
+    {
+        journal.fail(name, &error)?;
+    }
     let report = journal.finish()?;
     if let Some(path) = args.json.as_ref().filter(|path| path.as_os_str() != "-")
         && let Some(svg) = chart::svg(&report.results)?
@@ -315,7 +327,7 @@ fn pipelines(args: &Args, asked: &dyn Fn(&str) -> bool, journal: &mut Journal) -
     journal.say(whole::Row::HEADING)?;
     let no_device = Baseline::Arithmetic.absent();
     let options = whole::EndToEndOptions {
-        seconds: args.pipeline_seconds,
+        seconds: args.duration.as_secs_f64(),
         model: args.model.as_deref(),
         no_device: no_device.as_deref(),
     };

@@ -26,6 +26,10 @@ pub(super) struct DatagramOptions {
     pub(super) faults: Faults,
 }
 
+/// How long answers are waited for after a stop.
+const DRAIN: Duration = Duration::from_millis(300);
+/// After this time without any answer, and with a request past its timeout, the service counts as absent.
+pub(super) const SILENCE: Duration = Duration::from_secs(2);
 /// The longest sleep: how fast a signal is noticed.
 const SLEEP: Duration = Duration::from_millis(2);
 
@@ -82,8 +86,18 @@ pub(super) fn run<W: Wire>(
     let begin = Instant::now();
     let mut more = true;
     let mut idle = 0_u32;
+    let mut stopped = None;
     while more || caller.waiting() > 0 {
-        more = more && report.sent < options.requests && !stop();
+        let silent = report.unanswered > 0
+            && report.answered() + caller.statistics().late == 0
+            && begin.elapsed() >= SILENCE;
+        if stopped.is_none() && stop() {
+            stopped = Some(Instant::now());
+        }
+        if stopped.is_some_and(|at| at.elapsed() >= DRAIN) {
+            break;
+        }
+        more = more && report.sent < options.requests && !silent && stopped.is_none();
         let due = begin + options.interval.mul_f64(report.sent as f64);
         if more && caller.room() > 0 && Instant::now() >= due {
             let mut payload = Vec::new();
@@ -144,7 +158,7 @@ pub(super) fn run<W: Wire>(
             std::thread::yield_now();
         }
     }
-    // Left where the port is closed.
+    // Left where the port is closed, and after a stop.
     let withheld = open.values().filter(|open| open.withheld).count() as u64;
     report.lost += withheld;
     report.unanswered += open.len() as u64 - withheld;

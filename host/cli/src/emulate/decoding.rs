@@ -107,7 +107,7 @@ fn check(given: &Given<'_>) -> Result<()> {
     given.refuse(&["metadata", "rendezvous", "qp"], what)
 }
 
-pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
+pub(super) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u8> {
     check(given)?;
     let Some(path) = &args.config else {
         bail!(Misuse("--protocol decoding needs --config: the file that the server was given".to_owned()));
@@ -127,8 +127,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
         let patient = Patient::new(args, path, &target, decoder, i as u64);
         patients.push(patient.with_context(|| format!("decoder {}", decoder.id()))?);
     }
-    let signals = Signals::listen()?;
-    signals.run();
+    signals.run_bounded(super::GRACE_PERIOD);
     let report = drive(args, &config, &mut patients, &|| signals.received().is_some())?;
     if args.json.as_ref().is_none_or(|path| path.as_os_str() != "-") {
         let mut out = std::io::stdout();
@@ -311,7 +310,8 @@ fn volume(
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { decoders, shots, calls, correct, wrong, failed, logical_errors, .. } = self;
-        writeln!(f, "{shots} volumes of {decoders} decoders, {calls} calls")?;
+        let plural = if *decoders == 1 { "" } else { "s" };
+        writeln!(f, "{shots} volumes of {decoders} decoder{plural}, {calls} calls")?;
         let words =
             format!("correct {correct}, wrong {wrong}, none {failed}, logical errors {logical_errors}");
         f.write_str(&style::paragraph("corrections", 13, &words))?;
@@ -322,8 +322,15 @@ impl fmt::Display for Report {
             f.write_str(&style::paragraph("first failure", 15, why))?;
         }
         // From the last measurements to the corrections.
-        writeln!(f, "latency     {}", super::summary::latency(&self.latency_ns))?;
+        if correct + wrong == 0 {
+            return Ok(());
+        }
+        f.write_str(&style::paragraph("latency", 13, &super::summary::latency(&self.latency_ns)))?;
         let rate = style::per_second(*shots as f64 / self.elapsed_s.max(1e-9));
-        writeln!(f, "rate        {rate} (volumes) over {:.1} s", self.elapsed_s)
+        let words = format!(
+            "{rate} (volumes) over {}",
+            style::span(Duration::from_secs_f64(self.elapsed_s.max(0.0)))
+        );
+        f.write_str(&style::paragraph("rate", 13, &words))
     }
 }

@@ -23,17 +23,22 @@ use crate::tag_key::TagArgs;
 use crate::usage::{Given, misuse};
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
+use ringcall::thread::STOP_CHECK_INTERVAL;
 use ringcall_roce::{PathMtu, ROCE_PORT, RoceSocket, rendezvous};
 use ringcall_sim::fpga::{EMULATOR_QP, Exchange, Faults, Player, PlayerConfig, PlayerTarget, Report};
 use ringcall_transport::{CallerOptions, Tagged};
 use ringcall_wire::header::RequestHeader;
+use std::cell::Cell;
 use std::io::Write;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use summary::Summary;
 use target::Target;
 use work::{Asked, Checker, FunctionArg, Source};
+
+/// How long after a signal answers are waited for.
+const GRACE_PERIOD: Duration = Duration::from_millis(1500);
 
 /// Sends requests to a service, checks every answer, and accounts for each request.
 ///
@@ -54,10 +59,10 @@ pub(crate) struct Args {
     config: Option<PathBuf>,
     /// --protocol decoding: in how many calls the measurements of a decode are sent, the last together with the question for its
     /// corrections
-    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = number::within::<u32>(1, 4096))]
     parts: u32,
     /// --protocol decoding: rounds of a run of a decoder of runs of any length, each sent in a call of its own
-    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = number::within::<u32>(1, 10_000_000))]
     run_rounds: u32,
     /// What is asked
     #[arg(long, value_enum, default_value = "increment")]
@@ -67,16 +72,16 @@ pub(crate) struct Args {
     #[command(flatten)]
     side: SideArgs,
     /// Requests to send; --protocol decoding: volumes, dealt to the decoders in turn
-    #[arg(long, alias = "shots", default_value = "10_000", value_name = "N", value_parser = number::count)]
+    #[arg(long, alias = "shots", default_value = "10_000", value_name = "N", value_parser = number::within::<u64>(1, u64::MAX))]
     requests: u64,
     /// Requests a second [default: as many as there is room in flight]
     #[arg(long, value_name = "PER-SECOND")]
     rate: Option<f64>,
     /// The most requests under way; with RoCE, no more than the service has pages
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, default_value_t = 16, value_parser = number::within::<u32>(1, 4096))]
     in_flight: u32,
     /// Payload bytes of `increment`
-    #[arg(long, default_value_t = 32, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=16_000))]
+    #[arg(long, default_value_t = 32, value_name = "BYTES", value_parser = number::within::<u32>(0, 16_000))]
     payload: u32,
     /// A request without an answer after so long, in ms, is given up
     #[arg(long, alias = "timeout-ms", default_value = "1s", value_name = "TIME", value_parser = number::some_milliseconds)]
@@ -117,15 +122,15 @@ pub(crate) struct Args {
     qp_type: Option<QpTypeArg>,
     /// RoCE: the first packet sequence number; with --qp-type rc the same in both directions [default: the endpoint's, or 0;
     /// with --qp-type uc one of the clock's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..1 << 24))]
+    #[arg(long, value_name = "N", value_parser = number::within::<u32>(0, 0xFF_FFFF))]
     psn: Option<u32>,
     #[command(flatten)]
     tags: TagArgs,
     /// Seed of shots and faults
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = number::count)]
     seed: u64,
     /// RoCE: our own queue pair, to which answers are addressed
-    #[arg(long, default_value_t = EMULATOR_QP)]
+    #[arg(long, default_value_t = EMULATOR_QP, value_name = "N", value_parser = number::within::<u32>(0, 0xFF_FFFF))]
     qp: u32,
     #[command(flatten)]
     memory: MemoryLimit,
@@ -152,9 +157,9 @@ enum ProtocolArg {
 /// How far a packet is held back, in packets.
 const REORDER_DEPTH: u32 = 4;
 
-pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
+pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u8> {
     if args.protocol == ProtocolArg::Decoding {
-        return decoding::run(args, given);
+        return decoding::run(args, given, signals);
     }
     given.refuse(&["config", "parts", "run_rounds"], "--protocol rpc")?;
     for (name, value) in [("loss", args.loss), ("duplicate", args.duplicate), ("reorder", args.reorder)] {
@@ -211,8 +216,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     let busy = style::Busy::new("building the decoder");
     let (mut source, mut checker) = work::work(&asked, args.memory, target.experiment())?;
     drop(busy);
-    let signals = Signals::listen()?;
-    signals.run();
+    signals.run_bounded(GRACE_PERIOD);
     let stop = || signals.received().is_some();
     let (report, address) = match transport {
         TransportArg::Udp => {
@@ -326,12 +330,16 @@ fn play(
         window.extend_from_slice(&payload);
         true
     };
+    let heard = Cell::new(false);
     let mut check = |exchange: &Exchange<'_>| {
+        heard.set(true);
         let payload = exchange.arguments.get(..exchange.request.arg_len as usize);
         payload.is_some_and(|payload| checker.is_right(payload, exchange.response.status(), exchange.result))
     };
     let address = SocketAddr::V4(config.target.peer);
-    Ok((Player::new(socket, config)?.run(&mut windows, &mut check, stop)?, address))
+    let (begin, silence) = (Instant::now(), datagrams::SILENCE.max(args.timeout + STOP_CHECK_INTERVAL));
+    let stop = || stop() || (!heard.get() && begin.elapsed() >= silence);
+    Ok((Player::new(socket, config)?.run(&mut windows, &mut check, &stop)?, address))
 }
 
 fn publish(args: &Args, summary: &Summary) -> Result<()> {

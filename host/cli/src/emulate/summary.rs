@@ -168,6 +168,10 @@ impl Summary {
         if self.answered > 0 {
             row("latency", &latency(&self.latency_ns));
         }
+        // Of nothing there is no rate.
+        if self.answered == 0 && !verbose {
+            return text;
+        }
         let elapsed = style::span(Duration::from_secs_f64(self.elapsed_s.max(0.0)));
         row("rate", &format!("{} over {elapsed}", style::per_second(self.throughput_per_s)));
         text

@@ -3,8 +3,8 @@
 use crate::decoder::{DecoderArg, DecoderArgs, MatchingArg, RelayArgs};
 use crate::serve::{DEFAULT_PORT, QpTypeArg, TransportArg};
 use crate::side::{ReadoutArg, SideArgs};
-use crate::usage::Misuse;
-use anyhow::{Context, Result, anyhow, bail};
+use crate::usage::{Misuse, misuse};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use ringcall_sim::fpga::PlayerTarget;
 use ringcall_wire::tag::{self, FrameKey};
@@ -27,7 +27,8 @@ impl<'a> Target<'a> {
             return Ok(Self { pairs: Vec::new(), address: Some(address) });
         }
         if !text.contains('=') && text.contains(':') {
-            let found = text.trim().to_socket_addrs().with_context(|| format!("no address of `{text}`"))?;
+            let found =
+                text.trim().to_socket_addrs().with_context(|| Misuse(format!("no address of `{text}`")))?;
             // Services of RoCE have IPv4 alone, and `ringcall serve` is on 127.0.0.1 unless it is told otherwise.
             let address = found.min_by_key(SocketAddr::is_ipv6);
             return Ok(Self { pairs: Vec::new(), address });
@@ -40,7 +41,7 @@ impl<'a> Target<'a> {
             .map(|word| word.split_once('='))
             .collect::<Option<Vec<_>>>()
             .filter(|pairs| !pairs.is_empty())
-            .ok_or_else(|| anyhow!("`{text}` is neither an address nor a line of key=value pairs"))?;
+            .ok_or_else(|| misuse(format!("`{text}` is neither an address nor a line of key=value pairs")))?;
         Ok(Self { pairs, address: None })
     }
 
@@ -55,12 +56,12 @@ impl<'a> Target<'a> {
             Some(digits) => u64::from_str_radix(digits, 16),
             None => text.parse(),
         };
-        value.map(Some).with_context(|| format!("{key}={text} in the endpoint"))
+        value.map(Some).with_context(|| Misuse(format!("{key}={text} in the endpoint")))
     }
 
     fn word(&self, key: &str, default: u32) -> Result<u32> {
         let value = self.number(key)?.unwrap_or(default.into());
-        u32::try_from(value).with_context(|| format!("{key}={value} in the endpoint"))
+        u32::try_from(value).with_context(|| Misuse(format!("{key}={value} in the endpoint")))
     }
 
     /// The transport: what the option says, or the line.
@@ -71,13 +72,15 @@ impl<'a> Target<'a> {
             // The same on the wire, unless an adapter of ours is to speak it.
             Some("roce" | "verbs") if option == Some(TransportArg::Verbs) => Some(TransportArg::Verbs),
             Some("roce" | "verbs") => Some(TransportArg::Roce),
-            Some(other) => bail!("the endpoint's transport is `{other}`: udp, roce and verbs are spoken"),
+            Some(other) => bail!(misuse(format!(
+                "the endpoint's transport is `{other}`: udp, roce and verbs are spoken"
+            ))),
         };
         match (named, option) {
             // An emulated adapter speaks RoCE.
             (Some(TransportArg::Roce), Some(TransportArg::Nic)) => Ok(TransportArg::Roce),
             (Some(named), Some(option)) if named != option => {
-                bail!("the endpoint is {}, --transport {}", named.name(), option.name())
+                bail!(misuse(format!("the endpoint is {}, --transport {}", named.name(), option.name())))
             }
             (named, option) => Ok(option.or(named).unwrap_or(TransportArg::Udp)),
         }
@@ -85,16 +88,16 @@ impl<'a> Target<'a> {
 
     /// The service of the queue pair: what the option says, or the line; the unreliable one where neither does.
     pub(super) fn qp_type(&self, option: Option<QpTypeArg>) -> Result<QpTypeArg> {
-        let named = match self.get("service") {
-            None => None,
-            Some(text) => Some(
-                QpTypeArg::from_str(text, false)
-                    .map_err(|_| anyhow!("the endpoint's service is `{text}`: uc and rc are known"))?,
-            ),
-        };
+        let named =
+            match self.get("service") {
+                None => None,
+                Some(text) => Some(QpTypeArg::from_str(text, false).map_err(|_| {
+                    misuse(format!("the endpoint's service is `{text}`: uc and rc are known"))
+                })?),
+            };
         match (named, option) {
             (Some(named), Some(option)) if named != option => {
-                bail!("the endpoint's queue pair is of another service: leave --qp-type out")
+                bail!(misuse("the endpoint's queue pair is of another service: leave --qp-type out"))
             }
             (named, option) => Ok(option.or(named).unwrap_or(QpTypeArg::Uc)),
         }
@@ -104,7 +107,7 @@ impl<'a> Target<'a> {
     pub(super) fn psn(&self) -> Result<Option<u32>> {
         let Some(psn) = self.number("psn")? else { return Ok(None) };
         let psn = u32::try_from(psn).ok().filter(|psn| psn >> 24 == 0);
-        psn.map(Some).context("psn in the endpoint has more than 24 bits")
+        psn.map(Some).context(Misuse("psn in the endpoint has more than 24 bits".to_owned()))
     }
 
     /// The service's decoder, to compare answers with: what the options say, or the line.
@@ -116,23 +119,31 @@ impl<'a> Target<'a> {
                 "slices" if !plugs_in && options.kind.is_none() && options.family.is_none() => {
                     return Ok(options);
                 }
-                "slices" => bail!("the endpoint matches by slices: leave --decoder and --matching out"),
+                "slices" => {
+                    bail!(misuse("the endpoint matches by slices: leave --decoder and --matching out"))
+                }
                 "plugin" if plugs_in => return Ok(options),
                 "plugin" => {
-                    bail!("the endpoint's decoder is a plug-in: give the same one, --decoder plugin:LIBRARY")
+                    bail!(misuse(
+                        "the endpoint's decoder is a plug-in: give the same one, --decoder plugin:LIBRARY"
+                    ))
                 }
-                _ => bail!("the endpoint's decoder is `{named}`: matching, relay and plugin are known"),
+                _ => bail!(misuse(format!(
+                    "the endpoint's decoder is `{named}`: matching, relay and plugin are known"
+                ))),
             }
             if options.kind.is_some() || plugs_in || options.family == Some(DecoderArg::Matching) {
-                bail!("the endpoint's decoder is relay: leave --decoder and --matching out");
+                bail!(misuse("the endpoint's decoder is relay: leave --decoder and --matching out"));
             }
             let setting = |key, option: Option<u32>| -> Result<Option<u32>> {
                 let served = self.number(key)?.map(u32::try_from).transpose();
-                let served = served.with_context(|| format!("{key} in the endpoint"))?;
+                let served = served.with_context(|| Misuse(format!("{key} in the endpoint")))?;
                 match (served, option) {
                     (Some(served), Some(option)) if served != option => {
                         let flag = key.replace('_', "-");
-                        bail!("the endpoint has {key}={served}: leave --{flag} out, or give the same")
+                        bail!(misuse(format!(
+                            "the endpoint has {key}={served}: leave --{flag} out, or give the same"
+                        )))
                     }
                     _ => Ok(served.or(option)),
                 }
@@ -151,13 +162,16 @@ impl<'a> Target<'a> {
             return Ok(DecoderArgs { family: Some(DecoderArg::Relay), relay, ..options });
         }
         let Some(named) = self.get("matching") else { return Ok(options) };
-        let kind = MatchingArg::from_str(named, false)
-            .map_err(|_| anyhow!("the endpoint's matching is `{named}`: plain and correlated are known"))?;
+        let kind = MatchingArg::from_str(named, false).map_err(|_| {
+            misuse(format!("the endpoint's matching is `{named}`: plain and correlated are known"))
+        })?;
         if plugs_in || options.family == Some(DecoderArg::Relay) {
-            bail!("the endpoint's decoder is {named} matching: leave --decoder out");
+            bail!(misuse(format!("the endpoint's decoder is {named} matching: leave --decoder out")));
         }
         if options.kind.is_some_and(|option| option != kind) {
-            bail!("the endpoint's matching is {named}: leave --matching out, or give the same");
+            bail!(misuse(format!(
+                "the endpoint's matching is {named}: leave --matching out, or give the same"
+            )));
         }
         Ok(DecoderArgs { kind: Some(kind), ..options })
     }
@@ -165,16 +179,21 @@ impl<'a> Target<'a> {
     /// What requests say beside the detectors: what the options say, or the line.
     pub(super) fn side(&self, options: SideArgs) -> Result<SideArgs> {
         let weights = self.number("weights")?.map(u32::try_from).transpose();
-        let weights = weights.context("weights in the endpoint")?;
+        let weights = weights.context(Misuse("weights in the endpoint".to_owned()))?;
         let readout = self.get("readout").map(|text| {
-            ReadoutArg::from_str(text, false).map_err(|_| anyhow!("the endpoint's readout is `{text}`"))
+            ReadoutArg::from_str(text, false)
+                .map_err(|_| misuse(format!("the endpoint's readout is `{text}`")))
         });
         let readout = readout.transpose()?;
         if options.weights.zip(weights).is_some_and(|(option, served)| option != served) {
-            bail!("the endpoint takes other numbers of weights: leave --weights out, or give the same");
+            bail!(misuse(
+                "the endpoint takes other numbers of weights: leave --weights out, or give the same"
+            ));
         }
         if options.readout.zip(readout).is_some_and(|(option, served)| option != served) {
-            bail!("the endpoint takes another encoding of read-outs: leave --readout out, or give the same");
+            bail!(misuse(
+                "the endpoint takes another encoding of read-outs: leave --readout out, or give the same"
+            ));
         }
         Ok(SideArgs { weights: options.weights.or(weights), readout: options.readout.or(readout) })
     }
@@ -206,10 +225,10 @@ impl<'a> Target<'a> {
             return Ok(address);
         }
         let ip = self.get("ip").map_or(Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)), |ip| {
-            ip.parse().with_context(|| format!("ip={ip} in the endpoint"))
+            ip.parse().with_context(|| Misuse(format!("ip={ip} in the endpoint")))
         })?;
-        let port = self.number("port")?.context("the endpoint has no port")?;
-        let port = u16::try_from(port).with_context(|| format!("port={port} in the endpoint"))?;
+        let port = self.number("port")?.context(Misuse("the endpoint has no port".to_owned()))?;
+        let port = u16::try_from(port).with_context(|| Misuse(format!("port={port} in the endpoint")))?;
         Ok(SocketAddr::new(ip, port))
     }
 
@@ -218,7 +237,9 @@ impl<'a> Target<'a> {
         let mut address = self.address()?;
         let key = format!("ring{decoder}");
         if let Some(port) = self.number(&key)? {
-            address.set_port(u16::try_from(port).with_context(|| format!("{key}={port} in the endpoint"))?);
+            address.set_port(
+                u16::try_from(port).with_context(|| Misuse(format!("{key}={port} in the endpoint")))?,
+            );
         }
         Ok(address)
     }
@@ -230,12 +251,15 @@ impl<'a> Target<'a> {
     pub(super) fn check_tag(&self, key: Option<FrameKey>) -> Result<()> {
         match (self.number("tag")?, key) {
             (Some(version), _) if version != u64::from(tag::VERSION) => {
-                bail!("the endpoint tags frames in version {version}, and this program in {}", tag::VERSION)
+                bail!(misuse(format!(
+                    "the endpoint tags frames in version {version}, and this program in {}",
+                    tag::VERSION
+                )))
             }
-            (Some(_), None) => bail!("the endpoint tags its frames: give its --tag-key"),
+            (Some(_), None) => bail!(misuse("the endpoint tags its frames: give its --tag-key")),
             // An address says nothing of tags.
             (None, Some(_)) if !self.pairs.is_empty() => {
-                bail!("the endpoint tags no frames: leave --tag-key out, or start it with one")
+                bail!(misuse("the endpoint tags no frames: leave --tag-key out, or start it with one"))
             }
             _ => Ok(()),
         }
@@ -250,7 +274,9 @@ impl<'a> Target<'a> {
     /// `told` by a rendezvous.
     pub(super) fn window(&self, told: bool) -> Result<PlayerTarget> {
         if !told && self.get("rkey").is_none() {
-            bail!("the endpoint has no rkey=: give the line that `ringcall serve` prints, or --rendezvous");
+            bail!(misuse(
+                "the endpoint has no rkey=: give the line that `ringcall serve` prints, or --rendezvous"
+            ));
         }
         let SocketAddr::V4(peer) = self.address()? else { bail!("RoCE is spoken over IPv4") };
         Ok(PlayerTarget {

@@ -6,6 +6,7 @@ mod picture;
 
 use crate::experiment::ExperimentArgs;
 use crate::memory::MemoryLimit;
+use crate::number;
 use crate::output;
 use crate::report::{Provenance, page};
 use crate::usage::Misuse;
@@ -33,24 +34,28 @@ pub(crate) struct Args {
     #[command(flatten)]
     experiment: ExperimentArgs,
     /// Shots of a file, in place of sampled ones
-    #[arg(long, value_name = "FILE")]
-    shots: Option<PathBuf>,
-    /// Format of --shots: 01, b8, r8, ptb64, hits or dets
-    #[arg(long, value_name = "FORMAT", default_value = "b8", requires = "shots")]
+    #[arg(long = "in", alias = "shots", value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Format of the shots of --in: 01, b8, r8, ptb64, hits or dets
+    #[arg(long = "in-format", aliases = ["in_format", "shots-format"], value_name = "FORMAT", default_value = "b8", requires = "input")]
     shots_format: ShotFormat,
-    /// The true observables follow the detectors in each shot of --shots
-    #[arg(long, requires = "shots")]
+    /// The true observables follow the detectors in each shot of --in
+    #[arg(
+        long = "in-includes-appended-observables",
+        aliases = ["in_includes_appended_observables", "shots-with-observables"],
+        requires = "input"
+    )]
     shots_with_observables: bool,
     /// Seed of sampled shots
-    #[arg(long, default_value_t = 1, conflicts_with = "shots")]
+    #[arg(long, default_value_t = 1, value_parser = number::count, conflicts_with = "input")]
     seed: u64,
     /// Which shot, counted from 0 [default: the first with a defect]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = number::count)]
     shot: Option<u64>,
     #[command(flatten)]
     memory: MemoryLimit,
     /// Where the page goes, or to standard output for `-`; the picture alone where FILE ends in .svg
-    #[arg(long, short, value_name = "FILE", default_value = "explain.html")]
+    #[arg(long, alias = "out", short, value_name = "FILE", default_value = "explain.html")]
     output: PathBuf,
 }
 
@@ -100,7 +105,7 @@ type Next = Box<dyn FnMut(&mut Shot) -> Result<bool>>;
 fn choose(args: &Args, problem: &Problem) -> Result<Chosen> {
     let (detectors, observables) = (problem.detectors(), problem.observables());
     let mut next: Next;
-    let (layout, known) = match &args.shots {
+    let (layout, known) = match &args.input {
         None => {
             let mut sampler = Sampler::new(problem.model(), args.seed)?;
             let layout = sampler.layout();

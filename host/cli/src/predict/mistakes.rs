@@ -42,12 +42,11 @@ pub(crate) struct Args {
 }
 
 /// Decodes every shot of the input, and counts.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
     let Args { common, obs_in, .. } = args;
     if !common.in_includes_appended_observables && obs_in.is_none() {
         bail!(misuse("give --obs_in FILE or --in_includes_appended_observables: nothing says what is right"));
     }
-    let signals = Signals::listen()?;
     let (model, decoders) = common.workers()?;
     signals.run_to_the_signal();
     let reader = common.reader(args.in_format, &model)?;

@@ -130,8 +130,7 @@ impl Common {
 }
 
 /// Decodes every shot of the input.
-pub(crate) fn run(args: &Args) -> Result<()> {
-    let signals = Signals::listen()?;
+pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
     let (model, decoders) = args.common.workers()?;
     signals.run_to_the_signal();
     let truth = args.common.in_includes_appended_observables;

@@ -22,10 +22,9 @@ use std::time::Duration;
 const GRACE_PERIOD: Duration = Duration::from_millis(1500);
 
 /// Runs, reports, and says by its exit code whether every request was answered.
-pub(crate) fn run(args: &Args) -> Result<u8> {
+pub(crate) fn run(args: &Args, signals: &Signals) -> Result<u8> {
     args.check()?;
-    let signals = Signals::listen()?;
-    let (report, summary) = measure(args, &signals)?;
+    let (report, summary) = measure(args, signals)?;
     signals.came_to_an_end();
     publish(args, &report)?;
     if let Some(signal) = signals.received() {

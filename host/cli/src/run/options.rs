@@ -112,10 +112,16 @@ impl FromStr for ShotsArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match number::count(text) {
+            Ok(0) => Err("give at least 1".to_owned()),
             Ok(shots) => Ok(Self::Count(shots)),
             // A number that is none is no file's name either.
-            Err(why) if text.starts_with(['-', '+']) || text.parse::<f64>().is_ok() => Err(why),
-            Err(_) => Ok(Self::File(text.into())),
+            Err(_)
+                if text.parse::<f64>().is_err()
+                    && (text.contains(['/', '.']) || Path::new(text).exists()) =>
+            {
+                Ok(Self::File(text.into()))
+            }
+            Err(why) => Err(why),
         }
     }
 }
@@ -237,10 +243,10 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "surface")]
     code: CodeArg,
     /// Code distance of a surface or colour code, odd, at least 3 [default: 7]
-    #[arg(long)]
+    #[arg(long, value_name = "D", value_parser = number::one::<u32>)]
     distance: Option<u32>,
     /// Rounds of syndrome extraction [default: the distance]
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = number::one::<u32>)]
     rounds: Option<u32>,
     /// Memory basis [default: z]
     #[arg(long, value_enum)]
@@ -249,14 +255,14 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     detectors: Option<DetectorsArg>,
     /// Strength of the circuit noise, each of its rates
-    #[arg(long, default_value_t = 0.003)]
+    #[arg(long, default_value_t = 0.003, value_parser = number::one::<f64>)]
     p: f64,
     #[command(flatten)]
     pub(super) file: ModelFile,
     /// Stop after so many shots: one request each
     #[arg(long, value_name = "N")]
     shots: Option<ShotsArg>,
-    #[arg(long, value_name = "N", hide = true, value_parser = number::count)]
+    #[arg(long, value_name = "N", hide = true, value_parser = number::within::<u64>(1, u64::MAX))]
     requests: Option<u64>,
     /// Shots to decode, in place of sampled ones; ends with the file
     #[arg(long = "in", value_name = "FILE")]
@@ -271,16 +277,16 @@ pub(crate) struct Args {
     )]
     pub(super) shots_with_observables: bool,
     /// Stop after so long, in s [default: 3 s where --shots and --in are absent]
-    #[arg(long, value_name = "TIME", value_parser = number::seconds)]
+    #[arg(long, value_name = "TIME", value_parser = number::some_seconds)]
     duration: Option<Duration>,
     /// From one request to the next, in us; 0: as fast as slots come free
     #[arg(long, alias = "interval-us", default_value = "100us", value_name = "TIME", value_parser = number::microseconds)]
     pub(super) interval: Duration,
     /// Worker threads, each with an engine and a decoder [default: as many as there are cores to spare, at most 8]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_parser = number::within::<u32>(1, 4096))]
     pub(super) workers: Option<u32>,
     /// Slots of the ring [default: 32; 64 with --preset]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    #[arg(long, value_parser = number::within::<u32>(1, 1_048_576))]
     slots: Option<u32>,
     #[command(flatten)]
     pub(super) decoder: DecoderArgs,
@@ -288,7 +294,7 @@ pub(crate) struct Args {
     pub(super) deadline: DeadlineArgs,
     /// Relay-BP: lanes of other memory strengths that race, of which the first that ends wins: shorter longest times. A CPU decodes them
     /// one after another, for the same answers [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", value_parser = number::within::<u32>(1, 64))]
     pub(super) relay_lanes: Option<u32>,
     /// With --engine relay: end a decode after so long, in us, with a best guess that says that it did not converge
     #[arg(long, alias = "relay-deadline-us", value_name = "TIME", value_parser = relay_deadline)]
@@ -319,7 +325,7 @@ pub(crate) struct Args {
     /// With --dispatcher device: kernels on the GPU, each on an equal part of it and for an equal part of the slots; with
     /// --handoff flag: graphs on it at once, each on a stream and an equal part of it. More requests a second, each of which takes
     /// longer
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(long, default_value_t = 1, value_parser = number::within::<u32>(1, 32))]
     pub(super) kernels: u32,
     /// ONNX model of an --engine that runs one: detectors in, residual detectors (and logical frame) out, or a predecoder
     /// of any size, as in training/models; of --engine gpu: such a predecoder of up to 16 convolutions and 512 channels; with
@@ -335,7 +341,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LOGIT")]
     pub(super) threshold: Option<f32>,
     /// Seed of the sampled shots
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = number::count)]
     pub(super) seed: u64,
     /// Pin threads: `none`, `auto` (where there are cores enough), or DISPATCHER,CONSUMER,FIRST-WORKER
     #[arg(long, default_value = "none", value_name = "CORES")]

@@ -150,10 +150,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Slots of the ring; with RoCE, also pages of the window
-    #[arg(long, default_value_t = DEFAULT_PORT.pages, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    #[arg(long, default_value_t = DEFAULT_PORT.pages, value_parser = number::within::<u32>(1, 1_048_576))]
     slots: u32,
     /// Bytes of a slot: header and payload; with --preset what a request needs, if that is more
-    #[arg(long, default_value_t = DEFAULT_PORT.page_bytes, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    #[arg(long, default_value_t = DEFAULT_PORT.page_bytes, value_parser = number::within::<u32>(64, 1_048_576))]
     slot_bytes: u32,
     /// Threads of transport and dispatcher
     #[arg(long, value_enum, default_value = "one")]
@@ -180,7 +180,7 @@ pub(crate) struct Args {
     #[arg(long)]
     stream: bool,
     /// With --write-config or --stream: how many decoders of the experiment there are [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = number::within::<u16>(1, 256))]
     decoders: Option<u16>,
     /// What `decode_syndrome` is: a decoder of the experiment (syndromes), a model by itself (decoder: requests are its inputs, answers
     /// its outputs), or a model and matching of what it leaves (predecoder)
@@ -195,13 +195,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     side: SideArgs,
     /// RoCE: queue pair number
-    #[arg(long, default_value_t = DEFAULT_PORT.qp)]
+    #[arg(long, default_value_t = DEFAULT_PORT.qp, value_name = "N", value_parser = number::within::<u32>(0, 0xFF_FFFF))]
     qp: u32,
     /// RoCE: key to the window [default: a random one, which the first line of output says]
     #[arg(long, default_value_t = random_key(), hide_default_value = true)]
     rkey: u32,
     /// RoCE: the queue pair that answers are addressed to
-    #[arg(long, default_value_t = DEFAULT_PORT.remote_qp)]
+    #[arg(long, default_value_t = DEFAULT_PORT.remote_qp, value_name = "N", value_parser = number::within::<u32>(0, 0xFF_FFFF))]
     remote_qp: u32,
     /// UDP: who is served, as IP addresses with any port or one; may be repeated; others are counted and not
     /// answered [default: every peer]. RoCE: one peer, which gets every answer, at port 4791 unless another is given,
@@ -220,14 +220,14 @@ pub(crate) struct Args {
     mtu: PathMtu,
     /// RoCE: the most peers known at a time, each with its own window; a newcomer takes the place of the peer
     /// that was silent longest, and its answers that are due are lost [default: 64]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = number::within::<u16>(1, 4096))]
     peers: Option<u16>,
     /// RoCE: the service of the queue pair: uc (unreliable connected, as an FPGA has it) or rc (reliable connected: each
     /// packet is acknowledged and sent again until it is, with one peer: give --peer or --rendezvous)
     #[arg(long, value_enum, default_value = "uc")]
     qp_type: QpTypeArg,
     /// RoCE with --qp-type rc: the first packet sequence number, the same in both directions
-    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(..1 << 24))]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = number::within::<u32>(0, 0xFF_FFFF))]
     psn: u32,
     /// RoCE: exchange queue pair, key and IP address with any client that asks at this TCP address, as the reference's
     /// rendezvous does: its answers then go to its queue pair, at port 4791 unless --peer says another
@@ -286,13 +286,14 @@ fn around(args: &Args, decoding: Estimate) -> Estimate {
     }
 }
 
-pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
+pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u8> {
+    signals.keep_hang_ups()?;
     log::start(args.log_format);
     if let Some(path) = &args.config {
-        return decoding::run(args, given, path);
+        return decoding::run(args, given, path, signals);
     }
     if args.stream && args.write_config.is_none() {
-        return decoding::stream(args, given);
+        return decoding::stream(args, given, signals);
     }
     if args.write_config.is_none() {
         given.refuse(&["decoders"], "a service of one experiment: give --stream or --write-config")?;
@@ -304,7 +305,6 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
-    let signals = Signals::listen_and_reload()?;
     let busy = style::Busy::new("building the decoder");
     let problem = if args.dispatcher == Some(DispatcherArg::Device) || args.service == ServiceArg::Decoder {
         args.memory.admit(&around(args, Estimate::process()))?;
@@ -339,8 +339,12 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
     let mut out = std::io::stdout();
     say(&mut out, &line)?;
 
-    let mut reload = || tracing::warn!("SIGHUP: this service has no --config to read again");
-    serve_until_told(args, &signals, &line, &mut Watchman::new(figures), &mut reload);
+    let mut turn = |hung_up| {
+        if hung_up {
+            tracing::warn!("SIGHUP: this service has no --config to read again");
+        }
+    };
+    serve_until_told(args, signals, &line, &mut Watchman::new(figures), &mut turn);
     ending.set();
     if let Some(rendezvous) = rendezvous {
         rendezvous.stop();
@@ -366,13 +370,14 @@ fn say(out: &mut std::io::Stdout, line: &str) -> Result<()> {
     out.write_all(line.as_bytes()).and_then(|()| out.flush()).context("standard output")
 }
 
-/// Waits for a signal or for the end of --duration. A service manager is told of `line`, and that the service is alive.
+/// Waits for a signal or for the end of --duration, and calls `turn` again and again with whether a hang-up came. A service manager is told
+/// of `line`, and that the service is alive.
 fn serve_until_told(
     args: &Args,
     signals: &Signals,
     line: &str,
     watchman: &mut Watchman,
-    reload: &mut dyn FnMut(),
+    turn: &mut dyn FnMut(bool),
 ) {
     let mut supervisor = supervisor::Supervisor::ready(line);
     signals.run();
@@ -382,9 +387,7 @@ fn serve_until_told(
         std::thread::sleep(STOP_CHECK_INTERVAL);
         supervisor.alive();
         watchman.look();
-        if signals.take_reload() {
-            reload();
-        }
+        turn(signals.take_reload());
     }
     tracing::info!(signal = signals.received(), seconds = begin.elapsed().as_secs_f64(), "stopping");
     supervisor.stopping();

@@ -3,6 +3,7 @@
 use super::{Args, ServiceArg};
 use crate::experiment::digest;
 use crate::network::{Bound, Network, NetworkArg, NetworkFile};
+use crate::number;
 use crate::pinning;
 use crate::run::for_network;
 use crate::usage::{Given, Misuse};
@@ -39,17 +40,17 @@ pub(super) struct ModelArgs {
     #[arg(long, value_name = "LOGIT")]
     threshold: Option<f32>,
     /// Predecoder: instances, each an engine on its own thread
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, default_value_t = 1, value_parser = number::within::<u32>(1, 256))]
     instances: u32,
     /// Predecoder: the most requests of an instance that wait for a worker, or are at one
-    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = number::within::<u32>(1, 4096))]
     queue_depth: u32,
     /// Predecoder: answer BACKPRESSURE where an instance whose queue is full finds no room in so many looks [default: requests wait in
     /// the ring]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::within::<u64>(1, u64::MAX))]
     poll_limit: Option<u64>,
     /// Predecoder: workers that match [default: as many as there are cores to spare, at most 8]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = number::within::<u32>(1, 256))]
     match_workers: Option<u32>,
 }
 

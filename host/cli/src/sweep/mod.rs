@@ -37,16 +37,15 @@ use std::time::Duration;
 
 /// How long after a signal a sweep may still work: threads that build a point's graph or decode a batch are waited for no longer,
 /// and what was counted before is reported.
-const GRACE_PERIOD: Duration = Duration::from_millis(300);
+const GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 /// Studies, reports, and says by its exit code whether every point has enough.
-pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<u8> {
+pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u8> {
     if args.shard.is_some() {
         given.refuse(&Outputs::FIELDS, "one --shard: `ringcall merge` has it for all of them")?;
     }
     args.outputs.check()?;
-    let signals = Signals::listen()?;
-    let Found { complete, whole } = study(args, &signals)?;
+    let Found { complete, whole } = study(args, signals)?;
     signals.came_to_an_end();
     if let Some(whole) = whole {
         whole.publish(&args.outputs, args.verbose, complete)?;

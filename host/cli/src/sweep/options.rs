@@ -127,10 +127,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = number::within::<u64>(1, u64::MAX))]
     pub(super) max_errors: Option<u64>,
     /// Seed of all shots
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = number::count)]
     pub(super) seed: u64,
     /// Threads that decode [default: the cores this process may use]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = number::within::<u16>(1, 1024))]
     pub(super) threads: Option<u16>,
     /// Shots of a batch: what an interruption costs each thread at most [default: 100 with a predecoder, else 1000]
     #[arg(long, value_name = "N", value_parser = number::within::<u32>(1, 1_000_000))]

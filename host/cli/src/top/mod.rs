@@ -2,76 +2,164 @@
 
 mod scrape;
 
+use crate::number;
+use crate::report::count;
 use crate::signals::Signals;
-use anyhow::{Context, Result};
+use crate::style;
+use crate::usage::{Misuse, misuse};
+use anyhow::{Context, Result, anyhow, bail};
 use console::Term;
+use ringcall::thread::StopFlag;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use scrape::Scrape;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Shows what a service does: answers a second, latencies, requests under way, refusals and losses, from the metrics that
 /// `ringcall serve --metrics` serves.
 ///
-/// On a terminal the picture is drawn anew at each interval, until Ctrl-C; elsewhere each interval is a line.
+/// On a terminal the picture is drawn anew at each interval, until q or Ctrl-C, and a service that goes away is waited for; elsewhere each
+/// interval is a line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Where the metrics are: what the service's line says after `metrics=`
     #[arg(value_name = "ADDRESS")]
     address: String,
-    /// Seconds from one look to the next
-    #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
-    interval: f64,
+    /// From one look to the next, in s
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = number::seconds)]
+    interval: Duration,
     /// End after so many intervals
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::within::<u64>(1, u64::MAX))]
     count: Option<u64>,
 }
 
-/// How often a signal is looked for while nothing is to be done.
+/// How often a signal or a key is looked for.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// Watches until it is told to end.
-pub(crate) fn run(args: &Args) -> Result<()> {
-    if !(args.interval >= 0.05 && args.interval <= 3600.0) {
-        anyhow::bail!("--interval must be from 0.05 to 3600 seconds, not {}", args.interval);
+pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
+    if !(Duration::from_millis(50)..=Duration::from_secs(3600)).contains(&args.interval) {
+        bail!(misuse("--interval must be from 0.05 to 3600 s"));
     }
-    let interval = Duration::from_secs_f64(args.interval);
     let address = resolve(&args.address)?;
-    let signals = Signals::listen()?;
     signals.run();
     let terminal = Term::stdout();
-    let mut before = Scrape::read(address)?;
-    let mut drawn = 0;
+    let keys = terminal.is_term().then(Keys::listen).flatten();
+    let told = || signals.received().is_some() || keys.as_ref().is_some_and(Keys::quit);
+    let mut picture = Picture { terminal, drawn: 0 };
+    let Some(first) = scrape(address, &told) else { return Ok(()) };
+    let (mut before, mut seen) = (first?, Instant::now());
     let mut left = args.count;
     while left != Some(0) {
-        let until = Instant::now() + interval;
+        let until = Instant::now() + args.interval;
         while Instant::now() < until {
-            if signals.received().is_some() {
+            if told() {
                 return Ok(());
             }
             std::thread::sleep(CHECK_EVERY.min(until.saturating_duration_since(Instant::now())));
         }
-        let now = Scrape::read(address)?;
-        let lines = lines(address, &before, &now, terminal.is_term());
-        if terminal.is_term() {
-            terminal.clear_last_lines(drawn).context("the terminal")?;
-            drawn = lines.len();
+        match scrape(address, &told) {
+            None => return Ok(()),
+            Some(Ok(now)) => {
+                picture.draw(lines(address, &before, &now, picture.terminal.is_term()))?;
+                (before, seen) = (now, Instant::now());
+            }
+            // Who looks at a picture waits for the service to come back; a script does not.
+            Some(Err(error)) if !picture.terminal.is_term() => return Err(error),
+            Some(Err(_)) => picture.draw(vec![
+                heading(address, args.interval.as_secs_f64()),
+                format!("no answer for {}: is it there?", style::span(seen.elapsed())),
+            ])?,
         }
-        for line in lines {
-            writeln!(std::io::stdout(), "{line}").context("standard output")?;
-        }
-        before = now;
         left = left.map(|left| left - 1);
     }
     Ok(())
+}
+
+/// Scrapes on another thread, since a service that hangs takes its time; `None` where the command was told to end meanwhile.
+fn scrape(address: SocketAddr, told: &dyn Fn() -> bool) -> Option<Result<Scrape>> {
+    let (give, look) = mpsc::channel();
+    std::thread::spawn(move || give.send(Scrape::read(address)));
+    loop {
+        match look.recv_timeout(CHECK_EVERY) {
+            Ok(scrape) => return Some(scrape),
+            Err(RecvTimeoutError::Timeout) if told() => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Some(Err(anyhow!("looking panicked"))),
+        }
+    }
+}
+
+/// Lines that take the places of those before on a terminal.
+struct Picture {
+    terminal: Term,
+    drawn: usize,
+}
+
+impl Picture {
+    fn draw(&mut self, mut lines: Vec<String>) -> Result<()> {
+        if self.terminal.is_term() {
+            let (rows, columns) = self.terminal.size();
+            self.terminal.clear_last_lines(self.drawn).context("the terminal")?;
+            lines.truncate(usize::from(rows).saturating_sub(1).max(1));
+            lines.iter_mut().for_each(|line| *line = style::cut(line, usize::from(columns)));
+            self.drawn = lines.len();
+        }
+        let mut out = std::io::stdout();
+        lines.iter().try_for_each(|line| writeln!(out, "{line}")).context("standard output")
+    }
+}
+
+/// The terminal's keys, each as it is pressed; Ctrl-C is still a signal.
+struct Keys {
+    before: Termios,
+    quit: StopFlag,
+}
+
+impl Keys {
+    /// `None` where standard input is no terminal.
+    fn listen() -> Option<Self> {
+        let input = std::io::stdin();
+        let before = tcgetattr(&input).ok()?;
+        let mut each = before.clone();
+        each.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+        tcsetattr(&input, OptionalActions::Now, &each).ok()?;
+        let quit = StopFlag::default();
+        let pressed = quit.clone();
+        std::thread::spawn(move || {
+            let keys = input.lock().bytes().map_while(std::io::Result::ok);
+            if keys.into_iter().any(|key| key.eq_ignore_ascii_case(&b'q')) {
+                pressed.set();
+            }
+        });
+        Some(Self { before, quit })
+    }
+
+    fn quit(&self) -> bool {
+        self.quit.is_set()
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+    }
 }
 
 /// An address, or a name with a port.
 fn resolve(text: &str) -> Result<SocketAddr> {
     let text = text.trim().trim_start_matches("http://").trim_start_matches("metrics=");
     let text = text.split('/').next().unwrap_or_default();
-    let found = text.to_socket_addrs().with_context(|| format!("no address of `{text}`"))?;
-    found.min_by_key(SocketAddr::is_ipv6).with_context(|| format!("no address of `{text}`"))
+    let unknown =
+        || Misuse(format!("no address of `{text}`: give what the service's line says after metrics="));
+    let found = text.to_socket_addrs().with_context(unknown)?;
+    found.min_by_key(SocketAddr::is_ipv6).with_context(unknown)
+}
+
+fn heading(address: SocketAddr, seconds: f64) -> String {
+    format!("ringcall top   {address}   every {seconds:.1} s   q ends")
 }
 
 /// The counts that are shown where they have risen: of the transport, and of the dispatcher.
@@ -94,14 +182,15 @@ fn lines(address: SocketAddr, before: &Scrape, now: &Scrape, picture: bool) -> V
     if !picture {
         return vec![first];
     }
-    let mut lines = vec![format!("ringcall top   {address}   every {seconds:.1} s   Ctrl-C ends"), first];
+    let mut lines = vec![heading(address, seconds), first];
     lines.push(format!("{:<44} {:>14} {:>16}", "count", "a second", "altogether"));
     for (name, all) in now.counts() {
         let Some(short) = SHOWN.iter().find_map(|prefix| name.strip_prefix(prefix)) else { continue };
         if *all > 0 && short != "under_way" {
             let group = if name.starts_with(SHOWN[0]) { "transport" } else { "dispatcher" };
             let rate = risen(name) as f64 / seconds;
-            lines.push(format!("{:<44} {rate:>14.0} {all:>16}", format!("{group} {short}")));
+            let (all, name) = (count(*all), format!("{group} {short}"));
+            lines.push(format!("{name:<44} {rate:>14.0} {all:>16}"));
         }
     }
     if let (Some(cpu), Some(was)) = (now.value("process_cpu_seconds"), before.value("process_cpu_seconds")) {

@@ -119,8 +119,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) const HEADING: &'static str =
-        "a request                          p50      p99     core ratio      pip ratio";
+    pub(super) const HEADING: &'static str = "a request                          p50      p99";
 
     /// How many answers weigh other than theirs: none, or one of the two is wrong.
     pub(super) fn wrong(&self) -> u64 {
@@ -132,12 +131,10 @@ impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [p50, p99] = [self.p50_ns, self.p99_ns].map(|ns| time(ns as f64));
         write!(f, "{:29} {p50:>8} {p99:>8}", self.name)?;
-        for beside in [&self.core, &self.pip] {
-            match beside {
-                Some(beside) => {
-                    write!(f, " {:>8} {:>5.3}", time(beside.p50_ns as f64), beside.p50_ratio)?;
-                }
-                None => write!(f, " {:>8} {:>5}", "-", "-")?,
+        for (name, beside) in [("core", &self.core), ("pip", &self.pip)] {
+            if let Some(beside) = beside {
+                let theirs = time(beside.p50_ns as f64);
+                write!(f, "\n  {name}: p50 {theirs}, of which ours is {:.3}", beside.p50_ratio)?;
             }
         }
         for (name, beside) in [("core", &self.core), ("pip", &self.pip)] {

@@ -1,7 +1,7 @@
 //! Many patches: endless runs of several logical qubits at once, a round of each in every microsecond, on the cores there are.
 
 use super::endless::{REHEARSAL, ROUND, SHORT_ROUNDS, decoder, wait_until};
-use crate::bench::measure::histogram;
+use crate::bench::measure::{histogram, time};
 use crate::runs::{Run, RunSource};
 use anyhow::{Context, Result, anyhow, ensure};
 use hdrhistogram::Histogram;
@@ -63,26 +63,19 @@ pub(in crate::bench) struct Row {
 }
 
 impl Row {
-    pub(in crate::bench) const HEADING: &'static str = "µs from a run's last round to the answer      patches  threads    runs      p50      p99    p99.9   latest  forced  errors";
+    pub(in crate::bench) const HEADING: &'static str =
+        "from the last round to the answer      p50       p99     p99.9    latest";
 }
 
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let us = |ns: u64| ns as f64 / 1e3;
-        write!(
-            f,
-            "{:44} {:8} {:8} {:7} {:8.2} {:8.2} {:8.2} {:8.1} {:7} {:7}",
-            self.name,
-            self.patches,
-            self.threads,
-            self.runs,
-            us(self.p50_ns),
-            us(self.p99_ns),
-            us(self.p999_ns),
-            us(self.latest_ns),
-            self.forced,
-            self.errors
-        )
+        let Self { name, patches, threads, runs, forced, errors, .. } = self;
+        let ns = [self.p50_ns, self.p99_ns, self.p999_ns, self.latest_ns];
+        let [p50, p99, p999, latest] = ns.map(|ns| time(ns as f64));
+        writeln!(f, "{name}")?;
+        let runs = format!("  {runs} runs, {patches} patches");
+        writeln!(f, "{runs:33} {p50:>9} {p99:>9} {p999:>9} {latest:>9}")?;
+        write!(f, "  {threads} threads, {forced} forced, {errors} errors")
     }
 }
 

@@ -1,6 +1,7 @@
 //! `ringcall serve --config`: a decoding server, with a ring for each decoder.
 
 pub(crate) mod file;
+mod reload;
 mod transport;
 
 use super::figures::{Counted, Figure, Figures};
@@ -17,11 +18,12 @@ use crate::signals::Signals;
 use crate::usage::{Given, Misuse};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use reload::Reload;
 use ringcall::thread::StopFlag;
 use ringcall::wire::decoding::EnqueueSyndromes;
 use ringcall::wire::header::HEADER_BYTES;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
-use ringcall_decoder_service::decoding_server::{self, Config, DecoderConfig, Session, Sessions};
+use ringcall_decoder_service::decoding_server::{self, Config, DecoderConfig, Sessions};
 use ringcall_qec::decode::{DecoderFamily, MatchingEngine};
 use ringcall_transport::{Endpoint, Latencies};
 use serde_json::{Value, json};
@@ -77,20 +79,20 @@ fn slot_bytes(args: &Args, sized: bool, decoder: &DecoderConfig) -> u32 {
 }
 
 /// Serves the decoders of a file.
-pub(super) fn run(args: &Args, given: &Given<'_>, path: &Path) -> Result<u8> {
+pub(super) fn run(args: &Args, given: &Given<'_>, path: &Path, signals: &Signals) -> Result<u8> {
     transport::check(args, given)?;
-    serve(args, given, path, &file::read(path, args.memory)?)
+    serve(args, given, path, &file::read(path, args.memory)?, signals)
 }
 
 /// Serves decoders of runs of any length of the experiment that the options say.
-pub(super) fn stream(args: &Args, given: &Given<'_>) -> Result<u8> {
+pub(super) fn stream(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u8> {
     transport::check_stream(args, given)?;
     let path = Path::new("--stream");
     let config = stream_config(args)?.parse().map_err(|error| file::refusal(path, &error))?;
-    serve(args, given, path, &config)
+    serve(args, given, path, &config, signals)
 }
 
-fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config) -> Result<u8> {
+fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config, signals: &Signals) -> Result<u8> {
     let (args, sized) = transport::of_file(args, given, path, &config.transport)?;
     check::check(&args, given)?;
     let room = |estimate: Estimate, decoder: &DecoderConfig| {
@@ -114,7 +116,6 @@ fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config) -> Result
     if let Some(path) = &args.json {
         output::check_writable(path)?;
     }
-    let signals = Signals::listen_and_reload()?;
     let sandbox = Sandbox::begin(&args)?;
     let bound = bind(&args, given, config, &sessions, sized)?;
     let counts: Arc<OnceLock<Figures>> = Arc::default();
@@ -133,73 +134,15 @@ fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config) -> Result
     let start = |Bound { id, start, .. }: Bound| start().map(|served| DecoderRing { id, served });
     let rings = bound.into_iter().map(start).collect::<Result<Vec<_>>>()?;
     let _ = counts.set(figures(&rings));
-    let mut reload = Reload { path, args: &args, sized, served: config.clone(), sessions: &sessions };
+    let mut reload = Reload::new(path, &args, sized, config, &sessions);
     let mut watchman = Watchman::new(Arc::clone(&figures_so_far));
-    serve_until_told(&args, &signals, &line, &mut watchman, &mut || reload.again());
+    serve_until_told(&args, signals, &line, &mut watchman, &mut |hung_up| reload.turn(hung_up));
     ending.set();
     let outcomes: Vec<_> = stop(rings, args.stop_timeout);
     if let Some(metrics) = metrics {
         Server::stop(metrics);
     }
     publish(&args, &outcomes, &sessions)
-}
-
-/// Decoders as they are served now, and what a reload may change of them.
-struct Reload<'a> {
-    path: &'a Path,
-    args: &'a Args,
-    sized: bool,
-    served: Config,
-    sessions: &'a Sessions,
-}
-
-impl Reload<'_> {
-    /// Reads the file again, and says what came of it. Decoders are made anew and take the places of the old ones; a file that is
-    /// wrong, or that asks for other rings, changes nothing.
-    fn again(&mut self) {
-        if self.args.stream {
-            return tracing::warn!("SIGHUP: --stream has no file to read again");
-        }
-        let path = self.path.display();
-        match self.try_again() {
-            Ok(false) => tracing::warn!(%path, "SIGHUP: the configuration is as before"),
-            Ok(true) => tracing::warn!(%path, "SIGHUP: the configuration was read again"),
-            Err(error) => {
-                tracing::error!(%path, error = format!("{error:#}"), "SIGHUP: the service goes on as before");
-            }
-        }
-    }
-
-    /// Whether anything has changed.
-    fn try_again(&mut self) -> Result<bool> {
-        let config = file::read(self.path, self.args.memory)?;
-        if config == self.served {
-            return Ok(false);
-        }
-        let bytes = |decoder: &DecoderConfig| slot_bytes(self.args, self.sized, decoder);
-        let served = |id| self.served.decoders.iter().find(|decoder| decoder.id() == id);
-        for decoder in &config.decoders {
-            let id = decoder.id();
-            let Some(before) = served(id) else { bail!("decoder {id} is new: that takes a start") };
-            if bytes(decoder) > bytes(before) {
-                bail!(
-                    "requests for decoder {id} have become longer than the slots of its ring: that takes a start"
-                );
-            }
-        }
-        if config.transport != self.served.transport {
-            bail!("the transport is another one: that takes a start");
-        }
-        let frame = self.args.frame.unwrap_or(FrameArg::Volume).into();
-        let sessions = config.decoders.iter().map(|decoder| Session::new(decoder, frame));
-        let sessions = sessions.collect::<Result<Vec<_>, _>>();
-        let sessions = sessions.map_err(|error| file::refusal(self.path, &error))?;
-        if !self.sessions.replace(sessions) {
-            bail!("a decoder is gone: that takes a start");
-        }
-        self.served = config;
-        Ok(true)
-    }
 }
 
 fn bind(
