@@ -40,10 +40,15 @@ struct Server {
 
 impl Server {
     fn start(args: &[&str]) -> Self {
+        Self::spawn(args, Stdio::inherit())
+    }
+
+    fn spawn(args: &[&str], errors: Stdio) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ringcall"))
             .arg("serve")
             .args(args)
             .stdout(Stdio::piped())
+            .stderr(errors)
             .spawn()
             .expect("started");
         let mut out = BufReader::new(child.stdout.take().expect("piped"));
@@ -417,6 +422,94 @@ fn calls_come_by_roce_too() {
     answers.sort();
     let expected = (0..100_u8).map(|volume| vec![u8::from(volume % 4 == 1)]);
     assert!(answers.into_iter().map(|(_, result)| result).eq(expected));
+    server.stop();
+}
+
+/// Reads standard error on its own thread; lines are waited for.
+struct Log(std::sync::mpsc::Receiver<String>);
+
+impl Log {
+    fn of(child: &mut Child) -> Self {
+        let (tell, told) = std::sync::mpsc::channel();
+        let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        Self(told)
+    }
+
+    /// The next line that has `part`.
+    fn wait(&self, part: &str) -> String {
+        loop {
+            let line = self.0.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("no `{part}`"));
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+}
+
+/// A file is read again by SIGHUP, under load: the volume that is under way ends with the old decoder, the next one has the new one, a file
+/// that is wrong changes nothing, and every call of every volume is answered.
+#[test]
+fn a_hang_up_reads_the_file_again() {
+    /// A bit or its complement: the observable is that of the first error, or of none.
+    fn file(observable: &str) -> String {
+        format!(
+            "decoders:\n- {{id: 0, type: pymatching, block_size: 3, syndrome_size: 2, H_sparse: [0, 1, -1, 1, 2, -1], \
+             O_sparse: [{observable}, -1], D_sparse: [0, -1, 1, -1]}}\n"
+        )
+    }
+    let folder = Folder::new();
+    let config = folder.file("decoders.yaml", &file("0"));
+    let mut server = Server::spawn(&["--config", &config], Stdio::piped());
+    let log = Log::of(&mut server.child);
+    let hang_up = |server: &Server| {
+        kill_process(Pid::from_child(&server.child), Signal::HUP).expect("it runs");
+    };
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // The first error alone explains the first detector; the new decoder has another observable, which it does not flip.
+        let load = scope.spawn(|| {
+            let (mut client, mut seen) = (server.client(0, 1), Vec::new());
+            client.reset().expect("it is there");
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let mut corrections = [0xFF];
+                client.enqueue(1, &[1]).expect("sent");
+                client.finish(1, &[0], true, &mut corrections).expect("every volume is answered");
+                if seen.last() != Some(&corrections[0]) {
+                    seen.push(corrections[0]);
+                }
+            }
+            seen
+        });
+        hang_up(&server);
+        log.wait("the configuration is as before");
+        for (text, said) in [
+            (file("2"), "was read again"),
+            ("decoders:\n- {id: 0, type: pymatching, block_size: 3}\n".to_owned(), "goes on as before"),
+            (file("2").replace("id: 0", "id: 5"), "decoder 5 is new: that takes a start"),
+            (file("2").replace("id: 0", "id: 0, nonsense"), "goes on as before"),
+            (file("0"), "was read again"),
+        ] {
+            folder.file("decoders.yaml", &text);
+            hang_up(&server);
+            let line = log.wait("SIGHUP");
+            assert!(line.contains(said) && line.contains("decoders.yaml"), "{line}");
+            // Volumes of the new decoder, if there is one.
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        std::fs::remove_file(&config).expect("removed");
+        hang_up(&server);
+        assert!(log.wait("SIGHUP").contains("goes on as before"));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(load.join().expect("the client"), [1, 0, 1]);
+    });
+    server.stop();
+    // A service without a file goes on, too.
+    let mut server = Server::spawn(&["--stream", "--distance", "3"], Stdio::piped());
+    let log = Log::of(&mut server.child);
+    hang_up(&server);
+    log.wait("--stream has no file to read again");
+    server.client(0, 1).reset().expect("it is there");
     server.stop();
 }
 

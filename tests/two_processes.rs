@@ -440,10 +440,10 @@ fn what_cannot_be_is_one_clear_line() {
         (&["serve", "--transport", "roce", "--bind", "[::1]:0"], "over IPv4"),
         (&["serve", "--transport", "roce", "--slots", "5000"], "give 1 to 4096"),
         (&["serve", "--bind", "192.0.2.1:9"], "cannot bind 192.0.2.1:9"),
-        (&["emulate", "--connect", "nowhere"], "neither an address nor a line"),
     ] {
         is_refused(args, 1, says);
     }
+    is_refused(&["emulate", "--connect", "nowhere"], 2, "neither an address nor a line");
     for (args, says) in [
         (&["--loss", "2"][..], "a probability from 0 to 1"),
         (&["--loss", "0.6", "--reorder", "0.6"], "together at most 1"),

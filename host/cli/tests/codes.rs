@@ -372,7 +372,7 @@ fn options_that_a_code_has_no_use_for_are_refused() {
         (&["--code", "steane"], "invalid value 'steane'"),
         (&["--decoder", "relay", "--matching", "plain"], "--matching does not apply to --decoder relay"),
         (&["--relay-solutions", "5"], "--relay-solutions does not apply: it is for Relay-BP"),
-        (&["--relay-solutions", "0", "--decoder", "relay"], "0 is not in 1..=1000"),
+        (&["--relay-solutions", "0", "--decoder", "relay"], "give a number from 1 to 1000"),
         (&["--code", "bb72", "--engine", "cpu"], "--engine cpu is for the surface code"),
     ] {
         refused(&[&["run", "--requests", "1"][..], args].concat(), 2, words);

@@ -321,7 +321,7 @@ fn bad_input_gives_one_clear_line() {
     }
     // A command line that makes no sense is another matter: exit code 2, with a line of ours.
     for (args, expected) in [
-        (&["--distance", "4"][..], "--distance 4: distance 4 is not an odd number"),
+        (&["--distance", "4"][..], "ringcall: --distance 4 is not an odd number"),
         (&["--p", "2"], "--p 2 is no strength of noise"),
         (&["--p", "nan"], "--p NaN"),
         (&["--rounds", "0"], "--rounds 0"),

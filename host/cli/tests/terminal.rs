@@ -5,9 +5,9 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 const COLUMNS: u16 = 80;
@@ -22,39 +22,76 @@ fn data(name: &str) -> String {
     format!("{}/tests/data/predict/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What a command writes to a terminal, standard error included, and how it ends; it is sent SIGINT once it has written `until`.
-fn on_a_terminal(args: &[&str], until: Option<&str>) -> (String, Option<i32>) {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&master).and_then(|()| unlockpt(&master)).expect("ours");
-    let size = Winsize { ws_row: 24, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(&master, size).expect("a size");
-    let name = ptsname(&master, Vec::new()).expect("a name");
-    let slave = File::options().read(true).write(true).open(name.to_str().expect("text")).expect("opened");
-    let output = || Stdio::from(slave.try_clone().expect("a copy"));
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"))
-        .args(args)
-        .env_remove("NO_COLOR")
-        .env("TERM", "xterm-256color")
-        .stdin(Stdio::null())
-        .stdout(output())
-        .stderr(output())
-        .spawn()
-        .expect("started");
-    drop(slave);
-    let (mut bytes, mut block, mut told) = (Vec::new(), [0; 4096], until.is_none());
-    // Reading fails once the last process that writes to it has ended.
-    while let Ok(n) = File::from(master.try_clone().expect("a copy")).read(&mut block) {
-        if n == 0 {
-            break;
-        }
-        bytes.extend_from_slice(&block[..n]);
-        if !told && until.is_some_and(|until| String::from_utf8_lossy(&bytes).contains(until)) {
-            told = true;
-            let pid = rustix::process::Pid::from_child(&child);
-            rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
-        }
+/// A command on a terminal of its own, standard error included.
+struct Terminal {
+    child: Child,
+    master: File,
+    text: Vec<u8>,
+}
+
+impl Terminal {
+    fn start(args: &[&str]) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&master).and_then(|()| unlockpt(&master)).expect("ours");
+        let size = Winsize { ws_row: 24, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&master, size).expect("a size");
+        let name = ptsname(&master, Vec::new()).expect("a name");
+        let slave =
+            File::options().read(true).write(true).open(name.to_str().expect("text")).expect("opened");
+        let end = || Stdio::from(slave.try_clone().expect("a copy"));
+        let child = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"))
+            .args(args)
+            .env_remove("NO_COLOR")
+            .env("TERM", "xterm-256color")
+            // `top` alone reads keys.
+            .stdin(if args[0] == "top" { end() } else { Stdio::null() })
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .expect("started");
+        Self { child, master: File::from(master), text: Vec::new() }
     }
-    (String::from_utf8_lossy(&bytes).into_owned(), child.wait().expect("ended").code())
+
+    /// Reads once more; `false` once the last process that writes to it has ended, when reading fails.
+    fn read(&mut self) -> bool {
+        let mut block = [0; 4096];
+        let read = self.master.read(&mut block).unwrap_or(0);
+        self.text.extend_from_slice(&block[..read]);
+        read > 0
+    }
+
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.text).into_owned()
+    }
+
+    /// Reads until this was written after the first `from` bytes; how many bytes there are then.
+    fn wait(&mut self, words: &str, from: usize) -> usize {
+        while !String::from_utf8_lossy(&self.text[from..]).contains(words) {
+            assert!(self.read(), "it ended without `{words}`: {}", self.shown());
+        }
+        self.text.len()
+    }
+
+    fn interrupt(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+    }
+
+    /// What it wrote, and how it ended.
+    fn end(mut self) -> (String, Option<i32>) {
+        while self.read() {}
+        (self.shown(), self.child.wait().expect("ended").code())
+    }
+}
+
+/// What a command writes to a terminal, and how it ends; it is sent SIGINT once it has written `until`.
+fn on_a_terminal(args: &[&str], until: Option<&str>) -> (String, Option<i32>) {
+    let mut terminal = Terminal::start(args);
+    if let Some(until) = until {
+        terminal.wait(until, 0);
+        terminal.interrupt();
+    }
+    terminal.end()
 }
 
 /// Lines as a terminal shows them: a carriage return begins a line anew, and colours take no place.
@@ -101,13 +138,23 @@ fn no_line_of_any_command_wraps() {
         (vec!["predict", "--dem", long, "--in", &dem], None),
         (vec!["serve", "--distance", "3", "--metrics", "127.0.0.1:0"], Some("metrics=")),
         (vec!["emulate", "--connect", "127.0.0.1:9", "--requests", "3", "--timeout", "100ms"], None),
+        (vec!["bench", "floor-host", "tag", "--trips", "2_000", "--requests", "2e3"], None),
+        (vec!["bench", "matching/d7/p0.001", "--shots", "5"], None),
+        (vec!["bench", "--list"], None),
+        (vec!["bench", "nothing"], None),
+        (vec!["explain", "--distance", "3", "--output", nowhere], None),
+        (vec!["count_mistakes", "--dem", long, "--in", &shots, "--in_includes_appended_observables"], None),
+        (vec!["merge", nowhere], None),
+        (vec!["top", "127.0.0.1:9"], None),
         (vec!["doctor"], None),
         (vec!["doctor", "--verbose"], None),
         (vec!["doctor", "--fix"], None),
         (vec!["help"], None),
-        (vec!["help", "run"], None),
-        (vec!["help", "numbers"], None),
     ];
+    let topics =
+        ["numbers", "models", "shots", "latency", "defaults", "exit", "run", "bench", "serve", "top"];
+    let topics = topics.into_iter().map(|topic| (vec!["help", topic], None));
+    let commands: Vec<_> = commands.into_iter().chain(topics).collect();
     for (args, until) in commands {
         let (text, code) = on_a_terminal(&args, until);
         assert!(code.is_some() && text.lines().count() > 0, "{args:?}: {text}");
@@ -333,4 +380,250 @@ fn predictions_that_are_stopped_leave_nothing() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
     assert_eq!(child.wait().expect("ended").code(), Some(130));
     assert_eq!(names(folder.path()), 0);
+}
+
+/// A live service is watched, its end is seen, and q and Ctrl-C end the picture.
+#[test]
+fn top_watches_a_service_come_and_go() {
+    let service = || {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"))
+            .args(["serve", "--distance", "3", "--metrics", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let (mut out, mut line) = (BufReader::new(child.stdout.take().expect("piped")), String::new());
+        out.read_line(&mut line).expect("a line");
+        (child, out, line.trim().to_owned())
+    };
+    let (mut child, _out, line) = service();
+    let metrics = line.split("metrics=").nth(1).and_then(|rest| rest.split(' ').next()).expect("its metrics");
+    let mut ends = Terminal::start(&["top", metrics, "--interval", "50ms"]);
+    ends.wait("answers/s", 0);
+    ends.interrupt();
+    let (text, code) = ends.end();
+    assert_eq!((code, too_wide(&text)), (Some(0), Vec::new()), "{text}");
+
+    let mut top = Terminal::start(&["top", metrics, "--interval", "50ms"]);
+    top.wait("0 answers/s", 0);
+    let asked =
+        ["emulate", "--connect", &line, "--requests", "3000", "--function", "decode", "--distance", "3"];
+    ringcall(&asked).assert().success();
+    let seen = top.wait("transport answered", 0);
+    top.wait("3,000", 0);
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
+        .expect("it runs");
+    child.wait().expect("ended");
+    top.wait("no answer for", seen);
+    top.master.write_all(b"xq").expect("pressed");
+    let (text, code) = top.end();
+    assert_eq!((code, too_wide(&text)), (Some(0), Vec::new()), "{text}");
+    for part in ["every 0.1 s", "q ends", "p50 \u{2264} ", "cores, ", "under way 0"] {
+        assert!(text.contains(part), "no `{part}` in {text}");
+    }
+    // Nobody waits for a picture where there is none.
+    let output = ringcall(&["top", metrics]).assert().code(1);
+    let text = String::from_utf8_lossy(&output.get_output().stderr);
+    assert!(text.contains("no metrics at") && text.trim_end().lines().count() == 1, "{text}");
+}
+
+/// Options, each with values that it does not take.
+type Options<'a> = Vec<(&'a str, &'a [&'a str])>;
+
+/// Every command and every kind of value: exit code 2 at once, one line that names what is wrong, and nothing twice.
+#[test]
+fn bad_arguments_are_refused_with_exit_code_2() {
+    let dem = data("surface.dem");
+    let emulate = ["emulate", "--connect", "127.0.0.1:9"];
+    let decode = [&emulate[..], &["--function", "decode"]].concat();
+    let (predict, mistakes) =
+        (["predict", "--dem", &dem], ["count_mistakes", "--dem", &dem, "--in_includes_appended_observables"]);
+    let experiment: Options<'_> = vec![
+        ("--distance", &["4", "1", "-3", "x", "", "3.5", "nan", "99999999999"]),
+        ("--p", &["2", "1", "-0.1", "nan", "x", ""]),
+        ("--rounds", &["0", "-1", "x", "99999999999"]),
+        ("--preset", &["x"]),
+        ("--code", &["x"]),
+        ("--basis", &["w"]),
+        ("--detectors", &["x"]),
+        ("--decoder", &["x"]),
+        ("--matching", &["x"]),
+        ("--relay-solutions", &["0", "x", "-1", "1e9"]),
+        ("--relay-iterations", &["0", "x"]),
+        ("--max-memory", &["x", "-1", ""]),
+    ];
+    let of_experiments = [&["run"][..], &["serve"], &["explain"], &["sweep"], &decode];
+    let of_experiments = of_experiments.into_iter().map(|command| (command, experiment.clone()));
+    let counts: &[&str] = &["0", "x", "-1", "1.5", "1e30", ""];
+    let times: &[&str] = &["x", "-1", "nan", "5 fathoms"];
+    let mut table: Vec<(&[&str], Options<'_>)> = of_experiments.collect();
+    table.extend([
+        (
+            &["run"][..],
+            vec![
+                ("--shots", counts),
+                ("--workers", counts),
+                ("--slots", counts),
+                ("--kernels", counts),
+                ("--duration", times),
+                ("--duration", &["0"]),
+                ("--interval", times),
+                ("--timeout", times),
+                ("--deadline", times),
+                ("--seed", &["x", "-1", "1.5"]),
+                ("--pin", &["x", "0-", "0,0"]),
+                ("--engine", &["x"]),
+                ("--threshold", &["x", "nan", "0.5"]),
+                ("--in-format", &["b8", "x"]),
+                ("--dispatcher", &["x"]),
+                ("--decoder-config", &["{"]),
+            ],
+        ),
+        (
+            &["sweep"],
+            vec![
+                ("--distance", &["3-", "5-3", "3,4"]),
+                ("--p", &["0.1:0.01:3", "0:0.1:3", "0.1:0.2"]),
+                ("--shots", counts),
+                ("--max-errors", counts),
+                ("--batch", counts),
+                ("--threads", counts),
+                ("--seed", &["x"]),
+                ("--confidence", &["0", "1", "x", "nan"]),
+                ("--shard", &["0/2", "3/2", "x", "1/0"]),
+                ("--engine", &["x"]),
+            ],
+        ),
+        (&["merge", "."], vec![("--confidence", &["2", "x"])]),
+        (&predict, vec![("--in_format", &["x", ""]), ("--out_format", &["x"]), ("--threads", counts)]),
+        (&predict, vec![("--decoder", &["x"]), ("--max-memory", &["x"]), ("--relay-solutions", counts)]),
+        (&mistakes, vec![("--in_format", &["x"]), ("--obs_in_format", &["x"]), ("--threads", counts)]),
+        (
+            &["serve"],
+            vec![
+                ("--transport", &["x"]),
+                ("--bind", &["x", "127.0.0.1", "127.0.0.1:99999"]),
+                ("--slots", counts),
+                ("--slot-bytes", &["1", "x"]),
+                ("--threads", &["x"]),
+                ("--dispatcher", &["x"]),
+                ("--duration", times),
+                ("--stop-timeout", times),
+                ("--metrics", &["x"]),
+                ("--peer", &["x"]),
+                ("--mtu", &["1000", "x"]),
+                ("--peers", counts),
+                ("--qp", &["x", "99999999"]),
+                ("--psn", &["x", "99999999"]),
+                ("--rkey", &["x"]),
+                ("--rendezvous", &["x"]),
+                ("--log-format", &["x"]),
+                ("--tag-key", &["x"]),
+                ("--weights", counts),
+                ("--readout", &["x"]),
+                ("--decoders", counts),
+                ("--service", &["x"]),
+                ("--instances", counts),
+                ("--config", &["/no/such.yaml"]),
+            ],
+        ),
+        (&["emulate"], vec![("--connect", &["x", "", "127.0.0.1", "127.0.0.1:99999", "transport=x port=1"])]),
+        (
+            &emulate,
+            vec![
+                ("--requests", counts),
+                ("--rate", &["0", "x", "-1", "nan"]),
+                ("--payload", &["x", "-1", "9999999999"]),
+                ("--in-flight", counts),
+                ("--timeout", times),
+                ("--timeout", &["0"]),
+                ("--loss", &["2", "x", "-0.1", "nan"]),
+                ("--duplicate", &["2"]),
+                ("--reorder", &["2"]),
+                ("--function", &["x"]),
+                ("--bind", &["x"]),
+                ("--mtu", &["1000"]),
+                ("--psn", &["99999999"]),
+                ("--tag-key", &["x"]),
+                ("--protocol", &["x", "decoding"]),
+            ],
+        ),
+        (
+            &["top", "127.0.0.1:9"],
+            vec![("--interval", times), ("--interval", &["0", "2h"]), ("--count", counts)],
+        ),
+        (&["explain"], vec![("--shot", &["x", "-1"]), ("--seed", &["x"]), ("--in-format", &["x"])]),
+        (
+            &["bench", "floor-host"],
+            vec![
+                ("--trips", counts),
+                ("--requests", counts),
+                ("--shots", counts),
+                ("--rounds", counts),
+                ("--spread", times),
+                ("--duration", times),
+                ("--cores", &["x", "99999", "0,0"]),
+                ("--preset", &["x"]),
+            ],
+        ),
+        (&["doctor"], vec![("--require", &["x", ""])]),
+    ]);
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    for (command, options) in table {
+        for (option, values) in options {
+            let given = values.iter().map(|value| format!("{option}={value}"));
+            lines.extend(
+                given.map(|given| command.iter().map(|word| (*word).to_owned()).chain([given]).collect()),
+            );
+        }
+    }
+    for words in [
+        &["nothing"][..],
+        &["help", "x"],
+        &["completions", "x"],
+        &["bench", "x"],
+        &["top", "x"],
+        &["top"],
+        &["merge"],
+    ] {
+        lines.push(words.iter().map(|word| (*word).to_owned()).collect());
+    }
+    for words in lines {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"))
+            .args(&words)
+            .stdin(Stdio::null())
+            .output()
+            .expect("ran");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {text}");
+        let first = text.lines().find(|line| !line.is_empty()).unwrap_or_default();
+        let parts: Vec<&str> = first.split(": ").collect();
+        let twice = (1..parts.len()).any(|place| parts[..place].contains(&parts[place]));
+        assert!(!first.is_empty() && !twice && output.stdout.is_empty(), "{words:?}: {text}");
+    }
+}
+
+/// Old names still mean what they did, and no help names them.
+#[test]
+fn names_of_earlier_versions_are_hidden() {
+    let text = |args: &[&str]| {
+        let output = ringcall(args).assert().success();
+        String::from_utf8(output.get_output().stdout.clone()).expect("text")
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let (dem, shots) = (data("surface.dem"), data("surface.shots.01"));
+    let explain = ["explain", "--dem", &dem, "--shot", "3"];
+    let names = [
+        [["--in", &shots], ["--in-format", "01"], ["--output", &at("now.svg")]],
+        [["--shots", &shots], ["--shots-format", "01"], ["--output", &at("earlier.svg")]],
+    ];
+    let with = ["--in-includes-appended-observables", "--shots-with-observables"];
+    for (names, with) in names.iter().zip(with) {
+        text(&[&explain[..], names.as_flattened(), &[with]].concat());
+    }
+    let [now, earlier] = ["now.svg", "earlier.svg"].map(|name| std::fs::read(at(name)).expect("a picture"));
+    assert_eq!(now, earlier);
+    let help = text(&["explain", "--help"]) + &text(&["bench", "--help"]);
+    assert!(!help.contains("shots-format") && !help.contains("pipeline-seconds"), "{help}");
+    text(&["bench", "floor-host", "--trips", "1e3", "--spread", "100", "--pipeline-seconds", "1"]);
 }
