@@ -127,6 +127,12 @@ fn a_transport_is_driven_from_one_thread() {
 }
 
 #[test]
+fn a_roce_transceiver_without_a_device_says_so() {
+    // With one: `cargo xtask rdma`.
+    check("roce.c", &[]);
+}
+
+#[test]
 fn two_dispatchers_share_a_ring() {
     check("shared_ring.c", &[]);
 }

@@ -1,8 +1,9 @@
 #!/bin/bash
 # What is tried inside the machine: `ringcall serve` and `ringcall emulate` on a plain UDP socket, beside verbs programs on rdma_rxe.
-# cases.sh RINGCALL SUITE MACHINE [PATTERN]: a line a case whose name matches; exit status 1 if one of them failed.
+# cases.sh RINGCALL SUITE MACHINE LIBRARIES [PATTERN]: a line a case whose name matches; exit status 1 if one of them failed. The folder
+# LIBRARIES has the C library and the RoCE bridge provider.
 set -u
-ringcall=$1 suite=$2 machine=$3 pattern=${4:-}
+ringcall=$1 suite=$2 machine=$3 libraries=$4 pattern=${5:-}
 failed=0
 
 # Text for people as a program reads it: in one line, and numbers without their commas.
@@ -201,4 +202,66 @@ suite() {
 suite "conformance, verbs, uc, verbs client" uc adapter
 suite "conformance, verbs, rc, verbs client" rc adapter
 suite "conformance, verbs, rc, software client" rc peer
+
+# Through the C functions `cpu_roce_*`: two transceivers of one adapter, moved by threads, driven by their user, and one that sends back.
+transceivers() {
+    [[ $1 == *$pattern* ]] || return 0
+    local output
+    output=$(timeout 120 "$machine/roce" rxe0 10.0.0.2 2>&1)
+    result "$1" "$(($? == 0))" "$(tail -n 1 <<<"$output")" "exit status" "$output"
+}
+transceivers "C functions cpu_roce"
+
+# The bridge provider over the adapter, with the arguments of the reference's CPU RoCE provider, in a service of ours.
+provider() {
+    [[ $1 == *$pattern* ]] || return 0
+    local output status pid
+    local -A counts=()
+    $ringcall serve --transport plugin:"$libraries/libringcall_bridge_roce.so" -- --device=rxe0 --local-ip=10.0.0.2 --qp_config=rendezvous \
+        --port=7000 --num-slots=64 --slot-size=4096 $2 >/tmp/service 2>&1 &
+    pid=$!
+    for _ in $(seq 100); do
+        grep -q '^transport=verbs' /tmp/service && break
+        sleep 0.1
+    done
+    output=$($ringcall emulate --connect "$(grep -m 1 ^transport= /tmp/service)" --rendezvous 10.0.0.2:7000 --transport verbs --device rxe0 \
+        --requests 500 2>&1)
+    kill -TERM $pid
+    wait $pid
+    status=$?
+    read_counts "$output"
+    result "$1" "$((status == 0 && counts[correct] == 500))" "correct=${counts[correct]:-} service=$status" "provider" "$output
+$(cat /tmp/service)"
+}
+provider "bridge provider, adapter, ring"
+provider "bridge provider, adapter, data plane" --unified
+
+# Last: the adapter's network device goes away, and the adapter with it. Everything says so, and ends as it is told.
+removed() {
+    [[ $1 == *$pattern* ]] || return 0
+    local transceivers service client status output
+    timeout 60 "$machine/roce" rxe0 10.0.0.2 6 >/tmp/transceivers 2>&1 &
+    transceivers=$!
+    $ringcall serve --transport verbs --device rxe0 --rendezvous 10.0.0.2:7000 >/tmp/service 2>&1 &
+    service=$!
+    for _ in $(seq 100); do
+        grep -q '^transport=verbs' /tmp/service && grep -q asked /tmp/transceivers && break
+        sleep 0.1
+    done
+    $ringcall emulate --connect "$(grep -m 1 ^transport= /tmp/service)" --rendezvous 10.0.0.2:7000 --transport verbs --device rxe0 \
+        --requests 100 >/tmp/client 2>&1
+    client=$?
+    # Does not end before the last user of the adapter does.
+    ip link delete veth0 &
+    wait $transceivers
+    status=$?
+    sleep 1
+    kill -TERM $service
+    wait $service
+    output="client=$client service=$? transceivers=$status $(grep -c 'moved no more: the RDMA device was removed' /tmp/transceivers) told"
+    grep -q 'device_removed 1' <(flat </tmp/service)
+    result "$1" "$(($? == 0))" "$output" "the service counts it" "$(cat /tmp/client /tmp/service /tmp/transceivers)"
+    [[ $output == "client=0 service=0 transceivers=0 2 told" ]] || failed=1
+}
+removed "the adapter is removed"
 exit $failed

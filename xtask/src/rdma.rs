@@ -3,6 +3,7 @@
 use crate::shell::{Shell, run};
 use crate::steps::Outcome;
 use anyhow::Result;
+use std::path::Path;
 
 /// How long the cases may take inside the machine, in seconds; some 60 on two cores.
 const SECONDS: &str = "400";
@@ -34,18 +35,41 @@ pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
         return Ok(Outcome::Skipped("no Debian packages of a kernel, QEMU and RDMA tools"));
     }
     // Of the whole workspace, so that nothing is built again with fewer features.
-    run(&mut shell.cargo(&["test", "--workspace", "--no-run", "--test", "two_processes"]))?;
+    run(&mut shell.cargo(&[
+        "test",
+        "--workspace",
+        "--no-run",
+        "--test",
+        "two_processes",
+        "--test",
+        "c_programs",
+    ]))?;
     run(&mut shell.cargo(&["build", "--workspace", "--example", "verbs_suite"]))?;
     let built = shell.target("debug");
+    let libraries = built.join("deps");
+    transceivers(shell, &machine, &libraries)?;
     let command = format!(
-        "bash {} {} {} {}",
+        "bash {} {} {} {} {}",
         sources.join("cases.sh").display(),
         built.join("ringcall").display(),
         built.join("examples/verbs_suite").display(),
-        machine.display()
+        machine.display(),
+        libraries.display()
     );
     // The machine sees one folder: the one that has both the sources and what was built.
     let share = shell.root().display().to_string();
     run(&mut shell.command("bash", &[&start, &folder, &share, SECONDS, &command]))?;
     Ok(Outcome::Done)
+}
+
+/// The C program over `cpu_roce_*`, linked with the library that the tests were built with.
+fn transceivers(shell: &Shell, machine: &Path, libraries: &Path) -> Result<()> {
+    let mut compile =
+        shell.command("cc", &["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+    for include in ["host/c/include", "host/bridge/include"] {
+        compile.arg(format!("-I{}", shell.root().join(include).display()));
+    }
+    compile.arg(shell.root().join("tests/c_programs/roce.c")).arg("-o").arg(machine.join("roce"));
+    compile.arg(format!("-L{}", libraries.display())).args(["-lringcall_c", "-ldl", "-lm"]);
+    run(compile.arg(format!("-Wl,-rpath,{}", libraries.display())))
 }

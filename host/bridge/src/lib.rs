@@ -7,7 +7,7 @@
 //! | a library of a transport of yours, in Rust | [`provider`], and the package `examples/provider` to copy |
 //! | the same in C | the header in `include/`, and `examples/c-provider` to copy |
 //! | our UDP transport as such a library | package `ringcall-bridge-udp`; RoCE v2: `ringcall-bridge-roce` |
-//! | the C functions `cudaq_bridge_*` and `cpu_udp_*` | feature `c-api`: module `c_api` |
+//! | the C functions `cudaq_bridge_*`, `cpu_udp_*` and `cpu_roce_*` | feature `c-api`: module `c_api` |
 //!
 //! # Two ways of moving requests
 //! - **Ring buffer**: the provider fills its own ring, by its own threads or by hardware; a dispatcher serves
@@ -38,6 +38,7 @@ pub mod loader;
 mod polled_provider;
 pub mod provider;
 mod ring_provider;
+pub mod roce_transceiver;
 pub mod transceiver;
 mod wire_provider;
 

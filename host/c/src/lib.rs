@@ -17,7 +17,7 @@
 //! | `host_loop` | the host path: a thread, or the caller's |
 //! | `engine` | graphs that the host launches |
 //! | `manager`, `dispatcher` | their life cycles |
-//! | `ringcall_bridge::c_api` | transports from shared libraries, and UDP: exported from here as well |
+//! | `ringcall_bridge::c_api` | transports from shared libraries, UDP and RoCE: exported from here as well |
 //! | `decoder` | matching decoders: models and check matrices in, observables out |
 //! | `pipeline` | GPU stage, CPU stage and completion handler of C programs, over `ringcall-pipeline` |
 //! | `device` | the device path: launch functions on streams, kernels of the device archive or linked with modules |
@@ -51,5 +51,5 @@ pub use host_loop::api::*;
 pub use manager::*;
 pub use pipeline::api::*;
 pub use ring_helpers::*;
-pub use ringcall_bridge::c_api::{bridge::*, udp::*};
+pub use ringcall_bridge::c_api::{bridge::*, roce::*, udp::*};
 pub use status::{ringcall_last_error, ringcall_version};

@@ -150,14 +150,24 @@ const ROOMS: &[(&str, &[&str])] = &[
     // Transports in shared libraries: from both sides, and ours as such.
     (
         "ringcall-bridge",
-        &["ringcall-wire", "ringcall-gpu", "ringcall-protocol", "ringcall", "ringcall-transport"],
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall-protocol",
+            "ringcall",
+            "ringcall-rdma",
+            "ringcall-transport",
+        ],
     ),
     // CUDA for rings that a kernel polls.
     (
         "ringcall-bridge-udp",
         &["ringcall", "ringcall-transport", "ringcall-bridge", "ringcall-cuda", "ringcall-launch"],
     ),
-    ("ringcall-bridge-roce", &["ringcall", "ringcall-roce", "ringcall-transport", "ringcall-bridge"]),
+    (
+        "ringcall-bridge-roce",
+        &["ringcall-protocol", "ringcall", "ringcall-roce", "ringcall-transport", "ringcall-bridge"],
+    ),
     // The C interface: checks and handles around the dispatchers.
     (
         "ringcall-c",

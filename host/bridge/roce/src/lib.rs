@@ -1,4 +1,7 @@
-//! RoCE v2 without an adapter as a bridge provider, over [`ringcall_transport::roce`].
+//! RoCE v2 as a bridge provider: without an adapter, over [`ringcall_transport::roce`], or over an adapter's queue pair
+//! ([`ringcall_transport::verbs`]).
+//!
+//! Without an adapter:
 //!
 //! | argument | what | default |
 //! |---|---|---|
@@ -11,24 +14,43 @@
 //! | `--frame-size=BYTES` | pages of the window, a multiple of 128 | the slot, rounded up |
 //! | those of every provider of ours | [`Shape`](ringcall_bridge::provider::Shape) | 64 slots of 1024 bytes |
 //!
+//! Over an adapter, where `--device` or `--qp_config` is given; the names are those of the CUDA-Q reference's CPU RoCE provider:
+//!
+//! | argument | what | default |
+//! |---|---|---|
+//! | `--device=NAME` | the RDMA device | `mlx5_0` |
+//! | `--local-ip=IP` | the device's address, if it has several | its first |
+//! | `--qp_config=rendezvous` | a peer introduces itself by TCP at `--port` (0 takes a free one) of that address | unless `--peer-ip` is given |
+//! | `--qp_config=hsb_fpga` | the peer is the queue pair `--remote-qp` (0x2) at `--peer-ip` | where `--peer-ip` is given |
+//! | `--frame-size=BYTES` | the most bytes of a frame | the slot |
+//! | those of every provider of ours | [`Shape`](ringcall_bridge::provider::Shape) | 64 slots of 1024 bytes |
+//!
 //! A slot of the ring is a page of the window. Others are ignored.
 
 #![forbid(unsafe_code)]
 
+mod adapter;
+mod provider;
+
+pub use provider::RoceProvider;
+
 use ringcall::RingConfig;
 use ringcall_bridge::Refused;
-use ringcall_bridge::provider::{Args, Linked, LinkedWire};
+use ringcall_bridge::provider::{Args, LinkedWire};
 use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions, random_key};
 use ringcall_transport::{Endpoint, roce};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// The provider's wire.
+/// The ring, unless arguments say otherwise.
+const SHAPE: RingConfig = RingConfig { slots: 64, slot_bytes: 1024 };
+
+/// The wire without an adapter.
 #[derive(Debug)]
 pub enum Roce {}
 
 impl LinkedWire for Roce {
     const NAME: &'static str = "bridge-roce";
-    const SHAPE: RingConfig = RingConfig { slots: 64, slot_bytes: 1024 };
+    const SHAPE: RingConfig = SHAPE;
     type Wire = roce::Roce;
 
     fn bind(args: &Args, ring: RingConfig, before: Option<&Endpoint>) -> Result<roce::Roce, Refused> {
@@ -54,4 +76,4 @@ fn key_of(endpoint: &Endpoint) -> Option<u32> {
     u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-ringcall_bridge::export_provider!(Linked<Roce>);
+ringcall_bridge::export_provider!(RoceProvider);

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)] // named for it: the border to C
 #![allow(clippy::missing_safety_doc)] // the same for all: above
 
+use super::yes;
 use crate::Refused;
 use crate::border::{enter, read_text};
 use crate::handles::Handles;
@@ -18,11 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 static TRANSCEIVERS: Handles<Transceiver> = Handles::new();
-
-/// 1 or 0.
-fn yes(body: impl FnOnce() -> Result<(), Refused>) -> c_int {
-    c_int::from(enter(body) == 0)
-}
 
 fn find(handle: *mut c_void) -> Result<Arc<Transceiver>, Refused> {
     TRANSCEIVERS.get(handle).ok_or_else(|| Refused::invalid("no such transceiver, or one that was destroyed"))

@@ -6,7 +6,7 @@ use ringcall_transport::Idle;
 use std::time::Duration;
 
 /// The longest that the thread blocks: responses come through memory, and nothing would wake it.
-pub(super) const SLEEP: Duration = Duration::from_micros(50);
+pub(crate) const SLEEP: Duration = Duration::from_micros(50);
 
 /// Empty turns before the thread blocks where only a datagram is waited for.
 const TURNS: u32 = 64;
@@ -20,7 +20,7 @@ const SLEEPS: u32 = 1000;
 /// Polls, yields to other threads, and says when to block: soon where only a datagram is waited for, late while a response
 /// is due, and soon where yields take longer than sleeps.
 #[derive(Debug)]
-pub(super) struct IdlePolicy {
+pub(crate) struct IdlePolicy {
     waiter: Waiter,
     /// Empty turns in a row.
     turns: u32,
@@ -29,18 +29,18 @@ pub(super) struct IdlePolicy {
 }
 
 impl IdlePolicy {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { waiter: Idle::default().wait.waiter(), turns: 0, sleeps: 0 }
     }
 
     /// There was something to do.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.waiter.reset();
         self.turns = 0;
     }
 
     /// There was nothing to do; whether to block now, for no longer than a [`SLEEP`].
-    pub(super) fn blocks(&mut self, is_due: impl FnOnce() -> bool) -> bool {
+    pub(crate) fn blocks(&mut self, is_due: impl FnOnce() -> bool) -> bool {
         self.turns = self.turns.saturating_add(1);
         if self.sleeps == 0 {
             let begin = clock::now_ns();

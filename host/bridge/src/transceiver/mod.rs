@@ -18,8 +18,8 @@
 //!
 //! [`connect`]: Transceiver::connect
 
-mod idle;
-mod pump;
+pub(crate) mod idle;
+pub(crate) mod pump;
 
 use crate::Refused;
 use pump::Pump;

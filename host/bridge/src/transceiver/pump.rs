@@ -164,10 +164,8 @@ impl Pump {
     /// Of a bound end: past slots that are not answered. What its user answers in the order of the ring is sent in that
     /// order: up to the last slot that was seen ready, whose flag was set after theirs.
     fn send_past_unanswered(&mut self) -> u32 {
-        let Some(last) = self.last_ready() else { return 0 };
+        let Some(last) = last_ready(&self.ring, self.first) else { return 0 };
         let geometry = *self.ring.geometry();
-        // With acquire: the dispatcher that set this flag had set the flags before it.
-        let _ = self.ring.tx(last);
         let (mut slot, mut sent) = (self.first, 0);
         loop {
             let value = self.ring.tx(slot);
@@ -179,23 +177,6 @@ impl Pump {
             }
             slot = geometry.next(slot);
         }
-    }
-
-    /// The last slot, in the order of the ring from [`first`](Self::first) on, whose flag is set.
-    fn last_ready(&self) -> Option<SlotIndex> {
-        let geometry = *self.ring.geometry();
-        let (first, slots) = (self.first.get(), geometry.slots());
-        let mut last = None;
-        for group in 0..slots.div_ceil(GROUP) {
-            let flags = self.ring.tx_group(group);
-            for (value, index) in flags.into_iter().zip(group * GROUP..) {
-                if value != FREE && value != IN_FLIGHT && index < slots {
-                    let distance = if index < first { index + slots - first } else { index - first };
-                    last = last.max(Some((distance, index)));
-                }
-            }
-        }
-        last.and_then(|(_, index)| geometry.slot(index))
     }
 
     /// Sends a slot if its flag says that a response stands there, and clears the flag; how many were sent.
@@ -235,8 +216,29 @@ impl Pump {
     }
 }
 
+/// The last response slot, in the order of the ring from `first` on, whose flag is set. Slots before it were filled before it, as far as
+/// their user fills them in that order.
+pub(crate) fn last_ready(ring: &SharedRing, first: SlotIndex) -> Option<SlotIndex> {
+    let geometry = *ring.geometry();
+    let (first, slots) = (first.get(), geometry.slots());
+    let mut last = None;
+    for group in 0..slots.div_ceil(GROUP) {
+        let flags = ring.tx_group(group);
+        for (value, index) in flags.into_iter().zip(group * GROUP..) {
+            if value != FREE && value != IN_FLIGHT && index < slots {
+                let distance = if index < first { index + slots - first } else { index - first };
+                last = last.max(Some((distance, index)));
+            }
+        }
+    }
+    let last = last.and_then(|(_, index)| geometry.slot(index))?;
+    // With acquire: the dispatcher that set this flag had set the flags before it.
+    let _ = ring.tx(last);
+    Some(last)
+}
+
 /// How much of a slot is worth sending: what its header says, or all of it.
-fn length(slot: &[u8]) -> usize {
+pub(crate) fn length(slot: &[u8]) -> usize {
     let Ok(header) = RequestHeader::from_bytes(slot) else { return slot.len() };
     let payload = match header.magic {
         REQUEST_MAGIC => header.arg_len,

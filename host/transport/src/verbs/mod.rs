@@ -21,6 +21,7 @@ use ringcall_rdma::verbs::{Completion, Operation, SendError};
 use ringcall_roce::introduced::{Introduced, Introduction};
 use ringcall_roce::rendezvous::Side;
 use ringcall_roce::{Immediate, ROCE_PORT};
+use std::cell::Cell;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::mpsc::Receiver;
@@ -55,13 +56,15 @@ pub struct Verbs {
     connections: u64,
     introduced: Introduced,
     page: Vec<u8>,
-    /// Polls in a row that found nothing.
-    idle: u32,
+    /// Polls in a row that found nothing, and for each sleep as many more.
+    idle: Cell<u32>,
     is_gone: bool,
 }
 
 /// After so many polls in vain the device is asked for events outside of completions.
 const POLLS_BEFORE_EVENTS: u32 = 1 << 14;
+/// What a sleep counts for: the device is asked every third of a second at least.
+const POLLS_OF_A_SLEEP: u32 = 1 << 8;
 /// The longest sleep: a completion may be missed at its very beginning.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
@@ -77,7 +80,7 @@ impl Verbs {
             connections: 0,
             introduced: Introduced::none(),
             page: Vec::new(),
-            idle: 0,
+            idle: Cell::new(0),
             is_gone: false,
         };
         if let Some(remote) = options.peer {
@@ -200,9 +203,9 @@ impl Wire for Verbs {
             return Ok(());
         }
         self.meet()?;
-        self.idle += 1;
-        if self.idle >= POLLS_BEFORE_EVENTS {
-            self.idle = 0;
+        self.idle.set(self.idle.get() + 1);
+        if self.idle.get() >= POLLS_BEFORE_EVENTS {
+            self.idle.set(0);
             if let Err(fault) = self.pair.look() {
                 return self.ended(fault, take);
             }
@@ -212,7 +215,7 @@ impl Wire for Verbs {
             match self.pair.poll() {
                 Ok(None) => break,
                 Ok(Some(Completion::Written { immediate, bytes })) => {
-                    self.idle = 0;
+                    self.idle.set(0);
                     let (slot, len) = (Immediate(immediate).page(), bytes as usize);
                     if slot >= self.pair.options().slots {
                         take(Arrival::Malformed);
@@ -253,6 +256,7 @@ impl Wire for Verbs {
             std::thread::sleep(timeout.min(LONGEST_SLEEP));
             return Ok(());
         }
+        self.idle.set(self.idle.get() + POLLS_OF_A_SLEEP);
         self.pair.wait(timeout.min(LONGEST_SLEEP))
     }
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * A RoCE queue pair between two rings, as C functions: the declarations alone. Source of names and behaviour: the CUDA-Q
- * Realtime CPU RoCE transport.
+ * A queue pair of an RDMA adapter between two rings, as C functions. Source of names and behaviour: the CUDA-Q Realtime CPU RoCE
+ * transport. libibverbs is loaded when the device is opened, and not needed before.
  *
- * The library does not define these functions yet: a program that calls one does not link. What is there for RoCE is
- * `ringcall serve --transport roce` and the bridge provider libringcall-bridge-roce.so, which need no adapter.
+ * The service is the unreliable one. Slots, flags and frames are those of udp_wrapper.h, with these differences: a write is for the slot
+ * that its immediate names, and a SEND for the slot whose receive it took; a message waits until its slot is free; a slot without a header
+ * is sent with frame_size bytes. A queue pair that fails is connected to the same peer again. After the adapter was removed
+ * cpu_roce_blocking_monitor returns, polls find nothing, and ringcall_bridge_last_error says why.
  *
  * int results are 1 for success and 0 for failure. int arguments named forward, rx_only, tx_only and unified are 0 or not 0, and
  * one of them at most is not 0.
@@ -46,7 +48,7 @@ int cpu_roce_start(cpu_roce_transceiver_t handle);
 int cpu_roce_setup(cpu_roce_transceiver_t handle);
 int cpu_roce_connect(cpu_roce_transceiver_t handle, unsigned peer_qp, const char *peer_ip, uint32_t peer_rx_rkey);
 
-/* Starts the threads that move slots, and returns when the transceiver is closed; at once in unified mode. */
+/* Moves slots on the calling thread, and returns when the transceiver is closed or its adapter gone; at once in unified mode. */
 void cpu_roce_blocking_monitor(cpu_roce_transceiver_t handle);
 /* Stops. By any thread; once is enough. */
 void cpu_roce_close(cpu_roce_transceiver_t handle);

@@ -1,0 +1,63 @@
+//! What the pump needs of a queue pair: an adapter's, or a stand-in's in tests.
+
+use ringcall_rdma::verbs::{Completion, Operation, Pair, PairFault, Remote, SendError, VerbsError};
+use std::time::Duration;
+
+/// A queue pair; see [`Pair`], whose methods these are.
+pub(super) trait Adapter: Send {
+    fn number(&self) -> u32;
+    fn key(&self) -> u32;
+    fn connect(&mut self, peer: Remote) -> Result<(), VerbsError>;
+    fn poll(&mut self) -> Result<Option<Completion>, PairFault>;
+    fn look(&mut self) -> Result<(), PairFault>;
+    fn read(&self, slot: u32, out: &mut [u8]);
+    fn release(&mut self, slot: u32) -> Result<(), VerbsError>;
+    fn send(&mut self, operation: Operation, bytes: &[u8]) -> Result<(), SendError>;
+    /// Blocks until something completes, or the time is over.
+    fn doze(&self, at_most: Duration);
+    fn drain(&mut self, at_most: Duration);
+}
+
+impl Adapter for Pair {
+    fn number(&self) -> u32 {
+        Self::number(self)
+    }
+
+    fn key(&self) -> u32 {
+        Self::key(self)
+    }
+
+    fn connect(&mut self, peer: Remote) -> Result<(), VerbsError> {
+        Self::connect(self, peer)
+    }
+
+    fn poll(&mut self) -> Result<Option<Completion>, PairFault> {
+        Self::poll(self)
+    }
+
+    fn look(&mut self) -> Result<(), PairFault> {
+        Self::look(self)
+    }
+
+    fn read(&self, slot: u32, out: &mut [u8]) {
+        Self::read(self, slot, out);
+    }
+
+    fn release(&mut self, slot: u32) -> Result<(), VerbsError> {
+        Self::release(self, slot)
+    }
+
+    fn send(&mut self, operation: Operation, bytes: &[u8]) -> Result<(), SendError> {
+        Self::send(self, operation, bytes)
+    }
+
+    fn doze(&self, at_most: Duration) {
+        if self.wait(at_most).is_err() {
+            std::thread::sleep(at_most);
+        }
+    }
+
+    fn drain(&mut self, at_most: Duration) {
+        Self::drain(self, at_most);
+    }
+}

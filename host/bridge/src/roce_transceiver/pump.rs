@@ -1,0 +1,394 @@
+//! The pump that moves messages between a queue pair and two rings, on any thread.
+
+use super::adapter::Adapter;
+use super::{RoceOptions, Role, Verb};
+use crate::Refused;
+use crate::transceiver::idle::{IdlePolicy, SLEEP};
+use crate::transceiver::pump::{last_ready, length};
+use ringcall::thread::StopFlag;
+use ringcall_gpu::atomic::DeviceU64;
+use ringcall_protocol::ring::RingWindows;
+use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
+use ringcall_rdma::verbs::{Completion, Operation, PairFault, Remote, SendError, VerbsError};
+use ringcall_wire::flag::{FREE, IN_FLIGHT};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Completions between two looks at the responses.
+const BURST: u32 = 32;
+/// Turns in vain until the adapter is asked for events outside of completions.
+const TURNS_BEFORE_EVENTS: u32 = 1 << 10;
+/// How long the last messages may take to leave.
+const LINGER: Duration = Duration::from_millis(200);
+/// The bits of an immediate that name the slot.
+const SLOT_MASK: u32 = 0xFFF;
+
+/// What a transceiver has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RoceCounts {
+    /// Messages that came into a slot, or were sent back.
+    pub received: u64,
+    /// Messages sent.
+    pub sent: u64,
+    /// Writes whose immediate names no slot.
+    pub malformed: u64,
+    /// Writes over a message that still waited for its slot.
+    pub overwritten: u64,
+    /// Response slots that were cleared and not sent: an error mark, or more than a frame's bytes.
+    pub unsent: u64,
+    /// Connections that have ended by a fault.
+    pub broken: u64,
+}
+
+/// Live counts, and why nothing moves any more.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    received: DeviceU64,
+    sent: DeviceU64,
+    malformed: DeviceU64,
+    overwritten: DeviceU64,
+    unsent: DeviceU64,
+    broken: DeviceU64,
+    fault: Mutex<Option<PairFault>>,
+}
+
+impl Counted {
+    pub(super) fn read(&self) -> RoceCounts {
+        let load = |count: &DeviceU64| count.load(Ordering::Relaxed);
+        RoceCounts {
+            received: load(&self.received),
+            sent: load(&self.sent),
+            malformed: load(&self.malformed),
+            overwritten: load(&self.overwritten),
+            unsent: load(&self.unsent),
+            broken: load(&self.broken),
+        }
+    }
+
+    pub(super) fn fault(&self) -> Option<PairFault> {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, fault: PairFault) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+    }
+}
+
+fn count(count: &DeviceU64) {
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A message in the adapter's memory.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    bytes: u32,
+    /// A SEND, whose receive is posted again once it is read.
+    posts: bool,
+}
+
+pub(super) struct Pump {
+    adapter: Box<dyn Adapter>,
+    peer: Option<Remote>,
+    /// Of the peer's window.
+    key: u32,
+    role: Role,
+    verb: Verb,
+    frame_bytes: usize,
+    ring: SharedRing,
+    windows: RingWindows,
+    /// Of each slot, what waits until it is free.
+    waiting: Box<[Option<Waiting>]>,
+    waiting_count: u32,
+    /// Where the search for a waiting message begins.
+    next: u32,
+    /// After the last response slot that was sent.
+    first: SlotIndex,
+    buffer: Vec<u8>,
+    turns: u32,
+    counted: Arc<Counted>,
+}
+
+impl Pump {
+    pub(super) fn new(
+        adapter: Box<dyn Adapter>,
+        options: &RoceOptions,
+        ring: SharedRing,
+        counted: Arc<Counted>,
+    ) -> Self {
+        let geometry = *ring.geometry();
+        Self {
+            adapter,
+            peer: None,
+            key: 0,
+            role: options.role,
+            verb: options.verb,
+            frame_bytes: options.frame_bytes as usize,
+            windows: ring.windows(),
+            waiting: geometry.iter().map(|_| None).collect(),
+            waiting_count: 0,
+            next: 0,
+            // A ring has a slot 0; `geometry` makes nothing else.
+            first: geometry.slot(0).unwrap_or_else(|| unreachable!("a ring has slots")),
+            buffer: vec![0; geometry.rx_stride() as usize],
+            turns: 0,
+            counted,
+            ring,
+        }
+    }
+
+    pub(super) fn connect(&mut self, peer: Remote, key: u32) -> Result<(), VerbsError> {
+        self.adapter.connect(peer)?;
+        (self.peer, self.key) = (Some(peer), key);
+        Ok(())
+    }
+
+    /// Moves slots until it is stopped, or nothing moves any more.
+    pub(super) fn run(&mut self, stop: &StopFlag) -> Result<(), PairFault> {
+        let mut idle = IdlePolicy::new();
+        while !stop.is_set() {
+            if self.turn()? > 0 {
+                idle.reset();
+            } else if idle.blocks(|| self.is_due()) {
+                self.adapter.doze(SLEEP);
+            }
+        }
+        // Bounded: a slot may be filled behind the last look, and is not sent.
+        self.send_ready();
+        Ok(())
+    }
+
+    /// Receives, sends, and looks after the connection; how many slots were moved.
+    fn turn(&mut self) -> Result<u32, PairFault> {
+        if let Some(fault) = self.counted.fault() {
+            return Err(fault);
+        }
+        let mut moved = 0;
+        if self.role != Role::SendOnly {
+            while moved < BURST {
+                let Some(slot) = self.receive()? else { break };
+                let index = slot.as_usize();
+                let address = self.ring.geometry().request_address(slot);
+                self.windows.rx_flags.store(index, address, Ordering::Release);
+                moved += 1;
+            }
+        } else {
+            self.collect()?;
+        }
+        if !matches!(self.role, Role::ReceiveOnly | Role::Forward) {
+            moved += self.send_ready();
+        }
+        self.turns = if moved > 0 { 0 } else { self.turns + 1 };
+        if self.turns >= TURNS_BEFORE_EVENTS {
+            self.turns = 0;
+            if let Err(fault) = self.adapter.look() {
+                self.ended(fault)?;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Whether something is in the hands of the rings' user, who answers through memory.
+    fn is_due(&self) -> bool {
+        self.waiting_count > 0
+            || self
+                .ring
+                .geometry()
+                .iter()
+                .any(|slot| self.ring.rx(slot) != FREE || self.ring.tx(slot) != FREE)
+    }
+
+    /// A connection has ended: the next one begins with the same peer, if there is still an adapter.
+    fn ended(&mut self, fault: PairFault) -> Result<(), PairFault> {
+        count(&self.counted.broken);
+        self.waiting.fill(None);
+        self.waiting_count = 0;
+        let again = match self.peer {
+            Some(peer) if fault != PairFault::DeviceRemoved => self.adapter.connect(peer).is_ok(),
+            _ => false,
+        };
+        if again {
+            return Ok(());
+        }
+        self.counted.end(fault);
+        Err(fault)
+    }
+
+    /// Takes every completion that is there, in the order in which they came.
+    fn collect(&mut self) -> Result<(), PairFault> {
+        for _ in 0..BURST {
+            let (slot, waiting) = match self.adapter.poll() {
+                Ok(None) => return Ok(()),
+                Ok(Some(Completion::Written { immediate, bytes })) => {
+                    (immediate & SLOT_MASK, Waiting { bytes, posts: false })
+                }
+                Ok(Some(Completion::Received { slot, bytes })) => (slot, Waiting { bytes, posts: true }),
+                Err(fault) => return self.ended(fault),
+            };
+            match self.waiting.get_mut(slot as usize) {
+                // A receive of a slot is posted again when it is read: two SENDs never meet here.
+                Some(place) => match place.replace(waiting) {
+                    None => self.waiting_count += 1,
+                    Some(_) => count(&self.counted.overwritten),
+                },
+                None => count(&self.counted.malformed),
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the next message into its slot, if one is there and its slot is free; its flag is left alone.
+    fn receive(&mut self) -> Result<Option<SlotIndex>, PairFault> {
+        self.collect()?;
+        if self.waiting_count == 0 {
+            return Ok(None);
+        }
+        let geometry = *self.ring.geometry();
+        let slots = geometry.slots();
+        for step in 0..slots {
+            let index = (self.next + step) % slots;
+            let (Some(slot), Some(waiting)) = (geometry.slot(index), self.waiting[index as usize]) else {
+                continue;
+            };
+            if self.role == Role::Forward {
+                if !self.forward(slot, waiting)? {
+                    return Ok(None);
+                }
+                continue;
+            }
+            // Who only receives has the response flags for something else.
+            let is_answered = self.role == Role::ReceiveOnly || self.ring.tx(slot) == FREE;
+            if self.ring.rx(slot) != FREE || !is_answered {
+                continue;
+            }
+            let stride = geometry.rx_stride() as usize;
+            let bytes = (waiting.bytes as usize).min(stride);
+            self.adapter.read(index, &mut self.buffer[..bytes]);
+            self.buffer[bytes..].fill(0);
+            self.windows.rx_data.write(slot.as_usize() * stride, &self.buffer);
+            count(&self.counted.received);
+            self.taken(index, waiting)?;
+            return Ok(Some(slot));
+        }
+        Ok(None)
+    }
+
+    /// A message was read: its receive is posted again.
+    fn taken(&mut self, index: u32, waiting: Waiting) -> Result<(), PairFault> {
+        self.waiting[index as usize] = None;
+        self.waiting_count -= 1;
+        self.next = index + 1;
+        if waiting.posts && self.adapter.release(index).is_err() {
+            return self.ended(PairFault::Error("a receive could not be posted again"));
+        }
+        Ok(())
+    }
+
+    /// Sends a message back; whether there was room.
+    fn forward(&mut self, slot: SlotIndex, waiting: Waiting) -> Result<bool, PairFault> {
+        let bytes = (waiting.bytes as usize).min(self.buffer.len());
+        self.adapter.read(slot.get(), &mut self.buffer[..bytes]);
+        match self.adapter.send(self.operation(slot), &self.buffer[..bytes]) {
+            Ok(()) => count(&self.counted.sent),
+            Err(SendError::Full) => return Ok(false),
+            Err(_) => count(&self.counted.unsent),
+        }
+        count(&self.counted.received);
+        self.taken(slot.get(), waiting)?;
+        Ok(true)
+    }
+
+    fn operation(&self, slot: SlotIndex) -> Operation {
+        match self.verb {
+            Verb::Send => Operation::Send,
+            Verb::Write { base } => Operation::WriteImmediate {
+                address: base + slot.as_usize() as u64 * u64::from(self.ring.geometry().rx_stride()),
+                key: self.key,
+                immediate: slot.get(),
+            },
+        }
+    }
+
+    /// Sends the responses that are ready; how many. What is filled in the order of the ring is sent in that order.
+    fn send_ready(&mut self) -> u32 {
+        let Some(last) = last_ready(&self.ring, self.first) else { return 0 };
+        let geometry = *self.ring.geometry();
+        let (mut slot, mut sent) = (self.first, 0);
+        loop {
+            let flag = self.ring.tx(slot);
+            if flag != FREE && flag != IN_FLIGHT {
+                let outcome = if flag == geometry.response_address(slot) {
+                    self.send(slot)
+                } else {
+                    Err(SendError::NotConnected)
+                };
+                match outcome {
+                    Ok(()) => sent += 1,
+                    // It stays ready.
+                    Err(SendError::Full) => return sent,
+                    Err(_) => count(&self.counted.unsent),
+                }
+                self.windows.tx_flags.store(slot.as_usize(), FREE, Ordering::Release);
+                self.first = geometry.next(slot);
+            }
+            if slot == last {
+                return sent;
+            }
+            slot = geometry.next(slot);
+        }
+    }
+
+    /// Posts the contents of a response slot.
+    fn send(&mut self, slot: SlotIndex) -> Result<(), SendError> {
+        let stride = self.ring.geometry().tx_stride() as usize;
+        // The slot is one of this ring's.
+        let _ = self.windows.tx_data.read(slot.as_usize() * stride, &mut self.buffer[..stride]);
+        let whole = &self.buffer[..stride];
+        let bytes = match length(whole) {
+            bytes if bytes == stride => self.frame_bytes,
+            bytes if bytes > self.frame_bytes => {
+                return Err(SendError::TooLong { bytes, most: self.frame_bytes });
+            }
+            bytes => bytes,
+        };
+        self.adapter.send(self.operation(slot), &self.buffer[..bytes])?;
+        count(&self.counted.sent);
+        Ok(())
+    }
+
+    /// For a user that drives it.
+    pub(super) fn poll(&mut self) -> Result<Option<u32>, Refused> {
+        let gone = |fault: PairFault| Refused::internal(fault.to_string());
+        if let Some(fault) = self.counted.fault() {
+            return Err(gone(fault));
+        }
+        let slot = self.receive().map_err(gone)?;
+        self.turns = if slot.is_some() { 0 } else { self.turns + 1 };
+        if self.turns >= TURNS_BEFORE_EVENTS {
+            self.turns = 0;
+            if let Err(fault) = self.adapter.look() {
+                self.ended(fault).map_err(gone)?;
+            }
+        }
+        Ok(slot.map(SlotIndex::get))
+    }
+
+    /// For a user that drives it.
+    pub(super) fn publish(&mut self, slot: SlotIndex) -> Result<(), Refused> {
+        if let Some(fault) = self.counted.fault() {
+            return Err(Refused::internal(fault.to_string()));
+        }
+        // Messages that have left make room.
+        if self.send(slot) != Err(SendError::Full) {
+            return Ok(());
+        }
+        self.collect().map_err(|fault| Refused::internal(fault.to_string()))?;
+        self.send(slot).map_err(|error| Refused::internal(error.to_string()))
+    }
+}
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        self.adapter.drain(LINGER);
+    }
+}

@@ -1,0 +1,245 @@
+use super::stand_in::{Shared, joined, lock};
+use super::*;
+use crate::Refused;
+use ringcall_protocol::ring::RingWindows;
+use ringcall_wire::flag::{FREE, IN_FLIGHT};
+use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+const SLOTS: u32 = 8;
+const BYTES: u32 = 64;
+const PEER: Remote = Remote { qp: 7, ip: Ipv4Addr::LOCALHOST };
+
+fn options(role: Role, verb: Verb) -> RoceOptions {
+    let device = "stand-in".to_owned();
+    RoceOptions { device, ip: None, slots: SLOTS, slot_bytes: BYTES, frame_bytes: BYTES, role, verb }
+}
+
+/// A service of this role and a caller, connected, and what the service's adapter sees.
+fn pair(service: Role, caller: Role) -> ([Arc<RoceTransceiver>; 2], [Shared; 2]) {
+    let [(one, one_end), (other, other_end)] = joined(SLOTS, BYTES);
+    let made = |role, verb, adapter: stand_in::StandIn| {
+        let transceiver = RoceTransceiver::new(options(role, verb)).expect("a shape");
+        assert!(transceiver.connect(PEER, 0).is_err(), "it is not set up");
+        assert_eq!(transceiver.side(), None);
+        transceiver.setup_over(|_| Ok(Box::new(adapter))).expect("set up once");
+        assert_eq!(transceiver.side(), Some((0x11, 0x22)));
+        assert!(transceiver.monitor().is_err(), "it is not connected");
+        transceiver.connect(PEER, 0x22).expect("connected");
+        Arc::new(transceiver)
+    };
+    let service = made(service, Verb::Send, one);
+    let caller = made(caller, Verb::Write { base: 0 }, other);
+    ([service, caller], [one_end, other_end])
+}
+
+fn windows(of: &RoceTransceiver) -> RingWindows {
+    of.ring().windows()
+}
+
+fn address(of: &RoceTransceiver, slot: u32, response: bool) -> u64 {
+    let geometry = of.ring().geometry();
+    let slot = geometry.slot(slot).expect("a slot");
+    if response { geometry.response_address(slot) } else { geometry.request_address(slot) }
+}
+
+fn put(of: &RoceTransceiver, slot: u32, bytes: &[u8]) {
+    let windows = windows(of);
+    windows.tx_data.write(slot as usize * BYTES as usize, bytes);
+    windows.tx_flags.store(slot as usize, address(of, slot, true), Ordering::Release);
+}
+
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn take(of: &RoceTransceiver, slot: u32) -> Vec<u8> {
+    let windows = windows(of);
+    until("a message", || windows.rx_flags.load(slot as usize, Ordering::Acquire) != FREE);
+    assert_eq!(windows.rx_flags.load(slot as usize, Ordering::Acquire), address(of, slot, false));
+    let mut bytes = vec![0; BYTES as usize];
+    assert!(windows.rx_data.read(slot as usize * BYTES as usize, &mut bytes));
+    windows.rx_flags.store(slot as usize, FREE, Ordering::Release);
+    bytes
+}
+
+fn request(id: u32) -> Vec<u8> {
+    [&RequestHeader::new(1, 8, id, 5).to_bytes()[..], &u64::from(id).to_le_bytes()].concat()
+}
+
+/// Runs `body` while each of the transceivers has a thread that moves its slots.
+fn monitored(both: &[Arc<RoceTransceiver>], body: impl FnOnce()) {
+    let threads: Vec<_> = both
+        .iter()
+        .map(|one| {
+            let one = Arc::clone(one);
+            std::thread::spawn(move || one.monitor())
+        })
+        .collect();
+    body();
+    both.iter().for_each(|one| one.close());
+    for thread in threads {
+        thread.join().expect("no panic").expect("it was closed");
+    }
+}
+
+#[test]
+fn requests_are_written_where_they_are_meant_and_answers_come_in_turn() {
+    let (both, ends) = pair(Role::Both, Role::Both);
+    let [service, caller] = &both;
+    monitored(&both, || {
+        for id in 0..100 {
+            let slot = id % SLOTS;
+            put(caller, slot, &request(id));
+            let came = take(service, slot);
+            assert_eq!((&came[..32], &came[32..]), (&request(id)[..], &[0; 32][..]), "request {id}");
+            // While it is worked on.
+            windows(service).tx_flags.store(slot as usize, IN_FLIGHT, Ordering::Release);
+            let header = RequestHeader::from_bytes(&came).expect("a header");
+            let reply = ResponseHeader::reply(&header, 0, 8).to_bytes();
+            put(service, slot, &[&reply[..], &(!u64::from(id)).to_le_bytes()].concat());
+            let answer = take(caller, slot);
+            assert_eq!(answer[HEADER_BYTES..HEADER_BYTES + 8], (!u64::from(id)).to_le_bytes());
+        }
+    });
+    let expected = RoceCounts { received: 100, sent: 100, ..RoceCounts::default() };
+    assert_eq!((service.counts(), caller.counts()), (expected, expected));
+    assert_eq!(ends.each_ref().map(|end| lock(end).dropped), [0, 0]);
+}
+
+#[test]
+fn a_message_waits_for_its_slot_and_a_later_write_takes_its_place() {
+    let (both, _) = pair(Role::Unified, Role::Unified);
+    let [service, caller] = &both;
+    let send = |id| {
+        windows(caller).tx_data.write(0, &request(id));
+        caller.tx_publish(0).expect("sent");
+    };
+    send(1);
+    assert_eq!(service.rx_poll(), Ok(Some(0)));
+    // The slot is taken until its response flag is 0 again.
+    windows(service).tx_flags.store(0, IN_FLIGHT, Ordering::Release);
+    send(2);
+    assert_eq!(service.rx_poll(), Ok(None));
+    send(3);
+    assert_eq!(service.rx_poll(), Ok(None));
+    windows(service).tx_flags.store(0, FREE, Ordering::Release);
+    assert_eq!(service.rx_poll(), Ok(Some(0)));
+    let mut came = vec![0; 32];
+    assert!(windows(service).rx_data.read(0, &mut came));
+    assert_eq!(came, request(3));
+    assert_eq!((service.counts().received, service.counts().overwritten), (2, 1));
+    assert!(service.tx_publish(SLOTS).is_err(), "no such slot");
+    assert_eq!(service.monitor(), Ok(()), "the user moves its slots");
+}
+
+#[test]
+fn what_comes_is_sent_back_or_received_alone() {
+    let (both, _) = pair(Role::Forward, Role::Both);
+    let [service, caller] = &both;
+    monitored(&both, || {
+        for id in 0..20 {
+            put(caller, id % SLOTS, &request(id));
+            assert_eq!(take(caller, id % SLOTS)[..32], request(id));
+        }
+    });
+    assert_eq!((service.counts().received, service.counts().sent), (20, 20));
+    let (both, _) = pair(Role::ReceiveOnly, Role::SendOnly);
+    let [service, caller] = &both;
+    monitored(&both, || {
+        for id in 0..20 {
+            // A user of its own for response flags.
+            windows(service).tx_flags.store(0, 77, Ordering::Release);
+            put(caller, id % SLOTS, &request(id));
+            assert_eq!(take(service, id % SLOTS)[..32], request(id));
+        }
+    });
+    assert_eq!((service.counts().sent, caller.counts().sent), (0, 20));
+}
+
+#[test]
+fn error_marks_and_long_frames_are_cleared_and_counted() {
+    let [(one, _), (other, other_end)] = joined(SLOTS, BYTES);
+    let short = RoceOptions { frame_bytes: 40, ..options(Role::Both, Verb::Send) };
+    let service = Arc::new(RoceTransceiver::new(short).expect("a shape"));
+    service.setup_over(|_| Ok(Box::new(one))).expect("set up");
+    service.connect(PEER, 0).expect("connected");
+    let caller = Arc::new(RoceTransceiver::new(options(Role::Both, Verb::Send)).expect("a shape"));
+    caller.setup_over(|_| Ok(Box::new(other))).expect("set up");
+    caller.connect(PEER, 0).expect("connected");
+    let both = [Arc::clone(&service), caller];
+    monitored(&both, || {
+        windows(&service).tx_flags.store(1, 0xDEAD << 48 | 3, Ordering::Release);
+        // 24 and 17 bytes, of 40.
+        put(&service, 2, &ResponseHeader::reply(&RequestHeader::new(1, 0, 9, 0), 0, 17).to_bytes());
+        // No header at all: a frame's bytes.
+        put(&service, 3, &[9; 64]);
+        let came = take(&both[1], 0);
+        assert_eq!((&came[..40], &came[40..]), (&[9; 40][..], &[0; 24][..]));
+        until("cleared", || {
+            (0..4).all(|slot| windows(&service).tx_flags.load(slot, Ordering::Acquire) == FREE)
+        });
+    });
+    assert_eq!((service.counts().sent, service.counts().unsent), (1, 2));
+    assert_eq!(lock(&other_end).dropped, 0);
+}
+
+#[test]
+fn a_queue_pair_in_error_is_counted_and_connected_again() {
+    let (both, ends) = pair(Role::Both, Role::Both);
+    let [service, caller] = &both;
+    monitored(&both, || {
+        for id in 0..5 {
+            lock(&ends[0]).fault = Some(PairFault::Error("a packet broke it"));
+            until("connected again", || lock(&ends[0]).connections == id + 2);
+            put(caller, 3, &request(id));
+            assert_eq!(take(service, 3)[..32], request(id));
+        }
+    });
+    assert_eq!((service.counts().broken, service.counts().received), (5, 5));
+    assert_eq!(service.fault(), None);
+}
+
+#[test]
+fn after_an_adapter_is_removed_nothing_moves_and_everything_says_so() {
+    let (both, ends) = pair(Role::Both, Role::Unified);
+    let [service, caller] = &both;
+    let thread = std::thread::spawn({
+        let service = Arc::clone(service);
+        move || service.monitor()
+    });
+    lock(&ends[0]).fault = Some(PairFault::DeviceRemoved);
+    let said = |outcome: Result<(), Refused>| outcome.expect_err("it is gone").why;
+    assert!(said(thread.join().expect("no panic")).contains("removed"));
+    assert_eq!(service.fault(), Some(PairFault::DeviceRemoved));
+    assert!(said(service.monitor()).contains("removed"));
+    // And where an adapter cannot be connected again.
+    lock(&ends[1]).refuses_connections = true;
+    lock(&ends[1]).fault = Some(PairFault::Error("a packet broke it"));
+    assert!(said(caller.rx_poll().map(drop)).contains("error state"));
+    assert!(said(caller.tx_publish(0)).contains("error state"));
+    both.iter().for_each(|one| one.close());
+    assert!(said(caller.rx_poll().map(drop)).contains("not connected"));
+    assert!(caller.setup_over(|_| unreachable!("it was closed")).is_err());
+}
+
+#[test]
+fn shapes_that_cannot_be_are_refused_and_a_device_that_is_not_there_is_named() {
+    let good = options(Role::Both, Verb::Send);
+    for (slots, slot_bytes, frame_bytes) in
+        [(0, 64, 64), (6, 64, 64), (8192, 64, 64), (8, 64, 65), (8, 64, 0), (8, 12, 12)]
+    {
+        let bad = RoceOptions { slots, slot_bytes, frame_bytes, ..good.clone() };
+        assert!(RoceTransceiver::new(bad).is_err(), "{slots} {slot_bytes} {frame_bytes}");
+    }
+    let transceiver =
+        RoceTransceiver::new(RoceOptions { device: "no-such-0".to_owned(), ..good }).expect("a shape");
+    transceiver.set_local_ip(Ipv4Addr::LOCALHOST).expect("it is not open");
+    let refused = transceiver.setup().expect_err("no device");
+    assert!(refused.why.contains("no-such-0") || refused.why.contains("libibverbs"), "{refused:?}");
+}
