@@ -19,6 +19,10 @@ typedef struct ringcall_context48 {
     uint32_t reserved;
 } ringcall_context48;
 
+/* The name that the specification's wiring example has for it. It answers from the request's slot: Ringcall's own kernels want one of
+ * the other two. */
+typedef ringcall_context48 HSB_doca_transport_ctx;
+
 typedef struct ringcall_context72 {
     void* gpu_dev_qp;
     uint8_t* rx_ring_data;

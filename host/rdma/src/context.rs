@@ -128,6 +128,9 @@ pub enum ContextError {
         /// Bytes needed.
         needed: usize,
     },
+    /// As long as no form is.
+    #[error("{0} bytes: a transport context has 48, 72, or 80 and more")]
+    Form(usize),
     /// No context of ours: another form, or something else.
     #[error(
         "magic {0:#018x}: no context that says its size; the reference's forms are Context48 and Context72"
@@ -204,6 +207,43 @@ impl Context {
             return Err(field("BlueFlame", self.blue_flame.into(), "0 or 1"));
         }
         Ok(self)
+    }
+
+    /// Reads whichever form has so many bytes: 48 and 72 are the reference's, 80 and more this one.
+    ///
+    /// # Errors
+    /// Bytes of no form's length; what makes them none.
+    pub fn of_any_form(bytes: &[u8]) -> Result<Self, ContextError> {
+        let word = |at| get(bytes, at).map_or(0, u64::from_le_bytes);
+        let half = |at| get(bytes, at).map_or(0, u32::from_le_bytes);
+        match bytes.len() {
+            48 => Context48 {
+                gpu_dev_qp: word(0),
+                rx_ring_data: word(8),
+                rx_ring_stride_sz: word(16),
+                rx_ring_mkey: half(24),
+                rx_ring_stride_num: half(28),
+                frame_size: word(32),
+                use_bf: half(40).cast_signed(),
+                reserved: 0,
+            }
+            .try_into(),
+            72 => Context72 {
+                gpu_dev_qp: word(0),
+                rx_ring_data: word(8),
+                rx_ring_stride_sz: word(16),
+                rx_ring_stride_num: half(24),
+                tx_ring_data: word(32),
+                tx_ring_stride_sz: word(40),
+                tx_ring_mkey: half(48),
+                frame_size: word(56),
+                use_bf: half(64).cast_signed(),
+                ..Context72::default()
+            }
+            .try_into(),
+            have if have < size_of::<Self>() => Err(ContextError::Form(have)),
+            _ => Self::from_bytes(bytes),
+        }
     }
 
     /// As it is in memory.

@@ -158,6 +158,37 @@ impl QpLayout {
         installed::layout()
     }
 
+    /// A struct that says all that [`read`](Self::read) reads, and zeros otherwise: what an emulated adapter hands out. The receive queue
+    /// is left out where the layout has none.
+    #[must_use]
+    pub fn write(&self, pair: &DeviceQp) -> Vec<u8> {
+        let mut out = vec![0; self.bytes];
+        let mut put = |at: usize, bytes: &[u8]| {
+            if let Some(target) = out.get_mut(at..at + bytes.len()) {
+                target.copy_from_slice(bytes);
+            }
+        };
+        let completions = |put: &mut dyn FnMut(usize, &[u8]), at: usize, queue: &DeviceCompletions| {
+            put(at + cq::DADDR, &queue.address.to_le_bytes());
+            put(at + cq::ENTRIES, &queue.entries.to_le_bytes());
+        };
+        put(self.sq_num, &pair.number.to_le_bytes());
+        // Below 2¹⁶, with its mask beside it.
+        put(self.sq_wqe_num, &(pair.send_entries as u16).to_le_bytes());
+        put(self.sq_wqe_num + 2, &(pair.send_entries.wrapping_sub(1) as u16).to_le_bytes());
+        put(self.sq_wqe_daddr, &pair.send.to_le_bytes());
+        put(self.sq_dbrec, &pair.send_record.to_le_bytes());
+        put(self.sq_db, &pair.doorbell.to_le_bytes());
+        completions(&mut put, self.cq_sq, &pair.send_completions);
+        if let (Some(offsets), Some(cq_rq), Some(receive)) = (self.receive, self.cq_rq, &pair.receive) {
+            put(offsets.rq_wqe_num, &receive.entries.to_le_bytes());
+            put(offsets.rq_wqe_daddr, &receive.address.to_le_bytes());
+            put(offsets.rq_dbrec, &receive.record.to_le_bytes());
+            completions(&mut put, cq_rq, &receive.completions);
+        }
+        out
+    }
+
     /// Reads a struct that was copied from the device.
     ///
     /// # Errors

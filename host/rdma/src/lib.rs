@@ -6,6 +6,7 @@
 //! | [`command`] | the commands that make queues and take a queue pair to ready, as bytes |
 //! | [`devx`] | rdma-core, loaded at run time: those commands sent to an adapter |
 //! | [`verbs`] | libibverbs, loaded at run time: a queue pair of any adapter, with its memory and completions |
+//! | [`unified`] | a context and its queue pair, checked, as a unified kernel or loop is told of it |
 //! | [`doca`] | a DOCA SDK's queue pair on a device, read by the offsets of the headers that are installed |
 //!
 //! [`verbs`] is tested on Linux's software adapter. Nothing else here has met an adapter: commands and layouts are tested as
@@ -17,4 +18,5 @@ pub mod command;
 pub mod context;
 pub mod devx;
 pub mod doca;
+pub mod unified;
 pub mod verbs;

@@ -93,6 +93,7 @@ proptest! {
 fn c_sees_the_same_layouts() {
     let offsets = [
         ("ringcall_context48", "sizeof", 48),
+        ("HSB_doca_transport_ctx", "rx_ring_stride_num", 28),
         ("ringcall_context48", "rx_ring_mkey", 24),
         ("ringcall_context48", "rx_ring_stride_num", 28),
         ("ringcall_context48", "frame_size", 32),

@@ -52,9 +52,10 @@ pub mod service;
 
 pub use counts::{Count, Counts};
 pub use port::{Delivery, PortError, RocePort};
+pub use queues::AdapterQueues;
 pub use report::{Report, Watch};
 pub use ringcall_roce::PortOptions;
-pub use service::{Service, ServiceError, SocketNicOptions, SteppedService, Threads};
+pub use service::{Service, ServiceError, SocketNicOptions, SteppedService, Threads, Wiring};
 
 /// The transport's name on a command line. On the wire it is RoCE v2.
 pub const NAME: &str = "nic";

@@ -69,22 +69,44 @@ impl Queues {
             Registered { key: TX_KEY, base: 0, window: tx_data.clone(), remote_write: false },
         ])
     }
+}
 
+impl Shape {
     /// Software's end.
-    pub(crate) fn endpoint(&self, shape: &Shape) -> Result<Endpoint<BlueFlame>, QueueError> {
-        let config = endpoint::Config {
-            qpn: shape.qp,
-            slots: shape.slots,
-            rx_stride: shape.rx_stride,
-            tx_stride: shape.tx_stride,
+    pub(crate) const fn endpoint(&self) -> endpoint::Config {
+        endpoint::Config {
+            qpn: self.qp,
+            slots: self.slots,
+            rx_stride: self.rx_stride,
+            tx_stride: self.tx_stride,
             tx_lkey: TX_KEY,
             tx_base: 0,
-            depth: shape.depth,
+            depth: self.depth,
             buffers: Buffers::Credits,
-            sequence: shape.sequence,
+            sequence: self.sequence,
             reply: Reply::Send,
             record: RecordMode::Written,
-        };
-        Endpoint::new(config, self.windows.clone(), BlueFlame::new(self.uar.clone())?)
+        }
+    }
+}
+
+/// The queues of an emulated adapter, for what makes the loop's end of them.
+#[derive(Debug)]
+pub struct AdapterQueues<'a> {
+    /// What the endpoint is.
+    pub config: endpoint::Config,
+    /// Its memory.
+    pub windows: &'a Windows,
+    /// The doorbell register.
+    pub uar: &'a Words,
+}
+
+impl AdapterQueues<'_> {
+    /// The loop's end, of the queues as they are.
+    ///
+    /// # Errors
+    /// Queues of a shape that no endpoint has.
+    pub fn endpoint(&self) -> Result<Endpoint<BlueFlame>, QueueError> {
+        Endpoint::new(self.config, self.windows.clone(), BlueFlame::new(self.uar.clone())?)
     }
 }

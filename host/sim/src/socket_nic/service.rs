@@ -3,7 +3,7 @@
 use crate::nic::{Config, Nic, NicError};
 use crate::socket_nic::driver::{Driver, Signals};
 use crate::socket_nic::port::{Delivery, MAX_MESSAGE_BYTES, PortError, RocePort};
-use crate::socket_nic::queues::{Queues, Shape};
+use crate::socket_nic::queues::{AdapterQueues, Queues, Shape};
 use crate::socket_nic::report::{Report, Watch};
 use ringcall::table::{Function, Functions, Handlers};
 use ringcall::thread::{GRACE_PERIOD, Supervised};
@@ -95,6 +95,9 @@ pub enum ServiceError {
     /// A page that holds no request, or whose answer would not fit a packet.
     #[error("a page of {0} bytes: give a multiple of 8, from 32 to {MAX_MESSAGE_BYTES}")]
     Page(u32),
+    /// What makes the loop's end of the queues.
+    #[error("{0}")]
+    Wiring(String),
     /// A number of entries that no queue has.
     #[error("{0} entries in a queue: give a power of two, below 65536")]
     Depth(u32),
@@ -148,8 +151,21 @@ impl Service {
         table: FunctionTable,
         rendezvous: Option<Receiver<Introduction>>,
     ) -> Result<Self, ServiceError> {
+        Self::start_wired(options, table, rendezvous, PLAIN)
+    }
+
+    /// The same, where `wire` makes the loop's end of the adapter's queues: as what is handed a context does.
+    ///
+    /// # Errors
+    /// See [`ServiceError`]; what `wire` says.
+    pub fn start_wired(
+        options: SocketNicOptions,
+        table: FunctionTable,
+        rendezvous: Option<Receiver<Introduction>>,
+        wire: Wiring<'_>,
+    ) -> Result<Self, ServiceError> {
         let Parts { address, signals, watch, shutdown, driver, socket, lane } =
-            Parts::new(options, table, rendezvous)?;
+            Parts::new(options, table, rendezvous, wire)?;
         let (nic, serve) = match options.threads {
             Threads::One => {
                 let (halt, watch) = (shutdown.clone(), watch.clone());
@@ -219,6 +235,12 @@ impl Drop for Service {
     }
 }
 
+/// How the loop's end is made of an adapter's queues, or why not.
+pub type Wiring<'a> = &'a dyn Fn(&AdapterQueues<'_>) -> Result<Endpoint<BlueFlame>, String>;
+
+/// Of the queues as they are.
+const PLAIN: Wiring<'static> = &|queues| queues.endpoint().map_err(|error| error.to_string());
+
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 fn failed(what: &'static str) -> impl FnOnce(std::io::Error) -> ServiceError {
@@ -242,10 +264,11 @@ impl Parts {
         options: SocketNicOptions,
         table: FunctionTable,
         rendezvous: Option<Receiver<Introduction>>,
+        wire: Wiring<'_>,
     ) -> Result<Self, ServiceError> {
         options.check()?;
         let socket = RoceSocket::bind(options.port.address).map_err(PortError::from)?;
-        Self::over(socket, options, table, rendezvous)
+        Self::over(socket, options, table, rendezvous, wire)
     }
 
     fn over(
@@ -253,6 +276,7 @@ impl Parts {
         options: SocketNicOptions,
         table: FunctionTable,
         rendezvous: Option<Receiver<Introduction>>,
+        wire: Wiring<'_>,
     ) -> Result<Self, ServiceError> {
         options.check()?;
         let PortOptions { qp, key, base, pages, page_bytes, .. } = options.port;
@@ -273,7 +297,9 @@ impl Parts {
             sequence: false,
         };
         let queues = Queues::new(&shape)?;
-        let endpoint = queues.endpoint(&shape)?;
+        let config = shape.endpoint();
+        let made = AdapterQueues { config, windows: &queues.windows, uar: &queues.uar };
+        let endpoint = wire(&made).map_err(ServiceError::Wiring)?;
         let config = Config { qpn: qp, record: RecordMode::Written, burst: 32 };
         let socket = port.socket().map_err(failed("another handle to the socket"))?;
         let nic = Nic::new(config, &queues.windows, queues.uar.clone(), queues.memory(&shape), port)?;
@@ -392,7 +418,8 @@ impl SteppedService {
         options: SocketNicOptions,
         table: FunctionTable,
     ) -> Result<Self, ServiceError> {
-        let Parts { signals, watch, mut driver, lane, .. } = Parts::over(socket, options, table, None)?;
+        let Parts { signals, watch, mut driver, lane, .. } =
+            Parts::over(socket, options, table, None, PLAIN)?;
         // The way of waiting is the caller's.
         driver.waiter = Wait::Spin.waiter();
         Ok(Self { signals, watch, driver, lane })
@@ -446,7 +473,7 @@ mod tests {
             .host_call(names::RPC_INCREMENT, |request: &[u8], _: &mut [u8]| Ok(request.len()))
             .build_for(capacity, capacity)
             .expect("a table");
-        let parts = Parts::new(options, table, None).expect("queues and a socket");
+        let parts = Parts::new(options, table, None, PLAIN).expect("queues and a socket");
         let peer = RoceSocket::bind(SocketAddrV4::new(*parts.address.ip(), 0)).expect("a socket");
         (options, parts, peer)
     }

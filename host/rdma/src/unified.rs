@@ -1,0 +1,307 @@
+//! A unified kernel's queue pair, from a transport context and the struct that it names.
+//!
+//! [`UnifiedQueues`] is what both kinds of loop take: a kernel on a GPU (`ringcall_launch::queue_pair::QueuePair::from_raw` with
+//! [`config`](UnifiedQueues::config) and [`addresses`](UnifiedQueues::addresses)), and a loop on a CPU thread over an emulated adapter
+//! ([`emulated`](UnifiedQueues::emulated)). Whatever cannot be is refused by its name here, before anything is launched.
+//!
+//! ```
+//! use ringcall_rdma::context::{Context, Context72};
+//! use ringcall_rdma::doca::QpLayout;
+//! use ringcall_rdma::unified::{QueuesError, UnifiedQueues};
+//!
+//! // A context that says nothing, of the form of 72 bytes.
+//! let error = Context::of_any_form(&[0; 72]).expect_err("no queue pair");
+//! assert_eq!(error.to_string(), "the queue pair is 0x0: an address that is a multiple of 8");
+//! // A queue pair's struct of the open GPUNetIO cannot receive.
+//! # let _ = |context: Context, bytes: &[u8]| -> Result<UnifiedQueues, QueuesError> {
+//! UnifiedQueues::new(&context, &QpLayout::SDK.read(bytes)?)
+//! # };
+//! ```
+
+use crate::context::{Context, ContextError};
+use crate::devx::Layout;
+use crate::doca::{DeviceCompletions, DeviceQp, DeviceReceive, DocaError};
+use ringcall_gpu::shared::{Bytes, Words};
+use ringcall_mlx5::endpoint::{Config, Reply, Windows};
+use ringcall_mlx5::layout::{BLUE_FLAME_BYTES, RECEIVE_WQE_BYTES, RECORD_BYTES, RECORD_SEND, cqe, wqe};
+use ringcall_mlx5::rq::Buffers;
+use ringcall_mlx5::sq::RecordMode;
+use ringcall_mlx5::{BlueFlame, Endpoint, QueueError};
+use ringcall_wire::unified::UnifiedParams;
+
+/// Frames of a unified dispatcher are multiples of so many bytes.
+const UNIT: u64 = 16;
+
+/// Why a kernel cannot be launched with a context.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueuesError {
+    /// The context itself.
+    #[error("the transport context: {0}")]
+    Context(#[from] ContextError),
+    /// The struct that it names.
+    #[error("the queue pair of the transport context: {0}")]
+    Pair(#[from] DocaError),
+    /// A queue pair that only sends.
+    #[error("queue pair {0:#x} has no receive queue: a GPUNetIO without one serves no requests")]
+    NoReceiveQueue(u32),
+    /// Answers would be written over requests that are under way.
+    #[error(
+        "response slots are the request slots: a context of 48 bytes is not enough, give one of 72 or 80"
+    )]
+    SharedSlots,
+    /// A response slot of a send request would lie outside of the ring.
+    #[error("{slots} response slots, where the send queue has {sends} requests: give as many slots")]
+    ResponseSlots {
+        /// Slots of the context.
+        slots: u32,
+        /// Requests of the send queue.
+        sends: u32,
+    },
+    /// Something that lies where the device cannot read it.
+    #[error("{what} is at {address:#x}: it has to be a multiple of {unit}")]
+    Unaligned {
+        /// What.
+        what: &'static str,
+        /// Where it is, or how long.
+        address: u64,
+        /// What it has to be a multiple of.
+        unit: u64,
+    },
+    /// The two counters of the queue pair are not one record.
+    #[error(
+        "the send counter is at {send:#x} and the receive counter at {receive:#x}: the first belongs 4 bytes after the second"
+    )]
+    Record {
+        /// The send counter's address.
+        send: u64,
+        /// The receive counter's address.
+        receive: u64,
+    },
+    /// Memory of another device, or of none.
+    #[error("{what} at {address:#x} is {}, not of device {wanted}", whose(.found))]
+    ForeignDevice {
+        /// What.
+        what: &'static str,
+        /// Where.
+        address: u64,
+        /// The device whose memory it is, if it is any's.
+        found: Option<u32>,
+        /// The device that is to run the kernel.
+        wanted: u32,
+    },
+    /// Memory that is none of the emulated adapter's.
+    #[error("{what} at {address:#x}, of {bytes} bytes, is not the emulated adapter's")]
+    ForeignMemory {
+        /// What.
+        what: &'static str,
+        /// Where.
+        address: u64,
+        /// How long.
+        bytes: usize,
+    },
+    /// Queues of a shape that no endpoint has.
+    #[error("{0}")]
+    Queues(QueueError),
+}
+
+fn whose(found: &Option<u32>) -> String {
+    found.map_or_else(|| "no device's memory".to_owned(), |device| format!("memory of device {device}"))
+}
+
+/// A queue pair as a unified loop is told of it, whose values were checked.
+#[derive(Debug, Clone, Copy)]
+pub struct UnifiedQueues {
+    /// The endpoint.
+    pub config: Config,
+    /// Where queues, record, register and slots are, and how many entries each has.
+    pub addresses: UnifiedParams,
+    /// Whether the register takes whole requests.
+    pub blue_flame: bool,
+}
+
+impl UnifiedQueues {
+    /// Of a context and of the struct that its `qp` points to, which the caller has copied from the device. Every receive request is a
+    /// credit: the peer's writes bring their own address.
+    ///
+    /// # Errors
+    /// The first value that no kernel can be launched with, by its name.
+    pub fn new(context: &Context, pair: &DeviceQp) -> Result<Self, QueuesError> {
+        let context = context.check()?;
+        let receive = pair.receive.ok_or(QueuesError::NoReceiveQueue(pair.number))?;
+        if context.tx_data == context.rx_data {
+            return Err(QueuesError::SharedSlots);
+        }
+        if context.slots < pair.send_entries {
+            return Err(QueuesError::ResponseSlots { slots: context.slots, sends: pair.send_entries });
+        }
+        if pair.send_record != receive.record + RECORD_SEND as u64 {
+            return Err(QueuesError::Record { send: pair.send_record, receive: receive.record });
+        }
+        let blue_flame = context.blue_flame != 0;
+        for (what, address, unit) in [
+            ("the receive completions", receive.completions.address, cqe::BYTES as u64),
+            ("the receive queue", receive.address, RECEIVE_WQE_BYTES as u64),
+            ("the send completions", pair.send_completions.address, cqe::BYTES as u64),
+            ("the send queue", pair.send, wqe::BYTES as u64),
+            ("the doorbell record", receive.record, RECORD_BYTES as u64),
+            ("the doorbell register", pair.doorbell, if blue_flame { BLUE_FLAME_BYTES as u64 } else { 8 }),
+            ("request slot 0", context.rx_data, UNIT),
+            ("response slot 0", context.tx_data, UNIT),
+            ("the request stride", context.rx_stride, UNIT),
+            ("the response stride", context.tx_stride, UNIT),
+        ] {
+            if !address.is_multiple_of(unit) {
+                return Err(QueuesError::Unaligned { what, address, unit });
+            }
+        }
+        for (requests, completions) in [
+            (receive.entries, receive.completions.entries),
+            (pair.send_entries, pair.send_completions.entries),
+        ] {
+            if completions < requests {
+                return Err(QueuesError::Queues(QueueError::Completions { requests, completions }));
+            }
+        }
+        // Below 2³¹, as `check` has seen.
+        let [rx_stride, tx_stride] = [context.rx_stride, context.tx_stride].map(|stride| stride as u32);
+        let config = Config {
+            qpn: pair.number,
+            slots: context.slots,
+            rx_stride,
+            tx_stride,
+            tx_lkey: context.tx_key(),
+            tx_base: 0,
+            depth: receive.entries,
+            buffers: Buffers::Credits,
+            sequence: false,
+            reply: Reply::Send,
+            record: RecordMode::Written,
+        };
+        let addresses = UnifiedParams {
+            rx_completions: receive.completions.address,
+            receive: receive.address,
+            tx_completions: pair.send_completions.address,
+            send: pair.send,
+            record: receive.record,
+            uar: pair.doorbell,
+            rx_data: context.rx_data,
+            tx_data: context.tx_data,
+            rx_completion_entries: receive.completions.entries,
+            receive_entries: receive.entries,
+            tx_completion_entries: pair.send_completions.entries,
+            send_entries: pair.send_entries,
+            ..UnifiedParams::default()
+        };
+        Ok(Self { config, addresses, blue_flame })
+    }
+
+    /// Of queues that were made by [`devx`](crate::devx): `layout` at the device address `memory`, the number `number`, the doorbell
+    /// register at the device address `doorbell`. Slots and keys are `context`'s, whose `qp` is not looked at.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn of_devx(
+        context: &Context,
+        layout: &Layout,
+        memory: u64,
+        number: u32,
+        doorbell: u64,
+    ) -> Result<Self, QueuesError> {
+        let (sends, receives) = (1 << layout.log_send, 1 << layout.log_receive);
+        let at = |offset: usize| memory + offset as u64;
+        let record = at(layout.record);
+        let receive = DeviceReceive {
+            address: at(layout.receive),
+            entries: receives,
+            record,
+            completions: DeviceCompletions { address: at(layout.receive_completions), entries: receives },
+        };
+        let pair = DeviceQp {
+            number,
+            send: at(layout.send),
+            send_entries: sends,
+            send_record: record + RECORD_SEND as u64,
+            doorbell,
+            send_completions: DeviceCompletions { address: at(layout.send_completions), entries: sends },
+            receive: Some(receive),
+        };
+        Self::new(&Context { qp: memory, ..*context }, &pair)
+    }
+
+    /// Whether all of it is memory of the device `wanted`; `of` says whose an address is. The register is an adapter's, and not asked for.
+    ///
+    /// # Errors
+    /// The first part that is another device's, or no device's.
+    pub fn check_device(&self, wanted: u32, of: impl Fn(u64) -> Option<u32>) -> Result<(), QueuesError> {
+        let UnifiedParams { rx_completions, receive, tx_completions, send, record, rx_data, tx_data, .. } =
+            self.addresses;
+        for (what, address) in [
+            ("the receive completions", rx_completions),
+            ("the receive queue", receive),
+            ("the send completions", tx_completions),
+            ("the send queue", send),
+            ("the doorbell record", record),
+            ("request slot 0", rx_data),
+            ("response slot 0", tx_data),
+        ] {
+            let found = of(address);
+            if found != Some(wanted) {
+                return Err(QueuesError::ForeignDevice { what, address, found, wanted });
+            }
+        }
+        Ok(())
+    }
+
+    /// A loop's end over these queues on a CPU thread: those of an emulated adapter, whose memory `windows` and doorbell register `uar`
+    /// are. Every address has to be one of them.
+    ///
+    /// # Errors
+    /// An address that is not the adapter's, or another length; queues of a shape that no endpoint has.
+    pub fn emulated(&self, windows: &Windows, uar: &Words) -> Result<Endpoint<BlueFlame>, QueuesError> {
+        let (at, config) = (&self.addresses, &self.config);
+        let whole = |words: &Words| (words.address(), words.len() * 8);
+        let slots = |bytes: &Bytes| (bytes.address(), bytes.len());
+        for (what, address, bytes, (start, len)) in [
+            (
+                "the receive completions",
+                at.rx_completions,
+                at.rx_completion_entries as usize * cqe::BYTES,
+                whole(&windows.rx_completions),
+            ),
+            (
+                "the receive queue",
+                at.receive,
+                at.receive_entries as usize * RECEIVE_WQE_BYTES,
+                whole(&windows.receive),
+            ),
+            (
+                "the send completions",
+                at.tx_completions,
+                at.tx_completion_entries as usize * cqe::BYTES,
+                whole(&windows.tx_completions),
+            ),
+            ("the send queue", at.send, at.send_entries as usize * wqe::BYTES, whole(&windows.send)),
+            ("the doorbell record", at.record, RECORD_BYTES, whole(&windows.record)),
+            ("the doorbell register", at.uar, BLUE_FLAME_BYTES, whole(uar)),
+            (
+                "request slot 0",
+                at.rx_data,
+                config.slots as usize * config.rx_stride as usize,
+                slots(&windows.rx_data),
+            ),
+            (
+                "response slot 0",
+                at.tx_data,
+                at.send_entries as usize * config.tx_stride as usize,
+                slots(&windows.tx_data),
+            ),
+        ] {
+            if (address, bytes) != (start, len) {
+                return Err(QueuesError::ForeignMemory { what, address, bytes });
+            }
+        }
+        let register = BlueFlame::new(uar.clone()).map_err(QueuesError::Queues)?;
+        Endpoint::new(self.config, windows.clone(), register).map_err(QueuesError::Queues)
+    }
+}
