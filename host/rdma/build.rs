@@ -42,7 +42,10 @@ fn headers() -> Result<(), String> {
     for folder in &folders {
         builder = builder.clang_arg(format!("-I{}", folder.display()));
     }
-    let mut text = builder.generate().map_err(|why| format!("bindgen: {why}"))?.to_string();
+    // bindgen panics where it finds no libclang.
+    let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| builder.generate()));
+    let made = made.map_err(|_| "bindgen found no libclang (LIBCLANG_PATH)".to_owned())?;
+    let mut text = made.map_err(|why| format!("bindgen: {why}"))?.to_string();
     // The receive queue is not in every generation.
     let receive = text.contains("pub rq_wqe_daddr");
     let qp = |field: &str| format!("std::mem::offset_of!(doca_gpu_dev_verbs_qp, {field})");

@@ -1,7 +1,7 @@
 // Sends through the DOCA SDK's own device functions, for those who must use them: a unified kernel's response, handed to
 // `doca_gpu_dev_verbs_*` in place of the queues of ringcall-mlx5.
 //
-// Compiles where the SDK's headers are (GPUNetIO, with doca_gpunetio_dev_verbs_qp.cuh); there are none in this repository.
+// Compiles where the SDK's headers are (GPUNetIO, with doca_gpunetio_dev_verbs_qp.cuh); this repository has a stand-in of them alone.
 // Only functions that both known generations have with these arguments are called, all with their default modes.
 //
 //     nvcc -rdc=true -ptx -arch=compute_90 -I $DOCA/include send.cu

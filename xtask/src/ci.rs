@@ -1,10 +1,12 @@
 //! All checks in order, each under a heading with its time.
 
+use crate::aarch64;
 use crate::book;
 use crate::browser;
 use crate::deq;
 use crate::dist;
 use crate::dist_compat;
+use crate::doca;
 use crate::ptx::Cuda;
 use crate::publish;
 use crate::rdma;
@@ -35,9 +37,11 @@ const STEPS: &[Step] = &[
     Step { name: "onnxruntime", run: steps::onnxruntime },
     Step { name: "clippy", run: steps::clippy },
     Step { name: "docs", run: steps::docs },
+    Step { name: "aarch64", run: aarch64::step },
     Step { name: "deq", run: deq::step },
     Step { name: "dist", run: dist::step },
     Step { name: "tensorrt", run: tensorrt::step },
+    Step { name: "doca", run: doca::step },
     Step { name: "chaos", run: steps::chaos },
     Step { name: "worlds", run: steps::worlds },
     Step { name: "loom", run: steps::loom },

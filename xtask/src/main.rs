@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)] // a command-line tool: standard output is its user interface
 
+mod aarch64;
 mod advisories;
 mod book;
 mod browser;
@@ -15,6 +16,7 @@ mod dist;
 mod dist_compat;
 mod dist_device;
 mod dist_names;
+mod doca;
 mod files;
 mod metadata;
 mod mutants;
@@ -99,6 +101,10 @@ enum Task {
     Browser,
     /// Asks `ringcall serve` from a verbs program on Linux's software RoCE, in a small virtual machine.
     Rdma,
+    /// What is built against a DOCA SDK's headers: those of `RINGCALL_DOCA_INCLUDE`, or a stand-in of ours.
+    Doca,
+    /// Checks the workspace for aarch64 Linux, where the target's standard library or the sources of one can be had.
+    Aarch64,
     /// The Python wheel's lints and tests, in a virtual environment: about four minutes. Needs python3 with venv, and PyPI.
     Wheel,
     /// The command as a tarball and a Debian package in `target/packages`, each unpacked and run.
@@ -140,6 +146,8 @@ fn run(task: Task) -> Result<()> {
         Task::Charts => charts::write(shell.root()),
         Task::Browser => browser::step(&shell).and_then(asked_for),
         Task::Rdma => rdma::step(&shell).and_then(asked_for),
+        Task::Doca => doca::step(&shell).and_then(asked_for),
+        Task::Aarch64 => aarch64::step(&shell).and_then(asked_for),
         Task::Tensorrt(options) => tensorrt::run_with(&shell, &options),
         Task::Wheel => wheel::test(&shell).and_then(asked_for),
         Task::Package(options) => package::make(&shell, &options).and_then(asked_for),
