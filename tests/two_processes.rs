@@ -234,6 +234,14 @@ fn a_plugged_in_decoder_is_served() {
 /// Queue pair, NIC and unified loop in place of ring and dispatcher: the books of both sides agree.
 #[test]
 fn an_emulated_adapter_and_the_unified_loop() {
+    // By way of the bytes of a transport context.
+    let service = Service::start(&["--transport", "hsb", "--device", "emulated", "--distance", "3"]);
+    let report = report_of(&service, &["--requests", "1000"]);
+    assert_eq!(n(&report["correct"]), 1000, "{report}");
+    let (text, counters) = service.stop();
+    assert_eq!(n(&counters["dispatcher"]["completed"]), 1000, "{text}");
+    assert_eq!(n(&counters["broken_rules"]), 0, "{text}");
+
     for threads in ["one", "own"] {
         let service = Service::start(&["--transport", "nic", "--threads", threads, "--distance", "3"]);
         assert!(service.endpoint.contains(" device=nic "), "{}", service.endpoint);
@@ -489,6 +497,19 @@ fn options_that_do_not_apply_are_errors() {
             "--device does not apply to --transport roce",
         ),
         (&["serve", "--transport", "verbs"], "needs --device"),
+        (&["serve", "--transport", "hsb"], "needs --device"),
+        (
+            &["serve", "--transport", "hsb", "--device", "emulated", "--slots", "48"],
+            "a power of two of --slots",
+        ),
+        (
+            &["serve", "--transport", "hsb", "--device", "emulated", "--qp-type", "rc"],
+            "give --transport roce",
+        ),
+        (
+            &["serve", "--transport", "hsb", "--device", "emulated", "--dispatcher", "device"],
+            "leave --dispatcher out",
+        ),
         (&verbs, "give --peer with --remote-qp, or --rendezvous"),
         (&[&verbs[..], &["--peer", "127.0.0.2", "--rendezvous", "127.0.0.1:0"]].concat(), "give --peer or"),
         (&[&verbs[..], &["--bind", "127.0.0.1:0"]].concat(), "--bind does not apply to --transport verbs"),

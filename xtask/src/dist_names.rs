@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::path::Path;
 
 /// The headers, which are one tree when they are installed.
-pub(crate) const HEADERS: [&str; 2] = ["host/c/include", "host/bridge/include"];
+pub(crate) const HEADERS: [&str; 3] = ["host/c/include", "host/bridge/include", "host/rdma/include"];
 /// What the shared library exports, one name a line.
 pub(crate) const LISTING: &str = "host/c/abi/exports.txt";
 /// The interface's generation: the soname's number and the symbols' version.

@@ -79,7 +79,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     // What an adapter and a kernel are given.
-    ("ringcall-rdma", &["ringcall-mlx5"]),
+    ("ringcall-rdma", &["ringcall-wire", "ringcall-gpu", "ringcall-mlx5"]),
     // Codes, matching and inference know nothing of rings.
     ("ringcall-matching", &[]),
     ("ringcall-bp", &[]),
@@ -221,6 +221,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-launch",
             "ringcall-roce",
             "ringcall-sim",
+            "ringcall-rdma",
             "ringcall-matching",
             "ringcall-infer",
             "ringcall-predecoder",

@@ -237,7 +237,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
             (outcome, options.to)
         }
         TransportArg::Verbs => adapter::run(args, &target, interval, &mut source, &mut checker, &stop)?,
-        TransportArg::Roce | TransportArg::Nic => {
+        TransportArg::Roce | TransportArg::Nic | TransportArg::Hsb => {
             play(args, &target, interval, &mut source, &mut checker, &stop)?
         }
     };

@@ -78,7 +78,7 @@ impl<'a> Target<'a> {
         };
         match (named, option) {
             // An emulated adapter speaks RoCE.
-            (Some(TransportArg::Roce), Some(TransportArg::Nic)) => Ok(TransportArg::Roce),
+            (Some(TransportArg::Roce), Some(TransportArg::Nic | TransportArg::Hsb)) => Ok(TransportArg::Roce),
             (Some(named), Some(option)) if named != option => {
                 bail!(misuse(format!("the endpoint is {}, --transport {}", named.name(), option.name())))
             }

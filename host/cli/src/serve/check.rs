@@ -46,6 +46,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
                 bail!(misuse("arguments after `--` are for a plug-in: give --transport plugin:LIBRARY"));
             }
             match (transport, args.dispatcher) {
+                (TransportArg::Hsb, _) => super::hsb::check(args)?,
                 (TransportArg::Nic, None | Some(DispatcherArg::Unified)) => (),
                 (TransportArg::Nic, Some(_)) => {
                     bail!(misuse("--transport nic is served by the unified loop: leave --dispatcher out"));
@@ -55,13 +56,15 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
                 }
                 _ => (),
             }
-            if *transport != TransportArg::Verbs {
+            if !matches!(transport, TransportArg::Verbs | TransportArg::Hsb) {
                 given.refuse(&["device"], &format!("--transport {}", transport.name()))?;
             }
             match transport {
                 TransportArg::Udp => given.refuse(&QUEUE_PAIR, "--transport udp")?,
                 TransportArg::Verbs => adapter(args, given)?,
-                TransportArg::Roce | TransportArg::Nic => queue_pair(*transport, args, given)?,
+                TransportArg::Roce | TransportArg::Nic | TransportArg::Hsb => {
+                    queue_pair(*transport, args, given)?
+                }
             }
         }
     }
@@ -79,16 +82,19 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
 
 /// Refuses what a queue pair would ignore, or lacks.
 fn queue_pair(transport: TransportArg, args: &Args, given: &Given<'_>) -> Result<()> {
-    if transport == TransportArg::Nic {
-        given.refuse(&TagArgs::FIELDS, "--transport nic, whose loop works on an adapter's queues")?;
+    let works_on_queues = matches!(transport, TransportArg::Nic | TransportArg::Hsb);
+    if works_on_queues {
+        let what = format!("--transport {}, whose loop works on an adapter's queues", transport.name());
+        given.refuse(&TagArgs::FIELDS, &what)?;
     }
     let peer = one_peer(args)?;
     hosts(args)?;
     if args.qp_type == QpTypeArg::Uc {
         return given.refuse(&["psn"], "--qp-type uc, which takes any number");
     }
-    if transport == TransportArg::Nic {
-        bail!(misuse("--transport nic serves --qp-type uc: give --transport roce"));
+    if works_on_queues {
+        let text = format!("--transport {} serves --qp-type uc: give --transport roce", transport.name());
+        bail!(misuse(&text));
     }
     given.refuse(&["peers"], "--qp-type rc, which has one peer")?;
     if peer.is_none() && args.rendezvous.is_none() {
@@ -153,6 +159,6 @@ pub(super) fn hosts(args: &Args) -> Result<Hosts> {
     })
 }
 
-fn misuse(text: &str) -> Misuse {
+pub(super) fn misuse(text: &str) -> Misuse {
     Misuse(text.to_owned())
 }

@@ -4,6 +4,7 @@ mod check;
 pub(crate) mod decoding;
 mod device;
 mod figures;
+mod hsb;
 mod http;
 mod log;
 mod metrics;
@@ -55,6 +56,8 @@ pub(crate) enum TransportArg {
     Nic,
     /// The same on the wire, by an RDMA adapter through libibverbs
     Verbs,
+    /// The same on the wire; queues that a transport context names, as HSB and DOCA hand them out
+    Hsb,
 }
 
 impl TransportArg {
@@ -64,6 +67,7 @@ impl TransportArg {
             Self::Roce => roce::NAME,
             Self::Nic => ringcall_sim::socket_nic::NAME,
             Self::Verbs => verbs::NAME,
+            Self::Hsb => "hsb",
         }
     }
 }
@@ -138,8 +142,8 @@ pub(crate) const DEFAULT_PORT: PortOptions = PortOptions::new(64, 1024);
 pub(crate) struct Args {
     /// What requests come over: udp (a datagram a request), roce (RDMA WRITEs by RoCE v2, as an FPGA sends them,
     /// without an adapter), nic (the same on the wire; an emulated adapter's queues, served by the unified loop), verbs
-    /// (the same on the wire, by an RDMA adapter: see --device), or plugin:LIBRARY (a provider of the bridge interface,
-    /// whose ring it is)
+    /// (the same on the wire, by an RDMA adapter: see --device), hsb (the same on the wire; queues that a transport context
+    /// names, with --device emulated), or plugin:LIBRARY (a provider of the bridge interface, whose ring it is)
     #[arg(long, default_value = "udp", value_name = "TRANSPORT")]
     transport: Over,
     /// Local address; port 0 takes a free one

@@ -97,10 +97,13 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
         }
         ServiceArg::Predecoder => {
             args.experiment.require_surface("--service predecoder")?;
-            if matches!(args.transport, super::Over::Own(super::TransportArg::Nic)) {
-                return misuse(
-                    "--service predecoder has workers, which --transport nic does not: give --transport roce",
-                );
+            if let super::Over::Own(own @ (super::TransportArg::Nic | super::TransportArg::Hsb)) =
+                args.transport
+            {
+                return misuse(&format!(
+                    "--service predecoder has workers, which --transport {} does not: give --transport roce",
+                    own.name()
+                ));
             }
             Ok(())
         }

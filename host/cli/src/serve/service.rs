@@ -141,7 +141,9 @@ impl Service {
     ) -> Result<Self> {
         let transport = match &args.transport {
             Over::Plugin(library) => return Self::plugin(args, given, library, problem),
-            Over::Own(TransportArg::Nic) => return Self::nic(args, problem, introductions),
+            Over::Own(TransportArg::Nic | TransportArg::Hsb) => {
+                return Self::nic(args, problem, introductions);
+            }
             Over::Own(transport) => transport,
         };
         let model = ModelService::open(args, problem.as_ref())?;
@@ -171,7 +173,7 @@ impl Service {
                     TransportArg::Verbs => {
                         on_host(verbs_wire(args, &ring, introductions)?, &ring, dispatcher, args.threads)?
                     }
-                    TransportArg::Roce | TransportArg::Nic => match args.qp_type {
+                    TransportArg::Roce | TransportArg::Nic | TransportArg::Hsb => match args.qp_type {
                         QpTypeArg::Uc => {
                             on_host(roce_wire(args, &ring, introductions)?, &ring, dispatcher, args.threads)?
                         }
@@ -197,7 +199,7 @@ impl Service {
                         let wire = verbs_wire(args, ring, introductions)?;
                         Threaded::start(Link::attach(wire, ring)?, &options)?
                     }
-                    TransportArg::Roce | TransportArg::Nic => match args.qp_type {
+                    TransportArg::Roce | TransportArg::Nic | TransportArg::Hsb => match args.qp_type {
                         QpTypeArg::Uc => {
                             let wire = roce_wire(args, ring, introductions)?;
                             Threaded::start(Link::attach(wire, ring)?, &options)?
@@ -262,11 +264,13 @@ impl Service {
         };
         let table = table.build_for(capacity, capacity).context(TOO_SMALL)?;
         let depth = args.slots.clamp(1, 4096).next_power_of_two();
-        let service = Service::start_introduced(
-            SocketNicOptions { port, peers: peers(args), depth, threads, ..SocketNicOptions::default() },
-            table,
-            introductions,
-        )?;
+        let options =
+            SocketNicOptions { port, peers: peers(args), depth, threads, ..SocketNicOptions::default() };
+        let service = if args.transport == Over::Own(TransportArg::Hsb) {
+            Service::start_wired(options, table, introductions, &super::hsb::wire)?
+        } else {
+            Service::start_introduced(options, table, introductions)?
+        };
         let model = model.as_ref().map_or_else(String::new, ModelService::pairs);
         Ok(Self { served: Box::new(service), decodes, predecoder: None, model })
     }

@@ -69,7 +69,9 @@ pub(super) fn of_file(
             }
         };
     }
-    if let Over::Own(transport @ (TransportArg::Nic | TransportArg::Verbs)) = args.transport {
+    if let Over::Own(transport @ (TransportArg::Nic | TransportArg::Verbs | TransportArg::Hsb)) =
+        args.transport
+    {
         return misuse(format!(
             "--transport {} does not apply to --config: take udp, roce or plugin:LIBRARY",
             transport.name()
