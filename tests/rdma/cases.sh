@@ -218,7 +218,7 @@ provider() {
     local output status pid
     local -A counts=()
     $ringcall serve --transport plugin:"$libraries/libringcall_bridge_roce.so" -- --device=rxe0 --local-ip=10.0.0.2 --qp_config=rendezvous \
-        --port=7000 --num-slots=64 --slot-size=4096 $2 >/tmp/service 2>&1 &
+        --port=7000 --num-slots=64 --slot-size=4096 ${2:-} >/tmp/service 2>&1 &
     pid=$!
     for _ in $(seq 100); do
         grep -q '^transport=verbs' /tmp/service && break

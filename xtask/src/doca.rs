@@ -1,4 +1,4 @@
-//! What is built against a DOCA SDK's headers: sends in CUDA C++, and the offsets of a queue pair. Without an SDK, against a stand-in of
+//! Code that includes a DOCA SDK's headers: sends in CUDA C++, and the offsets of a queue pair. Without an SDK, against a stand-in of
 //! ours (`kernels-cu/doca/stand-in`); `RINGCALL_DOCA_INCLUDE` names a real one's folder.
 
 use crate::files::folder;

@@ -101,7 +101,7 @@ enum Task {
     Browser,
     /// Asks `ringcall serve` from a verbs program on Linux's software RoCE, in a small virtual machine.
     Rdma,
-    /// What is built against a DOCA SDK's headers: those of `RINGCALL_DOCA_INCLUDE`, or a stand-in of ours.
+    /// Compiles the code that includes a DOCA SDK's headers: those of `RINGCALL_DOCA_INCLUDE`, or a stand-in of ours.
     Doca,
     /// Checks the workspace for aarch64 Linux, where the target's standard library or the sources of one can be had.
     Aarch64,

@@ -2,7 +2,7 @@
 //!
 //! [`UnifiedQueues`] is what both kinds of loop take: a kernel on a GPU (`ringcall_launch::queue_pair::QueuePair::from_raw` with
 //! [`config`](UnifiedQueues::config) and [`addresses`](UnifiedQueues::addresses)), and a loop on a CPU thread over an emulated adapter
-//! ([`emulated`](UnifiedQueues::emulated)). Whatever cannot be is refused by its name here, before anything is launched.
+//! ([`emulated`](UnifiedQueues::emulated)). Wrong values are refused by their names here, before anything is launched.
 //!
 //! ```
 //! use ringcall_rdma::context::{Context, Context72};

@@ -16,8 +16,8 @@ use std::time::Duration;
 /// The reference's default.
 const DEVICE: &str = "mlx5_0";
 const REMOTE_QP: u32 = 2;
-/// Between two looks at the rendezvous' socket.
-const LOOK: Duration = Duration::from_millis(1);
+/// Between two checks of the rendezvous' socket.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Whether the arguments want an adapter.
 pub(crate) fn is_wanted(args: &Args) -> bool {
@@ -35,7 +35,7 @@ pub(crate) struct AdapterWire {
     meeting: Option<Meeting>,
 }
 
-/// A rendezvous on a thread of its own, which ends with this.
+/// A rendezvous, whose thread ends with this.
 #[derive(Debug)]
 struct Meeting {
     address: SocketAddr,
@@ -57,7 +57,7 @@ impl Meeting {
                 };
                 // A caller that says nothing of use is told nothing.
                 service.turn_with(meet, drop);
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
         })?;
         Ok(Self { address, stop, thread })

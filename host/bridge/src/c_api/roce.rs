@@ -241,7 +241,7 @@ pub extern "C" fn cpu_roce_get_rkey(handle: *mut c_void) -> u32 {
 /// The address that slots of the window count from.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_roce_get_buffer_addr(handle: *mut c_void) -> u64 {
-    // The window's first address is 0, whatever the handle; a wrong one leaves its error.
+    // The window's first address is 0; a wrong handle leaves its error.
     get(handle, |_| Ok(0))
 }
 

@@ -51,7 +51,7 @@ pub enum Role {
     Unified,
 }
 
-/// The verb of what is sent.
+/// The verb of the messages sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Verb {
     /// SEND.
@@ -79,7 +79,7 @@ pub struct RoceOptions {
     pub frame_bytes: u32,
     /// Who moves slots.
     pub role: Role,
-    /// How what is sent travels.
+    /// The verb of the messages sent.
     pub verb: Verb,
 }
 
@@ -221,7 +221,7 @@ impl RoceTransceiver {
         self.state().side
     }
 
-    /// Connects the queue pair. `key` is that of the peer's window, for [`Verb::Write`].
+    /// Connects the queue pair. `key` opens the peer's window, for [`Verb::Write`].
     ///
     /// # Errors
     /// It is not open, or connected, or the driver refuses.
@@ -268,7 +268,7 @@ impl RoceTransceiver {
         ended.map_err(|fault| Refused::internal(fault.to_string()))
     }
 
-    /// Sends what is ready, and closes the queue pair. By any thread; once is enough.
+    /// Sends the responses that are ready, and closes the queue pair. By any thread; once is enough.
     pub fn close(&self) {
         self.stop.set();
         let mut state = self.state();

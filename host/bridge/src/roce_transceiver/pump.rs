@@ -309,7 +309,7 @@ impl Pump {
         }
     }
 
-    /// Sends the responses that are ready; how many. What is filled in the order of the ring is sent in that order.
+    /// Sends the responses that are ready; how many. Slots filled in the order of the ring are sent in that order.
     fn send_ready(&mut self) -> u32 {
         let Some(last) = last_ready(&self.ring, self.first) else { return 0 };
         let geometry = *self.ring.geometry();

@@ -2,7 +2,7 @@ use super::stand_in::{Shared, joined, lock};
 use super::*;
 use crate::Refused;
 use ringcall_protocol::ring::RingWindows;
-use ringcall_wire::flag::{FREE, IN_FLIGHT};
+use ringcall_wire::flag::{ERROR_TAG, FREE, IN_FLIGHT};
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -174,7 +174,7 @@ fn error_marks_and_long_frames_are_cleared_and_counted() {
     caller.connect(PEER, 0).expect("connected");
     let both = [Arc::clone(&service), caller];
     monitored(&both, || {
-        windows(&service).tx_flags.store(1, 0xDEAD << 48 | 3, Ordering::Release);
+        windows(&service).tx_flags.store(1, u64::from(ERROR_TAG) << 48 | 3, Ordering::Release);
         // 24 and 17 bytes, of 40.
         put(&service, 2, &ResponseHeader::reply(&RequestHeader::new(1, 0, 9, 0), 0, 17).to_bytes());
         // No header at all: a frame's bytes.

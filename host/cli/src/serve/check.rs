@@ -159,6 +159,6 @@ pub(super) fn hosts(args: &Args) -> Result<Hosts> {
     })
 }
 
-pub(super) fn misuse(text: &str) -> Misuse {
+fn misuse(text: &str) -> Misuse {
     Misuse(text.to_owned())
 }

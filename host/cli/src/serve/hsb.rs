@@ -1,7 +1,7 @@
 //! `--transport hsb`: queues that a transport context names, of an adapter or of an emulated one.
 
-use super::check::misuse;
 use super::{Args, DispatcherArg};
+use crate::usage::misuse;
 use anyhow::{Context as _, Result, bail};
 use ringcall_mlx5::{BlueFlame, Endpoint};
 use ringcall_rdma::context::Context;
@@ -16,10 +16,10 @@ const EMULATED: &str = "emulated";
 /// Stops with one line unless the adapter is the emulated one.
 pub(super) fn check(args: &Args) -> Result<()> {
     let Some(device) = &args.device else {
-        bail!(misuse("--transport hsb needs --device: an mlx5 adapter's name, or `emulated`"));
+        return Err(misuse("--transport hsb needs --device: an mlx5 adapter's name, or `emulated`"));
     };
     if !args.slots.is_power_of_two() || args.slots > 4096 {
-        bail!(misuse("--transport hsb has a queue of a power of two of --slots, 4096 at most"));
+        return Err(misuse("--transport hsb has a queue of a power of two of --slots, 4096 at most"));
     }
     if device != EMULATED {
         let library = Library::load().with_context(|| format!("--transport hsb --device {device}"))?;
@@ -30,8 +30,8 @@ pub(super) fn check(args: &Args) -> Result<()> {
         );
     }
     if args.dispatcher == Some(DispatcherArg::Device) {
-        bail!(misuse(
-            "the emulated adapter of --transport hsb is served by the unified loop on a CPU: leave --dispatcher out"
+        return Err(misuse(
+            "the emulated adapter of --transport hsb is served by the unified loop on a CPU: leave --dispatcher out",
         ));
     }
     Ok(())

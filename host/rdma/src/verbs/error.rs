@@ -73,8 +73,8 @@ pub enum PairFault {
     /// A request of this side failed, or the peer's broke the queue pair.
     #[error("the queue pair is in the error state: {0}")]
     Error(&'static str),
-    /// The device was removed or reset.
-    #[error("the RDMA device was removed")]
+    /// The device was removed or reset, or lost the address that it was opened with.
+    #[error("the RDMA device was removed, or its address")]
     DeviceRemoved,
 }
 

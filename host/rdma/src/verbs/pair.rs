@@ -576,9 +576,9 @@ impl Pair {
         }
     }
 
-    /// Whether the kernel lists the device no more.
+    /// Whether the kernel lists the device no more, or not with its address.
     fn is_device_gone(&self) -> bool {
-        !std::path::Path::new("/sys/class/infiniband").join(&self.options.device).exists()
+        !ports::has_address(&self.options.device, self.gid_index, self.ip)
     }
 
     /// The kind of the next event outside of completions, if there is one.

@@ -13,10 +13,20 @@ pub(super) fn address(name: &str, wanted: Option<Ipv4Addr>) -> Result<(u8, Ipv4A
     let port = Path::new("/sys/class/infiniband").join(name).join("ports/1");
     let entry = |index: u8| {
         let kind = read_to_string(port.join(format!("gid_attrs/types/{index}"))).ok()?;
-        let gid: Ipv6Addr = read_to_string(port.join(format!("gids/{index}"))).ok()?.trim().parse().ok()?;
-        let ip = gid.to_ipv4_mapped().filter(|ip| wanted.is_none_or(|wanted| wanted == *ip))?;
+        let ip = ip_of(&port, index).filter(|ip| wanted.is_none_or(|wanted| wanted == *ip))?;
         (kind.trim() == "RoCE v2").then_some((index, ip))
     };
     let none = || VerbsError::NoAddress { name: name.to_owned(), wanted };
     (0..ENTRIES).find_map(entry).ok_or_else(none)
+}
+
+/// Whether the device is still there with this address at this index. A device whose network device is removed stays until its last user
+/// is gone, and its addresses do not.
+pub(super) fn has_address(name: &str, index: u8, ip: Ipv4Addr) -> bool {
+    ip_of(&Path::new("/sys/class/infiniband").join(name).join("ports/1"), index) == Some(ip)
+}
+
+fn ip_of(port: &Path, index: u8) -> Option<Ipv4Addr> {
+    let gid: Ipv6Addr = read_to_string(port.join(format!("gids/{index}"))).ok()?.trim().parse().ok()?;
+    gid.to_ipv4_mapped()
 }

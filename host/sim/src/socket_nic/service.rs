@@ -154,7 +154,7 @@ impl Service {
         Self::start_wired(options, table, rendezvous, PLAIN)
     }
 
-    /// The same, where `wire` makes the loop's end of the adapter's queues: as what is handed a context does.
+    /// The same, where `wire` makes the loop's end of the adapter's queues: by way of a context, for example.
     ///
     /// # Errors
     /// See [`ServiceError`]; what `wire` says.
