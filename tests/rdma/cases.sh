@@ -235,33 +235,4 @@ $(cat /tmp/service)"
 }
 provider "bridge provider, adapter, ring"
 provider "bridge provider, adapter, data plane" --unified
-
-# Last: the adapter's network device goes away, and the adapter with it. Everything says so, and ends as it is told.
-removed() {
-    [[ $1 == *$pattern* ]] || return 0
-    local transceivers service client status output
-    timeout 60 "$machine/roce" rxe0 10.0.0.2 6 >/tmp/transceivers 2>&1 &
-    transceivers=$!
-    $ringcall serve --transport verbs --device rxe0 --rendezvous 10.0.0.2:7000 >/tmp/service 2>&1 &
-    service=$!
-    for _ in $(seq 100); do
-        grep -q '^transport=verbs' /tmp/service && grep -q asked /tmp/transceivers && break
-        sleep 0.1
-    done
-    $ringcall emulate --connect "$(grep -m 1 ^transport= /tmp/service)" --rendezvous 10.0.0.2:7000 --transport verbs --device rxe0 \
-        --requests 100 >/tmp/client 2>&1
-    client=$?
-    # Does not end before the last user of the adapter does.
-    ip link delete veth0 &
-    wait $transceivers
-    status=$?
-    sleep 1
-    kill -TERM $service
-    wait $service
-    output="client=$client service=$? transceivers=$status $(grep -c 'moved no more: the RDMA device was removed' /tmp/transceivers) told"
-    grep -q 'device_removed 1' <(flat </tmp/service)
-    result "$1" "$(($? == 0))" "$output" "the service counts it" "$(cat /tmp/client /tmp/service /tmp/transceivers)"
-    [[ $output == "client=0 service=0 transceivers=0 2 told" ]] || failed=1
-}
-removed "the adapter is removed"
 exit $failed

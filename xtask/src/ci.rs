@@ -1,6 +1,5 @@
 //! All checks in order, each under a heading with its time.
 
-use crate::aarch64;
 use crate::book;
 use crate::browser;
 use crate::deq;
@@ -37,7 +36,6 @@ const STEPS: &[Step] = &[
     Step { name: "onnxruntime", run: steps::onnxruntime },
     Step { name: "clippy", run: steps::clippy },
     Step { name: "docs", run: steps::docs },
-    Step { name: "aarch64", run: aarch64::step },
     Step { name: "deq", run: deq::step },
     Step { name: "dist", run: dist::step },
     Step { name: "tensorrt", run: tensorrt::step },

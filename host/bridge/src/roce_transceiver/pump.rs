@@ -13,12 +13,12 @@ use ringcall_rdma::verbs::{Completion, Operation, PairFault, Remote, SendError, 
 use ringcall_wire::flag::{FREE, IN_FLIGHT};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Completions between two looks at the responses.
 const BURST: u32 = 32;
-/// Turns in vain until the adapter is asked for events outside of completions.
-const TURNS_BEFORE_EVENTS: u32 = 1 << 10;
+/// How often the adapter is asked for events outside of completions while nothing comes.
+const EVENTS_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the last messages may take to leave.
 const LINGER: Duration = Duration::from_millis(200);
 /// The bits of an immediate that name the slot.
@@ -105,7 +105,7 @@ pub(super) struct Pump {
     /// After the last response slot that was sent.
     first: SlotIndex,
     buffer: Vec<u8>,
-    turns: u32,
+    looked: Instant,
     counted: Arc<Counted>,
 }
 
@@ -131,7 +131,7 @@ impl Pump {
             // A ring has a slot 0; `geometry` makes nothing else.
             first: geometry.slot(0).unwrap_or_else(|| unreachable!("a ring has slots")),
             buffer: vec![0; geometry.rx_stride() as usize],
-            turns: 0,
+            looked: Instant::now(),
             counted,
             ring,
         }
@@ -178,14 +178,19 @@ impl Pump {
         if !matches!(self.role, Role::ReceiveOnly | Role::Forward) {
             moved += self.send_ready();
         }
-        self.turns = if moved > 0 { 0 } else { self.turns + 1 };
-        if self.turns >= TURNS_BEFORE_EVENTS {
-            self.turns = 0;
-            if let Err(fault) = self.adapter.look() {
-                self.ended(fault)?;
-            }
+        if moved == 0 {
+            self.look()?;
         }
         Ok(moved)
+    }
+
+    /// Asks the adapter for events outside of completions, if it was not asked just now.
+    fn look(&mut self) -> Result<(), PairFault> {
+        if self.looked.elapsed() < EVENTS_INTERVAL {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        self.adapter.look().or_else(|fault| self.ended(fault))
     }
 
     /// Whether something is in the hands of the rings' user, who answers through memory.
@@ -210,6 +215,8 @@ impl Pump {
         if again {
             return Ok(());
         }
+        // An adapter that cannot be connected again may have been removed meanwhile.
+        let fault = self.adapter.look().err().unwrap_or(fault);
         self.counted.end(fault);
         Err(fault)
     }
@@ -363,12 +370,8 @@ impl Pump {
             return Err(gone(fault));
         }
         let slot = self.receive().map_err(gone)?;
-        self.turns = if slot.is_some() { 0 } else { self.turns + 1 };
-        if self.turns >= TURNS_BEFORE_EVENTS {
-            self.turns = 0;
-            if let Err(fault) = self.adapter.look() {
-                self.ended(fault).map_err(gone)?;
-            }
+        if slot.is_none() {
+            self.look().map_err(gone)?;
         }
         Ok(slot.map(SlotIndex::get))
     }

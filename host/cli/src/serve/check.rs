@@ -63,7 +63,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
                 TransportArg::Udp => given.refuse(&QUEUE_PAIR, "--transport udp")?,
                 TransportArg::Verbs => adapter(args, given)?,
                 TransportArg::Roce | TransportArg::Nic | TransportArg::Hsb => {
-                    queue_pair(*transport, args, given)?
+                    queue_pair(*transport, args, given)?;
                 }
             }
         }

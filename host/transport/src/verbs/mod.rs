@@ -21,11 +21,10 @@ use ringcall_rdma::verbs::{Completion, Operation, SendError};
 use ringcall_roce::introduced::{Introduced, Introduction};
 use ringcall_roce::rendezvous::Side;
 use ringcall_roce::{Immediate, ROCE_PORT};
-use std::cell::Cell;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The transport's name in an [`Endpoint`].
 pub const NAME: &str = "verbs";
@@ -56,15 +55,17 @@ pub struct Verbs {
     connections: u64,
     introduced: Introduced,
     page: Vec<u8>,
-    /// Polls in a row that found nothing, and for each sleep as many more.
-    idle: Cell<u32>,
+    /// Polls in a row that found nothing.
+    idle: u32,
+    /// When the device was last asked for events outside of completions.
+    looked: Instant,
     is_gone: bool,
 }
 
-/// After so many polls in vain the device is asked for events outside of completions.
-const POLLS_BEFORE_EVENTS: u32 = 1 << 14;
-/// What a sleep counts for: the device is asked every third of a second at least.
-const POLLS_OF_A_SLEEP: u32 = 1 << 8;
+/// How often the device is asked for events outside of completions while nothing comes.
+const EVENTS_INTERVAL: Duration = Duration::from_millis(100);
+/// Polls in vain between two readings of the clock.
+const POLLS_BETWEEN: u32 = 16;
 /// The longest sleep: a completion may be missed at its very beginning.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
@@ -80,7 +81,8 @@ impl Verbs {
             connections: 0,
             introduced: Introduced::none(),
             page: Vec::new(),
-            idle: Cell::new(0),
+            idle: 0,
+            looked: Instant::now(),
             is_gone: false,
         };
         if let Some(remote) = options.peer {
@@ -203,10 +205,14 @@ impl Wire for Verbs {
             return Ok(());
         }
         self.meet()?;
-        self.idle.set(self.idle.get() + 1);
-        if self.idle.get() >= POLLS_BEFORE_EVENTS {
-            self.idle.set(0);
-            if let Err(fault) = self.pair.look() {
+        self.idle += 1;
+        if self.idle >= POLLS_BETWEEN {
+            self.idle = 0;
+            let is_due = self.looked.elapsed() >= EVENTS_INTERVAL;
+            if is_due {
+                self.looked = Instant::now();
+            }
+            if is_due && let Err(fault) = self.pair.look() {
                 return self.ended(fault, take);
             }
         }
@@ -215,7 +221,7 @@ impl Wire for Verbs {
             match self.pair.poll() {
                 Ok(None) => break,
                 Ok(Some(Completion::Written { immediate, bytes })) => {
-                    self.idle.set(0);
+                    self.idle = 0;
                     let (slot, len) = (Immediate(immediate).page(), bytes as usize);
                     if slot >= self.pair.options().slots {
                         take(Arrival::Malformed);
@@ -256,7 +262,6 @@ impl Wire for Verbs {
             std::thread::sleep(timeout.min(LONGEST_SLEEP));
             return Ok(());
         }
-        self.idle.set(self.idle.get() + POLLS_OF_A_SLEEP);
         self.pair.wait(timeout.min(LONGEST_SLEEP))
     }
 }
