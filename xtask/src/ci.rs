@@ -5,7 +5,6 @@ use crate::browser;
 use crate::deq;
 use crate::dist;
 use crate::dist_compat;
-use crate::doca;
 use crate::ptx::Cuda;
 use crate::publish;
 use crate::rdma;
@@ -39,7 +38,6 @@ const STEPS: &[Step] = &[
     Step { name: "deq", run: deq::step },
     Step { name: "dist", run: dist::step },
     Step { name: "tensorrt", run: tensorrt::step },
-    Step { name: "doca", run: doca::step },
     Step { name: "chaos", run: steps::chaos },
     Step { name: "worlds", run: steps::worlds },
     Step { name: "loom", run: steps::loom },
