@@ -28,7 +28,7 @@ use std::time::Duration;
 /// let mut dispatcher = HostDispatcher::builder(&ring, table.build(&ring)?).build()?.into_stepper();
 /// let service = udp::Udp::bind(&udp::UdpOptions::default())?;
 /// let mut link = Link::attach(Tagged::new(service, Some(key)), &ring)?;
-/// assert!(link.endpoint().to_string().ends_with(" tag=1"));
+/// assert!(link.endpoint().to_string().ends_with(" tag=2"));
 ///
 /// let mut client = udp::Udp::bind(&udp::UdpOptions::default())?;
 /// client.connect(link.endpoint().address)?;
@@ -92,8 +92,9 @@ impl<W: Wire> Wire for Tagged<W> {
     }
 
     fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, W::Peer>)) -> io::Result<()> {
-        let Some(key) = self.key else { return self.wire.receive(limit, take) };
-        self.wire.receive(limit, &mut |arrival| {
+        let Self { wire, key } = self;
+        let Some(key) = key else { return wire.receive(limit, take) };
+        wire.receive(limit, &mut |arrival| {
             take(match arrival {
                 Arrival::Frame(frame) => match key.open(frame.bytes) {
                     Some(bytes) => Arrival::Frame(Frame { bytes, len: bytes.len(), ..frame }),
