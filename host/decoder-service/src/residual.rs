@@ -85,7 +85,7 @@ impl ResidualDecoder {
         self.defects.extend(residual.ones().map(|index| index as u32));
         let matched = if self.defects.is_empty() && self.nothing_is_nothing {
             self.predicted.fill(0);
-            Matched { weight: 0.0, corrections: 0, converged: true, late: false }
+            Matched { weight: 0.0, corrections: 0, converged: true, late: false, confidence: None }
         } else {
             self.decoder.decode(&self.defects, &mut self.predicted).map_err(|_| Status::ENGINE_FAILED)?
         };

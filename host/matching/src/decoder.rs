@@ -69,6 +69,8 @@ pub enum Progress {
     Done,
     /// To the end of the first pass: the solution is that of one pass.
     FirstPass,
+    /// To the end of the second of more passes ([`EnsembleDecoder`](crate::EnsembleDecoder)).
+    SecondPass,
     /// Not to the end of the first pass.
     Part {
         /// Whether the solution explains the syndrome: without a boundary some defects may have been left alone.
@@ -331,6 +333,26 @@ impl Decoder {
     /// Flipping them explains the defects given. They are looked up here, not while decoding.
     pub fn correction(&mut self) -> &[u32] {
         self.correction_on().0
+    }
+
+    /// The last solution.
+    pub(crate) fn solution(&self) -> &Solution {
+        &self.answer.solution
+    }
+
+    /// Whether the last solution is of a second pass: whether any weight changed after the first.
+    pub(crate) fn second_pass_applied(&self) -> bool {
+        self.second.as_ref().is_some_and(|second| second.applied())
+    }
+
+    /// The edges of the first of two passes of the last decode, sorted, in `list`; none where there was one pass.
+    pub(crate) fn first_correction(&self, list: &mut Vec<u32>) {
+        list.clear();
+        if let Some(second) = &self.second {
+            list.extend_from_slice(second.first_edges());
+            list.sort_unstable();
+            crate::bits::cancel_pairs(list);
+        }
     }
 
     /// The same, and the graph that they are of.

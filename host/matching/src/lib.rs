@@ -27,6 +27,8 @@
 //! - [`Decoder`] decodes on it. It is `Send`; clones share the tables of the graph, so each thread can have its own.
 //! - [`DecoderConfig::correlations`] turns on a second pass, in which edges that share an error with those found in the
 //!   first are lighter; [`GraphBuilder::error`] takes such errors, as a detector error model lists them.
+//! - [`EnsembleDecoder`] puts several matchings of a shot together by the likelihood of the errors that they stand for, and says how
+//!   sure it is.
 //! - [`WeightedDecoder`] takes other weights of some edges with each shot.
 //! - [`StreamingDecoder`] is given a syndrome round by round, [`ParallelDecoder`] shares one among cores. [`EndlessDecoder`] decodes runs
 //!   of any length as they come in; [`SlidingDecoder`] does so by the overlapping recovery method.
@@ -52,6 +54,7 @@
 //! | regions that grow, collide and form blossoms | `blossom/` |
 //! | few defects, by table | `small.rs` |
 //! | which edges are lighter in the second pass, and by how much | `correlated/mod.rs`, `joint.rs` |
+//! | likelihood of corrections, odds of the answer | `ensemble/` |
 //! | runs without end, windows, several cores | `endless/`, `sliding.rs`, `parallel.rs` |
 //! | proofs of optimality | `blossom/verify.rs` |
 //!
@@ -69,6 +72,7 @@ mod check_matrix;
 mod correlated;
 mod decoder;
 mod endless;
+mod ensemble;
 mod error;
 mod graph;
 mod input;
@@ -93,6 +97,7 @@ pub use builder::{ErrorPart, GraphBuilder, MAX_OBSERVABLES, MergeStrategy};
 pub use check_matrix::CheckMatrix;
 pub use decoder::{Decoder, DecoderConfig, Progress};
 pub use endless::{EndlessConfig, EndlessDecoder};
+pub use ensemble::{Decision, EnsembleConfig, EnsembleDecoder, ErrorTable};
 pub use error::{BatchError, BuildError, DecodeError, EdgeName, RoundsError, SlidingError, WeightsError};
 pub use graph::{Edge, MAX_DETECTORS, MatchingGraph};
 pub use integers::{IntegerHasher, IntegerState};

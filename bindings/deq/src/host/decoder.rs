@@ -145,7 +145,7 @@ impl Decoder for PluginDecoder {
             }
         }
         let converged = left.iter().all(|byte| *byte == 0);
-        Ok(Matched { weight, corrections: errors.len() as u32, converged, late: false })
+        Ok(Matched { weight, corrections: errors.len() as u32, converged, late: false, confidence: None })
     }
 }
 

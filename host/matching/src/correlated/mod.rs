@@ -55,6 +55,11 @@ impl SecondPass {
         self.flood.as_deref().expect("is put back after every solve")
     }
 
+    /// The edges on the paths of the last first pass, pair by pair: an edge of two paths twice.
+    pub(crate) fn first_edges(&self) -> &[u32] {
+        &self.paths
+    }
+
     /// The graph with the weights of the last decode.
     pub(crate) fn changed_graph(&self, graph: &MatchingGraph) -> MatchingGraph {
         self.flood().changed_graph(graph)

@@ -1,7 +1,8 @@
 //! The matching decoder: `ringcall-matching` on a graph, with errors in the terms of this crate.
 
 use ringcall_matching::{
-    Decoder as Blossom, DecoderConfig, GraphBuilder, MAX_WEIGHT, MergeStrategy, Progress, Solution,
+    Decoder as Blossom, DecoderConfig, EnsembleConfig, EnsembleDecoder, ErrorTable, GraphBuilder, MAX_WEIGHT,
+    MergeStrategy, Progress, Solution,
 };
 
 use super::{DecodeError, Decoder, DecoderFactory, Matched, MatchingEngine, MatchingGraph, ParallelEdges};
@@ -37,6 +38,8 @@ pub struct MatchingDecoder {
     decoder: Blossom,
     /// The grid weight that all edges share, if there is one and it is not 0.
     uniform: Option<i64>,
+    /// What decides by likelihood, where that was asked for.
+    ensemble: Option<Box<EnsembleDecoder>>,
 }
 
 impl MatchingDecoder {
@@ -64,7 +67,7 @@ impl MatchingDecoder {
             builder.merge_edge(u, v, edge.weight, &edge.observables, None, strategy)?;
         }
         let mut config = DecoderConfig::default();
-        config.correlations = engine == MatchingEngine::CorrelatedBlossom;
+        config.correlations = engine.minds_correlations();
         if config.correlations {
             for error in graph.errors() {
                 let (mechanism, probability) = (error.mechanism, error.probability);
@@ -81,7 +84,16 @@ impl MatchingDecoder {
             .map(|first| first.weight)
             .filter(|&weight| weight > 0.0 && graph.edges().iter().all(|edge| edge.weight == weight))
             .map(|_| built.grid_weight(0));
-        Ok(Self { decoder: Blossom::with_config(built, &config), uniform })
+        let decoder = Blossom::with_config(built, &config);
+        let decides = engine == MatchingEngine::Ensemble && decoder.makes_second_pass();
+        let ensemble = if decides {
+            let errors = graph.errors().iter().map(|error| (error.probability, &error.edges[..]));
+            let table = ErrorTable::new(decoder.graph().num_edges(), errors)?;
+            Some(Box::new(EnsembleDecoder::new(decoder.clone(), table, EnsembleConfig::default())))
+        } else {
+            None
+        };
+        Ok(Self { decoder, uniform, ensemble })
     }
 
     /// The engine within: decoders that are given a syndrome in parts share its tables.
@@ -89,10 +101,12 @@ impl MatchingDecoder {
         &self.decoder
     }
 
-    /// What it decodes by: [`MatchingEngine::CorrelatedBlossom`] only where that was asked for and the model has
+    /// What it decodes by: another than [`MatchingEngine::SparseBlossom`] only where that was asked for and the model has
     /// correlations to use, which are errors of several parts, one of which makes another likelier.
     pub fn kind(&self) -> MatchingEngine {
-        if self.decoder.makes_second_pass() {
+        if self.ensemble.is_some() {
+            MatchingEngine::Ensemble
+        } else if self.decoder.makes_second_pass() {
             MatchingEngine::CorrelatedBlossom
         } else {
             MatchingEngine::SparseBlossom
@@ -111,6 +125,34 @@ impl MatchingDecoder {
             return Ok(());
         }
         Err(DecodeError::Length { what: "bytes for observables", expected, found })
+    }
+
+    /// Decodes by the ensemble.
+    fn decide(
+        &mut self,
+        defects: &[u32],
+        observables: &mut [u8],
+        expired: Option<&mut dyn FnMut() -> bool>,
+    ) -> Result<Matched, DecodeError> {
+        let count = self.decoder.graph().num_detectors() as u32;
+        let Some(ensemble) = &mut self.ensemble else {
+            return Err(DecodeError::Engine { reason: "no ensemble".to_owned() });
+        };
+        let decided = match expired {
+            Some(expired) => ensemble.decode_until(defects, expired),
+            None => ensemble.decode(defects).map(|decision| (decision, Progress::Done)),
+        };
+        let (decision, progress) = decided.map_err(|error| refusal(error, count))?;
+        copy_words(decision.observables(), observables);
+        let confidence = Some(decision.confidence());
+        let solution = ensemble.solution();
+        Ok(Matched {
+            weight: solution.weight(),
+            corrections: solution.pairs().len() as u32,
+            converged: progress != Progress::Part { explained: false },
+            late: progress != Progress::Done,
+            confidence,
+        })
     }
 
     /// The step to which weights are rounded: the weight of every matching is a whole multiple of it.
@@ -148,6 +190,9 @@ impl Decoder for MatchingDecoder {
     fn decode(&mut self, defects: &[u32], observables: &mut [u8]) -> Result<Matched, DecodeError> {
         self.check(observables)?;
         let count = self.num_detectors();
+        if self.ensemble.is_some() {
+            return self.decide(defects, observables, None);
+        }
         let uniform = self.uniform();
         let solution = self.decoder.decode(defects).map_err(|error| refusal(error, count))?;
         Ok(matched(solution, uniform, observables))
@@ -161,6 +206,9 @@ impl Decoder for MatchingDecoder {
     ) -> Result<Matched, DecodeError> {
         self.check(observables)?;
         let count = self.num_detectors();
+        if self.ensemble.is_some() {
+            return self.decide(defects, observables, Some(expired));
+        }
         let uniform = self.uniform();
         let (solution, progress) =
             self.decoder.decode_until(defects, expired).map_err(|error| refusal(error, count))?;
@@ -171,14 +219,19 @@ impl Decoder for MatchingDecoder {
 
 /// What a solution comes to, with its observables as bytes.
 pub(super) fn matched(solution: &Solution, uniform: Option<i64>, observables: &mut [u8]) -> Matched {
-    for (bytes, word) in observables.chunks_mut(8).zip(solution.observables()) {
-        bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
-    }
+    copy_words(solution.observables(), observables);
     let corrections = match uniform {
         Some(step) => u32::try_from(solution.grid_weight() / step).unwrap_or(u32::MAX),
         None => solution.pairs().len() as u32,
     };
-    Matched { weight: solution.weight(), corrections, converged: true, late: false }
+    Matched { weight: solution.weight(), corrections, converged: true, late: false, confidence: None }
+}
+
+/// Observables as bytes.
+fn copy_words(words: &[u64], observables: &mut [u8]) {
+    for (bytes, word) in observables.chunks_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+    }
 }
 
 pub(super) fn refusal(error: ringcall_matching::DecodeError, count: u32) -> DecodeError {
@@ -257,8 +310,9 @@ impl MatchingFactory {
     /// Decoders in one pass, which share the tables of these.
     #[must_use]
     pub fn single_pass(&self) -> Self {
-        let MatchingDecoder { decoder, uniform } = &self.prototype;
-        Self { prototype: MatchingDecoder { decoder: decoder.single_pass(), uniform: *uniform } }
+        let MatchingDecoder { decoder, uniform, .. } = &self.prototype;
+        let prototype = MatchingDecoder { decoder: decoder.single_pass(), uniform: *uniform, ensemble: None };
+        Self { prototype }
     }
 
     /// The decoder that others are copies of.

@@ -131,6 +131,7 @@ impl Decoder for RelayDecoder {
             corrections: self.decoder.error().len() as u32,
             converged: outcome.converged,
             late: outcome.cancelled,
+            confidence: None,
         })
     }
 }

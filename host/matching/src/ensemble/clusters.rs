@@ -1,0 +1,415 @@
+//! Matching synthesis: the cycles in which corrections differ, and the odds of the classes that they lead to.
+//!
+//! Two corrections of one syndrome differ in cycles. Each cycle may be taken from either correction, so a few corrections stand for many.
+//! Cycles that no error links are independent of each other: what a cluster of linked cycles adds to the likelihood of each class is
+//! found for the cluster alone (C. Jones, arXiv:2408.12135).
+
+use super::cover::Cover;
+use super::errors::ErrorTable;
+use crate::graph::MatchingGraph;
+
+/// The most cycles of a cluster whose every subset is looked at.
+const ALL_SUBSETS: usize = 6;
+
+/// The most cycles of a cluster that are looked at.
+const MOST_CYCLES: usize = 48;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// A cycle: where its edges lie, and what tells it from others.
+#[derive(Debug, Clone, Copy)]
+struct Cycle {
+    begin: u32,
+    end: u32,
+    digest: u64,
+    /// Whether it flips an observable.
+    flips: bool,
+}
+
+/// What is asked of an edge most often, in one place.
+#[derive(Debug, Clone, Copy)]
+struct Ends {
+    u: u32,
+    /// `NONE` is the boundary.
+    v: u32,
+    /// Whether it flips any.
+    observables: bool,
+}
+
+impl Ends {
+    fn nodes(self) -> impl Iterator<Item = usize> {
+        [self.u, self.v].into_iter().filter(|&node| node != NONE).map(|node| node as usize)
+    }
+}
+
+/// What comparing corrections showed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Weighed {
+    /// The edges of the largest cluster; 0 where the corrections are one.
+    pub(super) largest: usize,
+    /// The natural logarithm of the odds that the answer is right, of the observable that is the least certain.
+    pub(super) confidence: f64,
+}
+
+/// Compares corrections. It keeps room for one graph.
+#[derive(Debug, Clone)]
+pub(super) struct Clusters {
+    cover: Cover,
+    ends: Vec<Ends>,
+    /// Per edge, whether the correction that others are compared with crosses it.
+    crossed: Vec<bool>,
+    /// Per edge, whether it is in the region at hand.
+    region_has: Vec<bool>,
+    region: Vec<u32>,
+    /// Per edge and per node, a cycle that has it.
+    edge_owner: Vec<u32>,
+    node_owner: Vec<u32>,
+    difference: Vec<u32>,
+    /// Per edge of the difference, another edge of its cycle, or itself.
+    joined: Vec<u32>,
+    cycles: Vec<Cycle>,
+    edges: Vec<u32>,
+    /// Per cycle, another one of its cluster, or itself.
+    linked: Vec<u32>,
+    /// The cycles of the cluster at hand.
+    members: Vec<u32>,
+    /// Per edge, whether the subset at hand takes it an odd number of times.
+    toggled: Vec<bool>,
+    set: Vec<u32>,
+    seen: Vec<u64>,
+    /// Words of observables: of the subset at hand, of any cycle of the cluster.
+    flips: Vec<u64>,
+    any: Vec<u64>,
+    involved: Vec<u32>,
+    /// Per observable, the weights of the classes in which it is as in the correction, and flipped.
+    odds: Vec<(f64, f64)>,
+    /// The same of the cluster at hand.
+    cluster: Vec<(f64, f64)>,
+    /// The subset that costs the least.
+    best: Vec<u32>,
+}
+
+impl Clusters {
+    pub(super) fn new(graph: &MatchingGraph) -> Self {
+        let (edges, nodes) = (graph.num_edges(), graph.num_detectors());
+        let observables = graph.num_observables();
+        Self {
+            cover: Cover::new(edges),
+            ends: graph
+                .edges()
+                .iter()
+                .map(|edge| Ends { u: edge.u, v: edge.v.unwrap_or(NONE), observables: !edge.observables.is_empty() })
+                .collect(),
+            crossed: vec![false; edges],
+            region_has: vec![false; edges],
+            region: Vec::new(),
+            edge_owner: vec![NONE; edges],
+            node_owner: vec![NONE; nodes],
+            difference: Vec::new(),
+            joined: Vec::new(),
+            cycles: Vec::new(),
+            edges: Vec::new(),
+            linked: Vec::new(),
+            members: Vec::new(),
+            toggled: vec![false; edges],
+            set: Vec::new(),
+            seen: Vec::new(),
+            flips: vec![0; graph.observable_words()],
+            any: vec![0; graph.observable_words()],
+            involved: Vec::new(),
+            odds: vec![(1.0, 0.0); observables],
+            cluster: vec![(0.0, 0.0); observables],
+            best: Vec::new(),
+        }
+    }
+
+    /// Weighs a correction against others of the same syndrome, each a sorted list of edges. The observables of the likeliest class are
+    /// left in `observables`, which are those of the correction, and the correction becomes the likeliest one found.
+    pub(super) fn weigh(
+        &mut self,
+        graph: &MatchingGraph,
+        errors: &ErrorTable,
+        correction: &mut Vec<u32>,
+        others: &[Vec<u32>],
+        observables: &mut [u64],
+    ) -> Weighed {
+        self.cycles.clear();
+        self.edges.clear();
+        for other in others {
+            self.find_cycles(graph, correction, other);
+        }
+        self.link(errors);
+        self.odds.fill((1.0, 0.0));
+        correction.iter().for_each(|&edge| self.crossed[edge as usize] = true);
+        let mut largest = 0;
+        for root in 0..self.cycles.len() as u32 {
+            if self.linked[root as usize] == root {
+                largest = largest.max(self.cluster(graph, errors, root));
+            }
+        }
+        correction.iter().for_each(|&edge| self.crossed[edge as usize] = false);
+        correction.append(&mut self.best);
+        correction.sort_unstable();
+        crate::bits::cancel_pairs(correction);
+        Weighed { largest, confidence: self.decide(observables) }
+    }
+
+    /// Flips the observables that are likelier flipped; returns the confidence.
+    fn decide(&self, observables: &mut [u64]) -> f64 {
+        let mut confidence = f64::INFINITY;
+        for (observable, &(same, flipped)) in self.odds.iter().enumerate() {
+            if flipped > same {
+                observables[observable / 64] ^= 1 << (observable % 64);
+            }
+            confidence = confidence.min((same / flipped).ln().abs());
+        }
+        confidence
+    }
+
+    /// Adds the cycles in which two corrections differ, but for those that are there.
+    fn find_cycles(&mut self, graph: &MatchingGraph, a: &[u32], b: &[u32]) {
+        let Self { difference, joined, node_owner, ends, .. } = self;
+        difference.clear();
+        difference.extend_from_slice(a);
+        difference.extend_from_slice(b);
+        difference.sort_unstable();
+        crate::bits::cancel_pairs(difference);
+        joined.clear();
+        joined.extend(0..difference.len() as u32);
+        for (at, &edge) in (0..).zip(difference.iter()) {
+            for node in ends[edge as usize].nodes() {
+                let owner = std::mem::replace(&mut node_owner[node], at);
+                if owner != NONE {
+                    join(joined, owner, at);
+                }
+            }
+        }
+        for &edge in difference.iter() {
+            ends[edge as usize].nodes().for_each(|node| node_owner[node] = NONE);
+        }
+        for root in 0..self.difference.len() as u32 {
+            if self.joined[root as usize] == root {
+                self.add_cycle(graph, root);
+            }
+        }
+    }
+
+    /// Adds the cycle of the edges joined at `root`.
+    fn add_cycle(&mut self, graph: &MatchingGraph, root: u32) {
+        let begin = self.edges.len();
+        let mut digest = 0u64;
+        self.flips.fill(0);
+        for at in 0..self.difference.len() as u32 {
+            if find(&mut self.joined, at) == root {
+                let edge = self.difference[at as usize];
+                digest = mixed(digest ^ u64::from(edge));
+                self.edges.push(edge);
+                if self.ends[edge as usize].observables {
+                    graph.edges()[edge as usize].flip(&mut self.flips);
+                }
+            }
+        }
+        if self.cycles.iter().any(|cycle| cycle.digest == digest) {
+            self.edges.truncate(begin);
+            return;
+        }
+        let flips = self.flips.iter().any(|&word| word != 0);
+        self.cycles.push(Cycle { begin: begin as u32, end: self.edges.len() as u32, digest, flips });
+    }
+
+    /// Joins cycles that share an edge, a node or an error to clusters.
+    fn link(&mut self, errors: &ErrorTable) {
+        let Self { cycles, edges, linked, edge_owner, node_owner, ends, .. } = self;
+        linked.clear();
+        linked.extend(0..cycles.len() as u32);
+        for at in 0..cycles.len() as u32 {
+            let Cycle { begin, end, .. } = cycles[at as usize];
+            for &edge in &edges[begin as usize..end as usize] {
+                let owners = ends[edge as usize].nodes().map(|node| std::mem::replace(&mut node_owner[node], at));
+                for owner in owners.chain([std::mem::replace(&mut edge_owner[edge as usize], at)]) {
+                    if owner != NONE {
+                        join(linked, owner, at);
+                    }
+                }
+            }
+        }
+        for at in 0..cycles.len() as u32 {
+            let Cycle { begin, end, .. } = cycles[at as usize];
+            for &edge in &edges[begin as usize..end as usize] {
+                for part in errors.of(edge).iter().flat_map(|&error| errors.parts(error)) {
+                    let owner = edge_owner[*part as usize];
+                    if owner != NONE {
+                        join(linked, owner, at);
+                    }
+                }
+            }
+        }
+        for &edge in edges.iter() {
+            edge_owner[edge as usize] = NONE;
+            ends[edge as usize].nodes().for_each(|node| node_owner[node] = NONE);
+        }
+    }
+
+    /// Enters the odds of the cluster at `root`, and its likeliest subset; returns how many edges its cycles have.
+    fn cluster(&mut self, graph: &MatchingGraph, errors: &ErrorTable, root: u32) -> usize {
+        self.members.clear();
+        let (mut size, mut flips) = (0, false);
+        for at in 0..self.cycles.len() as u32 {
+            if find(&mut self.linked, at) == root {
+                self.members.push(at);
+                let cycle = self.cycles[at as usize];
+                size += (cycle.end - cycle.begin) as usize;
+                flips |= cycle.flips;
+            }
+        }
+        // No subset of it is of another class.
+        if !flips {
+            return size;
+        }
+        self.members.truncate(MOST_CYCLES);
+        self.find_region(errors);
+        self.any.fill(0);
+        for &edge in self.region.iter().filter(|&&edge| self.toggled[edge as usize]) {
+            for &observable in &graph.edges()[edge as usize].observables {
+                self.any[observable as usize / 64] |= 1 << (observable % 64);
+            }
+        }
+        self.involved.clear();
+        crate::set_bits(&self.any, &mut self.involved);
+        self.region.iter().for_each(|&edge| self.toggled[edge as usize] = false);
+        self.cluster.fill((0.0, 0.0));
+        self.seen.clear();
+        let base = self.cost(errors);
+        let (mut least, mut best) = (base, 0);
+        let count = self.members.len();
+        for subset in subsets(count) {
+            let Some(cost) = self.enter(graph, errors, subset, base) else { continue };
+            if cost < least - 1e-9 {
+                (least, best) = (cost, subset);
+            }
+        }
+        for (at, &member) in self.members.iter().enumerate() {
+            if best >> at & 1 == 1 {
+                let Cycle { begin, end, .. } = self.cycles[member as usize];
+                self.best.extend_from_slice(&self.edges[begin as usize..end as usize]);
+            }
+        }
+        for (all, here) in self.odds.iter_mut().zip(&self.cluster) {
+            if here.0 + here.1 > 0.0 {
+                let sum = here.0 + here.1;
+                let (same, flipped) = (here.0 / sum, here.1 / sum);
+                *all = (all.0 * same + all.1 * flipped, all.0 * flipped + all.1 * same);
+            }
+        }
+        self.region.iter().for_each(|&edge| self.region_has[edge as usize] = false);
+        size
+    }
+
+    /// Lists the edges of the cluster's cycles, and those of the correction that hang together with them. Those of the cycles are left
+    /// marked as toggled.
+    fn find_region(&mut self, errors: &ErrorTable) {
+        let Self { region, region_has, toggled, crossed, members, cycles, edges, .. } = self;
+        region.clear();
+        for &member in members.iter() {
+            let Cycle { begin, end, .. } = cycles[member as usize];
+            for &edge in &edges[begin as usize..end as usize] {
+                if !std::mem::replace(&mut region_has[edge as usize], true) {
+                    region.push(edge);
+                    toggled[edge as usize] = true;
+                }
+            }
+        }
+        let mut next = 0;
+        while let Some(&edge) = region.get(next) {
+            next += 1;
+            for &error in errors.of(edge) {
+                let parts = errors.parts(error);
+                if parts.iter().all(|&part| crossed[part as usize] || toggled[part as usize]) {
+                    for &part in parts {
+                        if !std::mem::replace(&mut region_has[part as usize], true) {
+                            region.push(part);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Enters one subset of the cluster's cycles, and returns its cost; `None` where it is the same as an earlier one.
+    fn enter(&mut self, graph: &MatchingGraph, errors: &ErrorTable, subset: u64, base: f64) -> Option<f64> {
+        let (mut digest, mut cost) = (0u64, None);
+        self.flips.fill(0);
+        for at in 0..self.members.len() {
+            if subset >> at & 1 == 1 {
+                let Cycle { begin, end, .. } = self.cycles[self.members[at] as usize];
+                for &edge in &self.edges[begin as usize..end as usize] {
+                    self.toggled[edge as usize] ^= true;
+                    graph.edges()[edge as usize].flip(&mut self.flips);
+                }
+            }
+        }
+        for &edge in &self.region {
+            if self.toggled[edge as usize] {
+                digest = mixed(digest ^ u64::from(edge));
+            }
+        }
+        if !self.seen.contains(&digest) {
+            self.seen.push(digest);
+            let found = if subset == 0 { base } else { self.cost(errors) };
+            cost = Some(found);
+            let weight = (base - found).exp();
+            for observable in self.involved.iter().map(|&observable| observable as usize) {
+                let entry = &mut self.cluster[observable];
+                if self.flips[observable / 64] >> (observable % 64) & 1 == 1 {
+                    entry.1 += weight;
+                } else {
+                    entry.0 += weight;
+                }
+            }
+        }
+        self.region.iter().for_each(|&edge| self.toggled[edge as usize] = false);
+        cost
+    }
+
+    /// The cost of what is crossed in the region, with the edges that are toggled.
+    fn cost(&mut self, errors: &ErrorTable) -> f64 {
+        let Self { cover, set, region, crossed, toggled, .. } = self;
+        set.clear();
+        set.extend(region.iter().copied().filter(|&edge| crossed[edge as usize] != toggled[edge as usize]));
+        cover.cost(errors, set)
+    }
+}
+
+/// Subsets of so many cycles: all of few; else none, all, and those that take or leave one or two.
+fn subsets(count: usize) -> impl Iterator<Item = u64> {
+    let all = (1u64 << count) - 1;
+    let few = 0..=if count <= ALL_SUBSETS { all } else { 0 };
+    let more = if count <= ALL_SUBSETS { 0 } else { count };
+    let ones = (0..more).flat_map(move |a| [1 << a, all ^ (1 << a)]);
+    let twos = (0..more).flat_map(move |a| (0..a).map(move |b| 1 << a | 1 << b));
+    few.chain((more > 0).then_some(all)).chain(ones).chain(twos)
+}
+
+/// The root of `at` in a forest of parents.
+fn find(forest: &mut [u32], mut at: u32) -> u32 {
+    while forest[at as usize] != at {
+        forest[at as usize] = forest[forest[at as usize] as usize];
+        at = forest[at as usize];
+    }
+    at
+}
+
+/// Puts two nodes below one root: the smaller.
+fn join(forest: &mut [u32], a: u32, b: u32) {
+    let (a, b) = (find(forest, a), find(forest, b));
+    forest[a.max(b) as usize] = a.min(b);
+}
+
+/// Every bit of the result depends on every bit of `value` (the finaliser of `SplitMix64`).
+pub(super) fn mixed(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
