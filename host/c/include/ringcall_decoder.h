@@ -44,7 +44,11 @@ typedef enum {
   /* Twice, the second time with lower weights for parts of errors of which the first found another part (`^` in a
    * model): fewer logical errors, and slower. PyMatching's enable_correlations=True, up to ties. Probabilities above
    * 0.5 are refused. Weights are those of the second time. */
-  RINGCALL_MATCHING_CORRELATED = 1
+  RINGCALL_MATCHING_CORRELATED = 1,
+  /* Correlated first, then up to nine more times where that may help, put together by the likelihood of the errors that
+   * they stand for: the fewest logical errors, at up to twice the time. Weights are those of the second time. Streams are
+   * matched as with RINGCALL_MATCHING_CORRELATED. */
+  RINGCALL_MATCHING_ENSEMBLE = 2
 } ringcall_matching_t;
 
 /* Numbers of a decoder. 24 bytes. */

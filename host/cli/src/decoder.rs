@@ -58,6 +58,20 @@ pub(crate) enum MatchingArg {
     /// In two passes, the second with lower weights for edges that share an error with those found first: fewer errors,
     /// more time
     Correlated,
+    /// Correlated first, then up to nine more passes where they may help, put together by the likelihood of the errors that they
+    /// stand for: the fewest errors, twice the time
+    Ensemble,
+}
+
+impl MatchingArg {
+    /// As options have it.
+    fn option(self) -> &'static str {
+        match self {
+            Self::Plain => "--matching plain",
+            Self::Correlated => "--matching correlated",
+            Self::Ensemble => "--matching ensemble",
+        }
+    }
 }
 
 impl From<MatchingArg> for MatchingEngine {
@@ -65,6 +79,7 @@ impl From<MatchingArg> for MatchingEngine {
         match kind {
             MatchingArg::Plain => Self::SparseBlossom,
             MatchingArg::Correlated => Self::CorrelatedBlossom,
+            MatchingArg::Ensemble => Self::Ensemble,
         }
     }
 }
@@ -266,14 +281,12 @@ impl DecoderArgs {
         self.relay.check(self.is_relay_of(&model))?;
         match (Problem::with_decoder(model, &options), self.kind) {
             (Err(ProblemError::Decode(error @ DecodeError::Hyperedge { .. })), kind) => {
-                let option = match kind {
-                    Some(MatchingArg::Plain) => "--matching plain",
-                    Some(MatchingArg::Correlated) => "--matching correlated",
-                    None => "--decoder matching",
-                };
+                let option = kind.map_or("--decoder matching", MatchingArg::option);
                 Err(error).context(format!("{option} (--decoder relay takes any model)"))
             }
-            (problem, Some(MatchingArg::Correlated)) => problem.context("--matching correlated"),
+            (problem, Some(kind @ (MatchingArg::Correlated | MatchingArg::Ensemble))) => {
+                problem.context(kind.option())
+            }
             (problem, _) => Ok(problem?),
         }
     }

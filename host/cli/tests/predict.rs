@@ -202,6 +202,45 @@ fn options_that_make_no_sense_are_refused() {
     Command::new(env!("CARGO_BIN_EXE_ringcall")).arg("predict").assert().code(2);
 }
 
+/// Fewer mistakes than in two passes, and where there are some, the decoder was not sure.
+#[test]
+fn an_ensemble_says_how_sure_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = folder.path().join("confidence");
+    let run = |extra: &[&str]| {
+        let mut command = predict(&data("surface.dem"));
+        command
+            .arg("--in")
+            .arg(data("surface.shots.b8"))
+            .arg("--in_includes_appended_observables")
+            .args(extra);
+        command
+    };
+    let sure = ["--matching", "ensemble", "--confidence"];
+    run(&sure).arg(&lines).assert().success();
+    let first = std::fs::read_to_string(&lines).unwrap();
+    let confidences: Vec<f64> = first.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(confidences.len(), 300);
+    assert!(confidences.iter().all(|confidence| !confidence.is_nan()));
+    assert!(confidences.iter().any(|confidence| confidence.is_finite()));
+    run(&sure).arg(&lines).args(["--threads", "3"]).assert().success();
+    assert_eq!(std::fs::read_to_string(&lines).unwrap(), first, "whatever the threads");
+
+    let none = complaint(predict(&data("bundle.dem")).args(["--matching", "ensemble"]).write_stdin(""));
+    assert!(none.contains("bundle.dem: no error of the model makes another likelier"), "{none}");
+    let full = complaint(run(&sure).arg("/dev/full"));
+    assert!(full.contains("cannot write the confidences") && full.contains("No space left"), "{full}");
+    for (extra, reason) in [
+        (&["--confidence", "x"][..], "--confidence does not apply"),
+        (&["--matching", "correlated", "--confidence", "x"], "--confidence does not apply"),
+        (&["--matching", "ensemble", "--enable_correlations"], "cannot be used with"),
+        (&["--matching", "ensemble", "--decoder", "relay"], "--matching does not apply to --decoder relay"),
+    ] {
+        let output = run(extra).assert().code(2).get_output().clone();
+        assert!(String::from_utf8(output.stderr).unwrap().contains(reason), "{extra:?}");
+    }
+}
+
 /// `ringcall predict … | head -1`
 #[test]
 fn a_closed_pipe_ends_it_quietly() {

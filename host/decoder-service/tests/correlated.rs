@@ -186,6 +186,8 @@ fn it_makes_fewer_errors() {
         study.run(&mut state, &mut std::io::sink(), &mut |_| true).unwrap();
         state.outcome(&study.points[0], &study.stop).counts.errors
     };
-    let [plain, correlated] = [Matching::Plain, Matching::Correlated].map(errors);
+    let [plain, correlated, ensemble] =
+        [Matching::Plain, Matching::Correlated, Matching::Ensemble].map(errors);
     assert!(plain > 100 && correlated * 4 < plain * 3, "{correlated} errors, {plain} in one pass");
+    assert!(ensemble * 10 < correlated * 9, "{ensemble} errors by an ensemble, {correlated} in two passes");
 }

@@ -31,7 +31,13 @@ impl Decoder for Nothing {
 
     fn decode(&mut self, defects: &[u32], observables: &mut [u8]) -> Result<Matched, DecodeError> {
         observables.fill(0);
-        Ok(Matched { weight: 0.0, corrections: 0, converged: defects.is_empty(), late: false, confidence: None })
+        Ok(Matched {
+            weight: 0.0,
+            corrections: 0,
+            converged: defects.is_empty(),
+            late: false,
+            confidence: None,
+        })
     }
 }
 

@@ -52,7 +52,13 @@ impl Decoder for Nothing {
     }
 
     fn decode(&mut self, defects: &[u32], _: &mut [u8]) -> Result<Matched, DecodeError> {
-        Ok(Matched { weight: 0.0, corrections: defects.len() as u32, converged: true, late: false, confidence: None })
+        Ok(Matched {
+            weight: 0.0,
+            corrections: defects.len() as u32,
+            converged: true,
+            late: false,
+            confidence: None,
+        })
     }
 }
 

@@ -16,6 +16,7 @@ fn engine(matching: c_int) -> Result<MatchingEngine, Fault> {
     match matching {
         0 => Ok(MatchingEngine::SparseBlossom),
         1 => Ok(MatchingEngine::CorrelatedBlossom),
+        2 => Ok(MatchingEngine::Ensemble),
         _ => Err(Fault::invalid(format!("there is no kind {matching} of matching"))),
     }
 }

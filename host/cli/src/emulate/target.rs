@@ -163,7 +163,7 @@ impl<'a> Target<'a> {
         }
         let Some(named) = self.get("matching") else { return Ok(options) };
         let kind = MatchingArg::from_str(named, false).map_err(|_| {
-            misuse(format!("the endpoint's matching is `{named}`: plain and correlated are known"))
+            misuse(format!("the endpoint's matching is `{named}`: plain, correlated and ensemble are known"))
         })?;
         if plugs_in || options.family == Some(DecoderArg::Relay) {
             bail!(misuse(format!("the endpoint's decoder is {named} matching: leave --decoder out")));

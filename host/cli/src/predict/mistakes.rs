@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
         Target::open(args.output.as_deref()).with_context(|| format!("cannot write {output}"))?;
     let predictions = ShotWriter::new(std::io::sink(), ShotFormat::Text01, observables)?;
     let begin = Instant::now();
-    let (_, counts) = pipeline::run(reader, truth.transpose()?, predictions, decoders)
+    let (_, counts) = pipeline::run(reader, truth.transpose()?, predictions, None, decoders)
         .map_err(|failure| in_place(failure, &common.input_name(), &output, &truth_name))?;
     let us = begin.elapsed().as_secs_f64() * 1e6;
     writeln!(target, "{} / {}", counts.rate.errors, counts.rate.shots)

@@ -29,7 +29,7 @@ use ringcall_qec::dem::text::{self, Limits};
 use ringcall_qec::shots::{ShotError, ShotFormat, ShotLayout, ShotReader, ShotWriter};
 use ringcall_qec::stats::LogicalErrorRate;
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Options of `ringcall predict`.
@@ -46,6 +46,10 @@ pub(crate) struct Args {
     /// The format of the predictions: 01, b8, r8, ptb64, hits or dets
     #[arg(long = "out_format", alias = "out-format", value_name = "FORMAT", default_value = "01")]
     out_format: ShotFormat,
+    /// Where it goes how sure the decoder is of each shot, with --matching ensemble: a line a shot, the natural logarithm of the odds
+    /// that the prediction is right (inf where no other one was seen)
+    #[arg(long, value_name = "FILE")]
+    confidence: Option<PathBuf>,
 }
 
 /// What `predict` and `count_mistakes` have in common.
@@ -64,6 +68,9 @@ struct Common {
     /// accurate where the model decomposes errors into several parts (`^`)
     #[arg(long = "enable_correlations", alias = "enable-correlations")]
     enable_correlations: bool,
+    /// How syndromes are matched [default: plain, as PyMatching does; correlated with --enable_correlations]
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with = "enable_correlations")]
+    matching: Option<MatchingArg>,
     /// What decodes: matching, relay (Relay-BP, for errors of any number of detectors), or plugin:LIBRARY, a shared library
     /// with the interface of deq's decoder plug-ins [default: matching where no part of the model's errors flips more than
     /// two detectors, else relay]
@@ -84,10 +91,11 @@ impl Common {
     /// The decoder that is asked for.
     fn decoder(&self) -> Result<DecoderArgs> {
         let family = self.decoder.as_ref().map(|decoder| decoder.family().name());
-        if let Some(name) = family.filter(|name| self.enable_correlations && *name != "matching") {
-            bail!(Misuse(format!("--enable_correlations does not apply to --decoder {name}")));
+        let kind = self.matching.or(self.enable_correlations.then_some(MatchingArg::Correlated));
+        if let Some(name) = family.filter(|name| kind.is_some() && *name != "matching") {
+            let option = if self.matching.is_some() { "--matching" } else { "--enable_correlations" };
+            bail!(Misuse(format!("{option} does not apply to --decoder {name}")));
         }
-        let kind = self.enable_correlations.then_some(MatchingArg::Correlated);
         Ok(DecoderArgs { family: self.decoder.clone(), plugin: self.plugin.clone(), kind, relay: self.relay })
     }
 
@@ -112,8 +120,14 @@ impl Common {
             Some(decoders) => Ok(decoders),
             None => ModelDecoders::new(&model, &options),
         };
-        let decoders =
-            made.and_then(|made| workers(&made, threads)).with_context(|| self.dem.display().to_string())?;
+        let made = made.with_context(|| self.dem.display().to_string())?;
+        if matching == MatchingEngine::Ensemble && made.matching() != Some(matching) {
+            bail!(
+                "{}: no error of the model makes another likelier: leave --matching out",
+                self.dem.display()
+            );
+        }
+        let decoders = workers(&made, threads).with_context(|| self.dem.display().to_string())?;
         Ok((model, decoders))
     }
 
@@ -131,6 +145,9 @@ impl Common {
 
 /// Decodes every shot of the input.
 pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
+    if args.confidence.is_some() && args.common.matching != Some(MatchingArg::Ensemble) {
+        bail!(Misuse("--confidence does not apply: it is for --matching ensemble".to_owned()));
+    }
     let (model, decoders) = args.common.workers()?;
     signals.run_to_the_signal();
     let truth = args.common.in_includes_appended_observables;
@@ -142,10 +159,14 @@ pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
     let writer =
         ShotWriter::new(target, args.out_format, predictions).with_context(|| output_name.clone())?;
 
-    let done = match pipeline::run(reader, None::<ShotReader<Box<dyn Read>>>, writer, decoders) {
-        Ok((target, counts)) => {
-            target.commit().map(|()| counts).map_err(|error| Failure::Output(ShotError::Io(error)))
-        }
+    let mut confidences = args.confidence.as_deref().map(|path| confidence_file(path)).transpose()?;
+    let lines = confidences.as_mut().map(|lines| lines as &mut (dyn Write + Send));
+    let done = match pipeline::run(reader, None::<ShotReader<Box<dyn Read>>>, writer, lines, decoders) {
+        Ok((target, counts)) => target
+            .commit()
+            .map_err(|error| Failure::Output(ShotError::Io(error)))
+            .and_then(|()| commit_confidences(confidences))
+            .map(|()| counts),
         Err(failure) => Err(failure),
     };
     match done {
@@ -160,6 +181,18 @@ pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
         Err(Failure::Output(ShotError::Io(error))) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(failure) => Err(in_place(failure, &input_name, &output_name, "")),
     }
+}
+
+/// Where confidences go: not beside predictions.
+fn confidence_file(path: &Path) -> Result<BufWriter<Target>> {
+    let target = Target::open(Some(path)).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(BufWriter::new(target))
+}
+
+fn commit_confidences(lines: Option<BufWriter<Target>>) -> Result<(), Failure> {
+    let Some(lines) = lines else { return Ok(()) };
+    let target = lines.into_inner().map_err(|error| Failure::Confidence(error.into_error()))?;
+    target.commit().map_err(Failure::Confidence)
 }
 
 fn output_name(path: Option<&Path>) -> String {
@@ -177,6 +210,7 @@ fn in_place(failure: Failure, input: &str, output: &str, truth: &str) -> anyhow:
     match failure {
         Failure::Output(ShotError::Io(error)) => anyhow!("cannot write {output}: {error}"),
         Failure::Output(error) => anyhow!(error).context(output.to_owned()),
+        Failure::Confidence(error) => anyhow!("cannot write the confidences: {error}"),
         Failure::Input(ShotError::Io(error)) => anyhow!("cannot read {input}: {error}"),
         Failure::Input(error) => anyhow!(error).context(input.to_owned()),
         Failure::Truth(ShotError::Io(error)) => anyhow!("cannot read {truth}: {error}"),

@@ -33,6 +33,8 @@ pub(super) enum Failure {
     },
     /// The predictions could not be written.
     Output(ShotError),
+    /// The confidences could not be written.
+    Confidence(std::io::Error),
     /// A shot could not be decoded.
     Decode {
         /// Which, counted from 0.
@@ -58,6 +60,8 @@ struct Batch {
     /// Observables of the shots, where they are read by themselves.
     truth: Option<Vec<Shot>>,
     predicted: Vec<Shot>,
+    /// How sure the decoder is of each, where it says.
+    confidence: Vec<Option<f64>>,
     /// How many of them hold something.
     used: usize,
     /// How many of these did not converge.
@@ -72,6 +76,7 @@ impl Batch {
             shots: vec![Shot::new(layout); BATCH],
             truth: truth.then(|| vec![Shot::new(predictions); BATCH]),
             predicted: vec![Shot::new(predictions); BATCH],
+            confidence: vec![None; BATCH],
             used: 0,
             unconverged: 0,
             failed: None,
@@ -111,7 +116,10 @@ impl Batch {
         let pairs = self.shots.iter().zip(&mut self.predicted).take(self.used).enumerate();
         for (index, (shot, predicted)) in pairs {
             match worker.decode(&shot.detectors, &mut predicted.observables) {
-                Ok(matched) => self.unconverged += u64::from(!matched.converged),
+                Ok(matched) => {
+                    self.unconverged += u64::from(!matched.converged);
+                    self.confidence[index] = matched.confidence;
+                }
                 Err(error) => {
                     self.failed = Some((index, error));
                     return;
@@ -126,11 +134,13 @@ impl Batch {
 ///
 /// Before a fault in the input or in decoding is reported, everything ahead of it has been written.
 ///
-/// The true observables are part of the shots, or the rows of `truth`; or nothing is compared.
+/// The true observables are part of the shots, or the rows of `truth`; or nothing is compared. Confidences go to `confidences`, a line
+/// a shot.
 pub(super) fn run<R: Read, T: Read, W: Write + Send>(
     mut reader: ShotReader<R>,
     mut truth: Option<ShotReader<T>>,
     writer: ShotWriter<W>,
+    confidences: Option<&mut (dyn Write + Send)>,
     workers: Vec<Worker>,
 ) -> Result<(W, Counts), Failure> {
     let layout = reader.layout();
@@ -141,7 +151,7 @@ pub(super) fn run<R: Read, T: Read, W: Write + Send>(
             workers.into_iter().map(|worker| spawn_worker(scope, worker)).unzip();
         let apart = truth.is_some();
         let compared = apart || layout.observables > 0;
-        let collector = scope.spawn(move || collect(writer, &outboxes, &spent, compared));
+        let collector = scope.spawn(move || collect(writer, confidences, &outboxes, &spent, compared));
         let new = || Batch::new(layout, predictions, apart);
         let read = deal(&mut reader, truth.as_mut(), &inboxes, &recycled, new);
         drop(inboxes); // so that the workers end, and then the collector
@@ -198,6 +208,7 @@ fn deal<R: Read, T: Read>(
 /// Takes batches from the workers in turn and writes what they predict.
 fn collect<W: Write>(
     mut writer: ShotWriter<W>,
+    mut confidences: Option<&mut (dyn Write + Send)>,
     outboxes: &[Receiver<Batch>],
     spent: &Sender<Batch>,
     truth: bool,
@@ -210,6 +221,10 @@ fn collect<W: Write>(
         let good = failed.as_ref().map_or(batch.used, |&(index, _)| index);
         for (index, predicted) in batch.predicted.iter().enumerate().take(good) {
             writer.write(predicted).map_err(Failure::Output)?;
+            if let Some(lines) = &mut confidences {
+                let confidence = batch.confidence[index].unwrap_or(f64::NAN);
+                writeln!(lines, "{confidence:.4}").map_err(Failure::Confidence)?;
+            }
             if truth {
                 counts.rate.record(predicted.observables != *batch.right(index));
             }
@@ -263,7 +278,7 @@ mod tests {
     fn through<W: Write + Send>(input: &[u8], output: W, threads: usize) -> Result<(W, Counts), Failure> {
         let reader = ShotReader::new(input, ShotFormat::Text01, ShotLayout::detectors(5)).unwrap();
         let writer = ShotWriter::new(output, ShotFormat::Text01, ShotLayout::observables(3)).unwrap();
-        run(reader, NO_TRUTH, writer, workers(threads))
+        run(reader, NO_TRUTH, writer, None, workers(threads))
     }
 
     #[test]
@@ -308,7 +323,7 @@ mod tests {
             let observables = ShotLayout::observables(3);
             let truth = ShotReader::new(truth, ShotFormat::Text01, observables).unwrap();
             let writer = ShotWriter::new(std::io::sink(), ShotFormat::Text01, observables).unwrap();
-            run(reader, Some(truth), writer, workers(3)).map(|(_, counts)| counts.rate)
+            run(reader, Some(truth), writer, None, workers(3)).map(|(_, counts)| counts.rate)
         };
         let mut truth = expected(SHOTS);
         let rate = counted(&truth).unwrap();
@@ -339,7 +354,7 @@ mod tests {
         let endless = std::io::repeat(0);
         let reader = ShotReader::new(endless, ShotFormat::B8, ShotLayout::detectors(5)).unwrap();
         let writer = ShotWriter::new(Full(1 << 20), ShotFormat::B8, ShotLayout::observables(3)).unwrap();
-        let failure = run(reader, NO_TRUTH, writer, workers(2)).map(|_| ()).unwrap_err();
+        let failure = run(reader, NO_TRUTH, writer, None, workers(2)).map(|_| ()).unwrap_err();
         let full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
         assert!(matches!(&failure, Failure::Output(ShotError::Io(error)) if full(error)), "{failure:?}");
     }

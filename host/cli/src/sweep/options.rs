@@ -25,7 +25,10 @@ pub(super) enum KindsArg {
     /// In two passes, the second with lower weights for edges that share an error with those found first: fewer errors,
     /// more time
     Correlated,
-    /// In both ways: each arm is there twice, on the same shots
+    /// Correlated first, then up to nine more passes where they may help, put together by the likelihood of the errors that they
+    /// stand for: the fewest errors, twice the time
+    Ensemble,
+    /// Plain and correlated: each arm is there twice, on the same shots
     Both,
 }
 
@@ -268,6 +271,7 @@ impl Args {
             Some(KindsArg::Plain) => Matching::Plain,
             Some(KindsArg::Both) => Matching::Both,
             Some(KindsArg::Correlated) => Matching::Correlated,
+            Some(KindsArg::Ensemble) => Matching::Ensemble,
             None if self.engine().is_some() => Matching::Both,
             None => Matching::Correlated,
         }

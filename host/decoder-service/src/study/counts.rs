@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct ShotCounts {
     /// Whether correlated matching was used: not where the model has no correlations, nor where there was no shot yet.
     pub correlated: bool,
+    /// Whether an ensemble of correlated matchings was used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ensemble: bool,
     /// Whether Relay-BP took the place of matching.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub relay: bool,
@@ -92,6 +95,7 @@ impl ShotCounts {
         // Counts of a file may be anything below what `check` lets through; sums that no study reaches stay at the top.
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         self.correlated |= other.correlated;
+        self.ensemble |= other.ensemble;
         self.relay |= other.relay;
         self.slices |= other.slices;
         add(&mut self.shots, other.shots);
@@ -132,6 +136,10 @@ impl ShotCounts {
         let plain = matching == Matching::Plain;
         expect(!(plain && self.correlated), "counts of correlated matching".to_owned())?;
         expect(matching != Matching::Relay || self.relay, "counts of matching".to_owned())?;
+        expect(
+            self.ensemble == (matching == Matching::Ensemble && !self.relay),
+            "counts of another matching".to_owned(),
+        )?;
         expect(!(self.relay && self.correlated), "counts of two decoders in one".to_owned())?;
         expect((matching == Matching::Slices) == self.slices, "counts of another matching".to_owned())?;
         let compared = matching == Matching::Both && self.correlated;
@@ -210,6 +218,7 @@ impl ShotCounts {
         match (self.relay, self.correlated) {
             _ if self.slices => Matching::Slices,
             (true, _) => Matching::Relay,
+            _ if self.ensemble => Matching::Ensemble,
             (false, true) => Matching::Correlated,
             (false, false) => Matching::Plain,
         }

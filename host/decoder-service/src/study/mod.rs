@@ -91,7 +91,10 @@ pub enum Matching {
     /// In two passes, the second on weights that the first one's solution has lowered, at each point whose model has
     /// correlations to use; [`ShotCounts::correlated`] says whether it has.
     Correlated,
-    /// In both ways, on the same shots: each arm is there twice.
+    /// By an ensemble of correlated matchings ([`MatchingEngine::Ensemble`]), at points whose models have correlations to use: others
+    /// are refused.
+    Ensemble,
+    /// Plain and correlated, on the same shots: each arm is there twice.
     Both,
     /// By Relay-BP, which is no matching. The other kinds come to this, too, at points whose model
     /// matching cannot take; [`ShotCounts::relay`] says whether they have.
@@ -106,7 +109,11 @@ impl Matching {
         let relay = self == Self::Relay || !matchable;
         DecoderOptions {
             family: Some(if relay { DecoderFamily::Relay } else { DecoderFamily::Matching }),
-            matching: (self == Self::Plain && !relay).then_some(MatchingEngine::SparseBlossom),
+            matching: match self {
+                Self::Plain if !relay => Some(MatchingEngine::SparseBlossom),
+                Self::Ensemble if !relay => Some(MatchingEngine::Ensemble),
+                _ => None,
+            },
             relay: settings.config(),
         }
     }
@@ -117,6 +124,7 @@ impl Matching {
         match self {
             Self::Plain => MatchingEngine::SparseBlossom.name(),
             Self::Correlated => MatchingEngine::CorrelatedBlossom.name(),
+            Self::Ensemble => MatchingEngine::Ensemble.name(),
             Self::Both => "both",
             Self::Relay => DecoderFamily::Relay.name(),
             Self::Slices => DecoderFamily::Slices.name(),

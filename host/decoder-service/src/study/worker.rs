@@ -182,6 +182,7 @@ impl<'a> Worker<'a> {
         let mut sampler = self.prepared.sampler.reseeded(seed);
         let mut counts = ShotCounts::new(self.stage.is_some());
         counts.correlated = self.prepared.problem.matching() == Some(MatchingEngine::CorrelatedBlossom);
+        counts.ensemble = self.prepared.problem.matching() == Some(MatchingEngine::Ensemble);
         counts.relay = self.prepared.problem.family() == DecoderFamily::Relay;
         counts.slices = self.prepared.problem.family() == DecoderFamily::Slices;
         counts.plain = self.plain.as_ref().map(|_| PlainCounts::new(self.stage.is_some()));

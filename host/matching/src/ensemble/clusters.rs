@@ -11,6 +11,9 @@ use crate::graph::MatchingGraph;
 /// The most cycles of a cluster whose every subset is looked at.
 const ALL_SUBSETS: usize = 6;
 
+/// The most observables that are decided together: more, and the likeliest correction decides.
+const JOINT: usize = 6;
+
 /// The most cycles of a cluster that are looked at.
 const MOST_CYCLES: usize = 48;
 
@@ -48,7 +51,7 @@ impl Ends {
 pub(super) struct Weighed {
     /// The edges of the largest cluster; 0 where the corrections are one.
     pub(super) largest: usize,
-    /// The natural logarithm of the odds that the answer is right, of the observable that is the least certain.
+    /// The natural logarithm of the odds that the answer is right.
     pub(super) confidence: f64,
 }
 
@@ -78,14 +81,19 @@ pub(super) struct Clusters {
     toggled: Vec<bool>,
     set: Vec<u32>,
     seen: Vec<u64>,
-    /// Words of observables: of the subset at hand, of any cycle of the cluster.
+    /// Words of observables: of the cycle or the subset at hand, of any cycle.
     flips: Vec<u64>,
     any: Vec<u64>,
+    /// The observables that a cycle flips: pattern `i` flips those whose bit in `i` is set.
     involved: Vec<u32>,
-    /// Per observable, the weights of the classes in which it is as in the correction, and flipped.
-    odds: Vec<(f64, f64)>,
-    /// The same of the cluster at hand.
-    cluster: Vec<(f64, f64)>,
+    /// Of the subsets of the cluster at hand: words of observables, and weights.
+    subset_flips: Vec<u64>,
+    subset_weights: Vec<f64>,
+    /// Per pattern, the probability that the answer has it: of the clusters so far, and of the cluster at hand.
+    joint: Vec<f64>,
+    cluster: Vec<f64>,
+    /// The probability that the likeliest subset of every cluster is of the right class.
+    likeliest: f64,
     /// The subset that costs the least.
     best: Vec<u32>,
 }
@@ -93,13 +101,16 @@ pub(super) struct Clusters {
 impl Clusters {
     pub(super) fn new(graph: &MatchingGraph) -> Self {
         let (edges, nodes) = (graph.num_edges(), graph.num_detectors());
-        let observables = graph.num_observables();
         Self {
             cover: Cover::new(edges),
             ends: graph
                 .edges()
                 .iter()
-                .map(|edge| Ends { u: edge.u, v: edge.v.unwrap_or(NONE), observables: !edge.observables.is_empty() })
+                .map(|edge| Ends {
+                    u: edge.u,
+                    v: edge.v.unwrap_or(NONE),
+                    observables: !edge.observables.is_empty(),
+                })
                 .collect(),
             crossed: vec![false; edges],
             region_has: vec![false; edges],
@@ -118,8 +129,11 @@ impl Clusters {
             flips: vec![0; graph.observable_words()],
             any: vec![0; graph.observable_words()],
             involved: Vec::new(),
-            odds: vec![(1.0, 0.0); observables],
-            cluster: vec![(0.0, 0.0); observables],
+            subset_flips: Vec::new(),
+            subset_weights: Vec::new(),
+            joint: Vec::with_capacity(1 << JOINT),
+            cluster: Vec::with_capacity(1 << JOINT),
+            likeliest: 1.0,
             best: Vec::new(),
         }
     }
@@ -136,11 +150,17 @@ impl Clusters {
     ) -> Weighed {
         self.cycles.clear();
         self.edges.clear();
+        self.any.fill(0);
         for other in others {
             self.find_cycles(graph, correction, other);
         }
         self.link(errors);
-        self.odds.fill((1.0, 0.0));
+        self.involved.clear();
+        crate::set_bits(&self.any, &mut self.involved);
+        self.joint.clear();
+        self.joint.resize(if self.involved.len() <= JOINT { 1 << self.involved.len() } else { 0 }, 0.0);
+        self.joint.first_mut().map(|none| *none = 1.0);
+        self.likeliest = 1.0;
         correction.iter().for_each(|&edge| self.crossed[edge as usize] = true);
         let mut largest = 0;
         for root in 0..self.cycles.len() as u32 {
@@ -149,22 +169,31 @@ impl Clusters {
             }
         }
         correction.iter().for_each(|&edge| self.crossed[edge as usize] = false);
+        let right = self.decide(graph, observables);
         correction.append(&mut self.best);
         correction.sort_unstable();
         crate::bits::cancel_pairs(correction);
-        Weighed { largest, confidence: self.decide(observables) }
+        Weighed { largest, confidence: (right / (1.0 - right)).ln() }
     }
 
-    /// Flips the observables that are likelier flipped; returns the confidence.
-    fn decide(&self, observables: &mut [u64]) -> f64 {
-        let mut confidence = f64::INFINITY;
-        for (observable, &(same, flipped)) in self.odds.iter().enumerate() {
-            if flipped > same {
-                observables[observable / 64] ^= 1 << (observable % 64);
+    /// Flips what the likeliest pattern flips; returns the probability that this is right.
+    fn decide(&mut self, graph: &MatchingGraph, observables: &mut [u64]) -> f64 {
+        let mut best = 0;
+        for (pattern, probability) in self.joint.iter().enumerate() {
+            if *probability > self.joint[best] {
+                best = pattern;
             }
-            confidence = confidence.min((same / flipped).ln().abs());
         }
-        confidence
+        for (at, &observable) in self.involved.iter().enumerate() {
+            if best >> at & 1 == 1 {
+                observables[observable as usize / 64] ^= 1 << (observable % 64);
+            }
+        }
+        if let Some(probability) = self.joint.get(best) {
+            return probability.min(1.0);
+        }
+        self.best.iter().for_each(|&edge| graph.edges()[edge as usize].flip(observables));
+        self.likeliest
     }
 
     /// Adds the cycles in which two corrections differ, but for those that are there.
@@ -215,6 +244,7 @@ impl Clusters {
             return;
         }
         let flips = self.flips.iter().any(|&word| word != 0);
+        self.any.iter_mut().zip(&self.flips).for_each(|(any, word)| *any |= word);
         self.cycles.push(Cycle { begin: begin as u32, end: self.edges.len() as u32, digest, flips });
     }
 
@@ -226,7 +256,8 @@ impl Clusters {
         for at in 0..cycles.len() as u32 {
             let Cycle { begin, end, .. } = cycles[at as usize];
             for &edge in &edges[begin as usize..end as usize] {
-                let owners = ends[edge as usize].nodes().map(|node| std::mem::replace(&mut node_owner[node], at));
+                let owners =
+                    ends[edge as usize].nodes().map(|node| std::mem::replace(&mut node_owner[node], at));
                 for owner in owners.chain([std::mem::replace(&mut edge_owner[edge as usize], at)]) {
                     if owner != NONE {
                         join(linked, owner, at);
@@ -269,24 +300,17 @@ impl Clusters {
         }
         self.members.truncate(MOST_CYCLES);
         self.find_region(errors);
-        self.any.fill(0);
-        for &edge in self.region.iter().filter(|&&edge| self.toggled[edge as usize]) {
-            for &observable in &graph.edges()[edge as usize].observables {
-                self.any[observable as usize / 64] |= 1 << (observable % 64);
-            }
-        }
-        self.involved.clear();
-        crate::set_bits(&self.any, &mut self.involved);
         self.region.iter().for_each(|&edge| self.toggled[edge as usize] = false);
-        self.cluster.fill((0.0, 0.0));
+        self.subset_flips.clear();
+        self.subset_weights.clear();
         self.seen.clear();
         let base = self.cost(errors);
-        let (mut least, mut best) = (base, 0);
+        let (mut least, mut best, mut likeliest) = (base, 0, 0);
         let count = self.members.len();
         for subset in subsets(count) {
             let Some(cost) = self.enter(graph, errors, subset, base) else { continue };
             if cost < least - 1e-9 {
-                (least, best) = (cost, subset);
+                (least, best, likeliest) = (cost, subset, self.subset_weights.len() - 1);
             }
         }
         for (at, &member) in self.members.iter().enumerate() {
@@ -295,15 +319,39 @@ impl Clusters {
                 self.best.extend_from_slice(&self.edges[begin as usize..end as usize]);
             }
         }
-        for (all, here) in self.odds.iter_mut().zip(&self.cluster) {
-            if here.0 + here.1 > 0.0 {
-                let sum = here.0 + here.1;
-                let (same, flipped) = (here.0 / sum, here.1 / sum);
-                *all = (all.0 * same + all.1 * flipped, all.0 * flipped + all.1 * same);
-            }
-        }
+        self.add_to_joint(likeliest);
         self.region.iter().for_each(|&edge| self.region_has[edge as usize] = false);
         size
+    }
+
+    /// Enters the probabilities of the cluster's patterns, of whose subsets `likeliest` costs the least.
+    fn add_to_joint(&mut self, likeliest: usize) {
+        let words = self.flips.len();
+        let flips = |subset: usize| &self.subset_flips[subset * words..(subset + 1) * words];
+        let all: f64 = self.subset_weights.iter().sum();
+        let weights = || self.subset_weights.iter().enumerate();
+        let same: f64 = weights()
+            .filter(|(subset, _)| flips(*subset) == flips(likeliest))
+            .map(|(_, weight)| weight)
+            .sum();
+        self.likeliest *= same / all;
+        self.cluster.clear();
+        self.cluster.resize(self.joint.len(), 0.0);
+        if self.joint.is_empty() {
+            return;
+        }
+        for (subset, weight) in weights() {
+            let set = |&observable: &u32| flips(subset)[observable as usize / 64] >> (observable % 64) & 1;
+            let pattern = (0..)
+                .zip(&self.involved)
+                .map(|(at, observable)| (set(observable) as usize) << at)
+                .sum::<usize>();
+            // Both of this cluster and of those before, which are independent of it.
+            for (before, probability) in self.joint.iter().enumerate() {
+                self.cluster[before ^ pattern] += probability * weight / all;
+            }
+        }
+        std::mem::swap(&mut self.joint, &mut self.cluster);
     }
 
     /// Lists the edges of the cluster's cycles, and those of the correction that hang together with them. Those of the cycles are left
@@ -358,15 +406,8 @@ impl Clusters {
             self.seen.push(digest);
             let found = if subset == 0 { base } else { self.cost(errors) };
             cost = Some(found);
-            let weight = (base - found).exp();
-            for observable in self.involved.iter().map(|&observable| observable as usize) {
-                let entry = &mut self.cluster[observable];
-                if self.flips[observable / 64] >> (observable % 64) & 1 == 1 {
-                    entry.1 += weight;
-                } else {
-                    entry.0 += weight;
-                }
-            }
+            self.subset_weights.push((base - found).exp());
+            self.subset_flips.extend_from_slice(&self.flips);
         }
         self.region.iter().for_each(|&edge| self.toggled[edge as usize] = false);
         cost

@@ -119,8 +119,14 @@ impl Cover {
         for at in (0..component.len()).rev() {
             bound[at] += bound[at + 1];
         }
-        let mut search =
-            Search { options, options_at, bound, best: f64::INFINITY, steps: STEPS, all: (1 << component.len()) - 1 };
+        let mut search = Search {
+            options,
+            options_at,
+            bound,
+            best: f64::INFINITY,
+            steps: STEPS,
+            all: (1 << component.len()) - 1,
+        };
         search.from(0, 0.0);
         search.best
     }
@@ -183,7 +189,9 @@ mod tests {
     /// The least cost by trying every error, or none, for the first edge.
     fn least(errors: &[(f64, Vec<u32>)], left: &[u32]) -> f64 {
         let Some(&first) = left.first() else { return 0.0 };
-        let without = |parts: &[u32]| -> Vec<u32> { left.iter().copied().filter(|edge| !parts.contains(edge)).collect() };
+        let without = |parts: &[u32]| -> Vec<u32> {
+            left.iter().copied().filter(|edge| !parts.contains(edge)).collect()
+        };
         let unexplained = UNEXPLAINED + least(errors, &without(&[first]));
         errors
             .iter()
@@ -214,7 +222,8 @@ mod tests {
     fn many_edges_that_hang_together_have_a_cost() {
         let pairs: Vec<[u32; 2]> = (0..99).map(|edge| [edge, edge + 1]).collect();
         let singles: Vec<[u32; 1]> = (0..100).map(|edge| [edge]).collect();
-        let all = pairs.iter().map(|pair| (0.01, &pair[..])).chain(singles.iter().map(|one| (0.02, &one[..])));
+        let all =
+            pairs.iter().map(|pair| (0.01, &pair[..])).chain(singles.iter().map(|one| (0.02, &one[..])));
         let table = ErrorTable::new(100, all).unwrap();
         let mut cover = Cover::new(100);
         let few: Vec<u32> = (0..MOST as u32).collect();

@@ -4,13 +4,13 @@
 //! lighter that share an error with those found first, and then forgets why. Here its two passes are candidates:
 //!
 //! 1. **Where they differ, they differ in cycles** ([`clusters`]). What a choice of cycles costs is the least cost of errors of the model
-//!    that cross its edges ([`cover`]). The choices sum to odds: that an observable is flipped, against that it is not.
+//!    that cross its edges ([`cover`]). The choices sum to the probability of each class: which observables are flipped.
 //! 2. **A third pass**, on weights that follow from the second one's correction, where the cycles of a cluster are long
 //!    ([`EnsembleConfig::exchange`]) or one flips an observable.
 //! 3. **More members** where the odds leave a doubt ([`EnsembleConfig::doubt`]): passes on weights with noise, which find what is
 //!    nearly as likely. Their cycles join the others.
 //!
-//! The answer is the likelier class of each observable, with its confidence. Sources: harmonised ensembles of matchings (Shutty, Newman
+//! The answer is the likeliest class, with its confidence. Sources: harmonised ensembles of matchings (Shutty, Newman
 //! and Villalonga, arXiv:2401.12434), matching synthesis (C. Jones, arXiv:2408.12135).
 
 mod clusters;
@@ -31,8 +31,9 @@ pub use errors::ErrorTable;
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct EnsembleConfig {
-    /// The edges of a cluster of cycles from which on a third pass is made.
-    pub exchange: usize,
+    /// The edges of a cluster of cycles from which on a third pass is made; without it the natural logarithm of the number of edges of the
+    /// graph, rounded up: large clusters come by chance, and more of them in a larger graph.
+    pub exchange: Option<usize>,
     /// The confidence, a natural logarithm of odds, below which members with noise are asked.
     pub doubt: f64,
     /// How many of them.
@@ -43,7 +44,7 @@ pub struct EnsembleConfig {
 
 impl Default for EnsembleConfig {
     fn default() -> Self {
-        Self { exchange: 8, doubt: 3.0, members: 8, noise: 0.5 }
+        Self { exchange: None, doubt: 3.0, members: 8, noise: 0.7 }
     }
 }
 
@@ -62,8 +63,7 @@ impl Decision {
         &self.observables
     }
 
-    /// The natural logarithm of the odds that the answer is right, of the observable that is the least certain: of the alternatives
-    /// that were seen, and infinite where none was.
+    /// The natural logarithm of the odds that the answer is right, against the alternatives that were seen: infinite where none was.
     #[must_use]
     pub fn confidence(&self) -> f64 {
         self.confidence
@@ -217,6 +217,7 @@ impl EnsembleDecoder {
         }
         self.correction.clone_from(&self.others[1]);
         let EnsembleConfig { exchange, doubt, members, .. } = self.shared.1;
+        let exchange = exchange.unwrap_or_else(|| (self.given.len() as f64).ln().ceil() as usize);
         let mut found = self.weigh(2);
         if found.largest >= exchange || found.confidence.is_finite() {
             if expired() {
@@ -245,8 +246,7 @@ impl EnsembleDecoder {
         let graph = decoder.graph();
         decision.observables.fill(0);
         correction.iter().for_each(|&edge| graph.edges()[edge as usize].flip(&mut decision.observables));
-        let found =
-            clusters.weigh(graph, &shared.0, correction, &others[..count], &mut decision.observables);
+        let found = clusters.weigh(graph, &shared.0, correction, &others[..count], &mut decision.observables);
         decision.confidence = found.confidence;
         found
     }
@@ -281,7 +281,9 @@ impl EnsembleDecoder {
         let place = self.decision.passes as usize;
         let Self { weights, given, touched, weighted, others, decision, .. } = self;
         weights.clear();
-        weights.extend(touched.drain(..).map(|edge| (edge, std::mem::replace(&mut given[edge as usize], f64::NAN))));
+        weights.extend(
+            touched.drain(..).map(|edge| (edge, std::mem::replace(&mut given[edge as usize], f64::NAN))),
+        );
         others[place].clear();
         decision.passes += 1;
         // The defects have been matched before, and no weight is out of range.

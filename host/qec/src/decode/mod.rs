@@ -66,8 +66,8 @@ pub struct Matched {
     pub converged: bool,
     /// Whether time was up before it came to its end ([`Decoder::decode_until`]): the answer is the best so far.
     pub late: bool,
-    /// The natural logarithm of the odds that the observables are right, of the least certain one, where the decoder says:
-    /// [`MatchingEngine::Ensemble`] does. Infinite where it saw no alternative.
+    /// The natural logarithm of the odds that the observables are right, where the decoder says: [`MatchingEngine::Ensemble`] does.
+    /// Infinite where it saw no alternative.
     pub confidence: Option<f64>,
 }
 

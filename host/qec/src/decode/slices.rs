@@ -277,7 +277,8 @@ impl Decoder for ExperimentSlices {
         }
         self.sorted.sort_unstable();
         observables.fill(0);
-        let mut whole = Matched { weight: 0.0, corrections: 0, converged: true, late: false, confidence: None };
+        let mut whole =
+            Matched { weight: 0.0, corrections: 0, converged: true, late: false, confidence: None };
         for slice in self.sorted.chunk_by(|a, b| a[0] == b[0]) {
             self.defects.clear();
             self.defects.extend(slice.iter().map(|[_, check]| check));

@@ -319,6 +319,9 @@ fn stream_config(args: &Args) -> Result<String> {
     if kind.family.is_some_and(|family| family != DecoderFamily::Matching) {
         bail!(Misuse("--stream is decoded by matching: leave --decoder out".to_owned()));
     }
+    if kind.matching == Some(MatchingEngine::Ensemble) {
+        bail!(Misuse("--stream is matched window by window: take --matching correlated".to_owned()));
+    }
     let correlated = kind.matching != Some(MatchingEngine::SparseBlossom);
     let each = memory.distance * memory.distance - 1;
     let decoders = args.decoders.unwrap_or(1) as usize;
