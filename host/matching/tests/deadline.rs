@@ -88,6 +88,7 @@ proptest! {
                     prop_assert!(twice && (solution.weight() - first).abs() < 1e-6);
                     counts[1] += 1;
                 }
+                Progress::SecondPass => panic!("a decoder makes two passes"),
                 Progress::Done => {
                     prop_assert_eq!(solution, expected.clone());
                     cut.verify().unwrap();

@@ -75,6 +75,8 @@ pub(super) struct Clusters {
     edges: Vec<u32>,
     /// Per cycle, another one of its cluster, or itself.
     linked: Vec<u32>,
+    /// Roots of a forest and what is below them.
+    grouped: Vec<(u32, u32)>,
     /// The cycles of the cluster at hand.
     members: Vec<u32>,
     /// Per edge, whether the subset at hand takes it an odd number of times.
@@ -122,6 +124,7 @@ impl Clusters {
             cycles: Vec::new(),
             edges: Vec::new(),
             linked: Vec::new(),
+            grouped: Vec::new(),
             members: Vec::new(),
             toggled: vec![false; edges],
             set: Vec::new(),
@@ -159,15 +162,19 @@ impl Clusters {
         crate::set_bits(&self.any, &mut self.involved);
         self.joint.clear();
         self.joint.resize(if self.involved.len() <= JOINT { 1 << self.involved.len() } else { 0 }, 0.0);
-        self.joint.first_mut().map(|none| *none = 1.0);
+        if let Some(nothing) = self.joint.first_mut() {
+            *nothing = 1.0;
+        }
         self.likeliest = 1.0;
         correction.iter().for_each(|&edge| self.crossed[edge as usize] = true);
         let mut largest = 0;
-        for root in 0..self.cycles.len() as u32 {
-            if self.linked[root as usize] == root {
-                largest = largest.max(self.cluster(graph, errors, root));
-            }
+        group(&mut self.linked, &mut self.grouped);
+        let mut rest = std::mem::take(&mut self.grouped);
+        for cluster in rest.chunk_by(|a, b| a.0 == b.0) {
+            largest = largest.max(self.cluster(graph, errors, cluster));
         }
+        rest.clear();
+        self.grouped = rest;
         correction.iter().for_each(|&edge| self.crossed[edge as usize] = false);
         let right = self.decide(graph, observables);
         correction.append(&mut self.best);
@@ -217,26 +224,26 @@ impl Clusters {
         for &edge in difference.iter() {
             ends[edge as usize].nodes().for_each(|node| node_owner[node] = NONE);
         }
-        for root in 0..self.difference.len() as u32 {
-            if self.joined[root as usize] == root {
-                self.add_cycle(graph, root);
-            }
+        group(&mut self.joined, &mut self.grouped);
+        let mut rest = std::mem::take(&mut self.grouped);
+        for cycle in rest.chunk_by(|a, b| a.0 == b.0) {
+            self.add_cycle(graph, cycle);
         }
+        rest.clear();
+        self.grouped = rest;
     }
 
-    /// Adds the cycle of the edges joined at `root`.
-    fn add_cycle(&mut self, graph: &MatchingGraph, root: u32) {
+    /// Adds the cycle of these edges of the difference.
+    fn add_cycle(&mut self, graph: &MatchingGraph, places: &[(u32, u32)]) {
         let begin = self.edges.len();
         let mut digest = 0u64;
         self.flips.fill(0);
-        for at in 0..self.difference.len() as u32 {
-            if find(&mut self.joined, at) == root {
-                let edge = self.difference[at as usize];
-                digest = mixed(digest ^ u64::from(edge));
-                self.edges.push(edge);
-                if self.ends[edge as usize].observables {
-                    graph.edges()[edge as usize].flip(&mut self.flips);
-                }
+        for &(_, at) in places {
+            let edge = self.difference[at as usize];
+            digest = mixed(digest ^ u64::from(edge));
+            self.edges.push(edge);
+            if self.ends[edge as usize].observables {
+                graph.edges()[edge as usize].flip(&mut self.flips);
             }
         }
         if self.cycles.iter().any(|cycle| cycle.digest == digest) {
@@ -282,17 +289,15 @@ impl Clusters {
         }
     }
 
-    /// Enters the odds of the cluster at `root`, and its likeliest subset; returns how many edges its cycles have.
-    fn cluster(&mut self, graph: &MatchingGraph, errors: &ErrorTable, root: u32) -> usize {
+    /// Enters the odds of the cluster of these cycles, and its likeliest subset; returns how many edges its cycles have.
+    fn cluster(&mut self, graph: &MatchingGraph, errors: &ErrorTable, cycles: &[(u32, u32)]) -> usize {
         self.members.clear();
         let (mut size, mut flips) = (0, false);
-        for at in 0..self.cycles.len() as u32 {
-            if find(&mut self.linked, at) == root {
-                self.members.push(at);
-                let cycle = self.cycles[at as usize];
-                size += (cycle.end - cycle.begin) as usize;
-                flips |= cycle.flips;
-            }
+        for &(_, at) in cycles {
+            self.members.push(at);
+            let cycle = self.cycles[at as usize];
+            size += (cycle.end - cycle.begin) as usize;
+            flips |= cycle.flips;
         }
         // No subset of it is of another class.
         if !flips {
@@ -439,6 +444,13 @@ fn find(forest: &mut [u32], mut at: u32) -> u32 {
         at = forest[at as usize];
     }
     at
+}
+
+/// Lists every node of a forest with its root, in the order of roots.
+fn group(forest: &mut [u32], grouped: &mut Vec<(u32, u32)>) {
+    grouped.clear();
+    grouped.extend((0..forest.len() as u32).map(|at| (find(forest, at), at)));
+    grouped.sort_unstable();
 }
 
 /// Puts two nodes below one root: the smaller.
