@@ -159,7 +159,7 @@ pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
     let writer =
         ShotWriter::new(target, args.out_format, predictions).with_context(|| output_name.clone())?;
 
-    let mut confidences = args.confidence.as_deref().map(|path| confidence_file(path)).transpose()?;
+    let mut confidences = args.confidence.as_deref().map(confidence_file).transpose()?;
     let lines = confidences.as_mut().map(|lines| lines as &mut (dyn Write + Send));
     let done = match pipeline::run(reader, None::<ShotReader<Box<dyn Read>>>, writer, lines, decoders) {
         Ok((target, counts)) => target

@@ -30,7 +30,7 @@ struct Cycle {
     flips: bool,
 }
 
-/// What is asked of an edge most often, in one place.
+/// The ends of an edge, and whether it flips an observable, in one place.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
     u: u32,
@@ -75,7 +75,7 @@ pub(super) struct Clusters {
     edges: Vec<u32>,
     /// Per cycle, another one of its cluster, or itself.
     linked: Vec<u32>,
-    /// Roots of a forest and what is below them.
+    /// Nodes of a forest, each after its root.
     grouped: Vec<(u32, u32)>,
     /// The cycles of the cluster at hand.
     members: Vec<u32>,
@@ -203,7 +203,7 @@ impl Clusters {
         self.likeliest
     }
 
-    /// Adds the cycles in which two corrections differ, but for those that are there.
+    /// Adds the cycles in which two corrections differ, each cycle once.
     fn find_cycles(&mut self, graph: &MatchingGraph, a: &[u32], b: &[u32]) {
         let Self { difference, joined, node_owner, ends, .. } = self;
         difference.clear();
@@ -418,7 +418,7 @@ impl Clusters {
         cost
     }
 
-    /// The cost of what is crossed in the region, with the edges that are toggled.
+    /// The cost of the edges crossed in the region, toggled edges the other way round.
     fn cost(&mut self, errors: &ErrorTable) -> f64 {
         let Self { cover, set, region, crossed, toggled, .. } = self;
         set.clear();
@@ -427,7 +427,7 @@ impl Clusters {
     }
 }
 
-/// Subsets of so many cycles: all of few; else none, all, and those that take or leave one or two.
+/// Subsets of so many cycles: all of few; else none, all, and subsets of one cycle, of two, and of all but one.
 fn subsets(count: usize) -> impl Iterator<Item = u64> {
     let all = (1u64 << count) - 1;
     let few = 0..=if count <= ALL_SUBSETS { all } else { 0 };

@@ -84,7 +84,7 @@ impl Cover {
         self.component.push(edge);
     }
 
-    /// The cost of the component where each edge is an error of its own.
+    /// The cost of the component where each edge is one error.
     fn one_by_one(&self, errors: &ErrorTable) -> f64 {
         let single = |&edge: &u32| {
             let alone = errors.of(edge).iter().filter(|&&error| errors.parts(error).len() == 1);
@@ -143,7 +143,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Goes on from edges that are `taken` at a cost.
+    /// Continues from edges that are `taken` at a cost.
     fn from(&mut self, taken: u32, cost: f64) {
         if taken == self.all {
             self.best = self.best.min(cost);

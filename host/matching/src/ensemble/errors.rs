@@ -31,7 +31,7 @@ pub struct ErrorTable {
 
 impl ErrorTable {
     /// From errors, each with its probability and the edges that it crosses, on a graph of so many edges. Errors of probability 0,
-    /// and those that cross no edge an odd number of times, are left out.
+    /// and errors that cross no edge an odd number of times, are left out.
     ///
     /// # Errors
     /// A probability that is not in `0..=0.5`, or an edge that is not there.

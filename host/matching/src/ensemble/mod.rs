@@ -7,8 +7,8 @@
 //!    that cross its edges ([`cover`]). The choices sum to the probability of each class: which observables are flipped.
 //! 2. **A third pass**, on weights that follow from the second one's correction, where the cycles of a cluster are long
 //!    ([`EnsembleConfig::exchange`]) or one flips an observable.
-//! 3. **More members** where the odds leave a doubt ([`EnsembleConfig::doubt`]): passes on weights with noise, which find what is
-//!    nearly as likely. Their cycles join the others.
+//! 3. **More members** where the odds leave a doubt ([`EnsembleConfig::doubt`]): passes on weights with noise, which find
+//!    corrections that are nearly as likely. Their cycles join the others.
 //!
 //! The answer is the likeliest class, with its confidence. Sources: harmonised ensembles of matchings (Shutty, Newman
 //! and Villalonga, arXiv:2401.12434), matching synthesis (C. Jones, arXiv:2408.12135).
@@ -251,7 +251,7 @@ impl EnsembleDecoder {
         found
     }
 
-    /// Gives edges the weights that follow from a correction: those that share errors with its edges are lighter. With a member, every
+    /// Gives edges the weights that follow from a correction: edges that share errors with its edges are lighter. With a member, every
     /// edge has that member's noise.
     fn follow(&mut self, correction: usize, member: Option<u32>) {
         let Self { decoder, weighted, others, given, touched, shared, .. } = self;
