@@ -10,6 +10,7 @@ mod device;
 mod fences;
 mod literals;
 mod prose;
+mod records;
 mod retired;
 mod scan;
 mod size;
@@ -85,6 +86,7 @@ const RULES: &[Rule] = &[
     fences::RULE,
     literals::RULE,
     prose::RULE,
+    records::RULE,
     retired::RULE,
     size::RULE,
     specification::RULE,
