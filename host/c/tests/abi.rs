@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 const LISTING: &str = include_str!("../abi/exports.txt");
-const HEADERS: [&str; 6] = [
+const HEADERS: [&str; 7] = [
     include_str!("../include/cudaq/realtime/daemon/dispatcher/cudaq_realtime.h"),
     include_str!("../include/cudaq/realtime/daemon/dispatcher/graph_launch_engine.h"),
     include_str!("../include/ringcall_decoder.h"),
     include_str!("../include/ringcall_pipeline.h"),
     include_str!("../../bridge/include/cudaq/realtime/daemon/bridge/bridge_interface.h"),
     include_str!("../../bridge/include/cudaq/realtime/cpu_transport/udp_wrapper.h"),
+    include_str!("../../bridge/include/cudaq/realtime/cpu_transport/roce_wrapper.h"),
 ];
 const WIRE: &str = include_str!("../include/cudaq/realtime/daemon/dispatcher/rpc_wire_format.h");
 
@@ -48,7 +49,7 @@ fn declared(text: &str) -> BTreeSet<String> {
                 .into_iter()
                 .rev()
                 .collect();
-            if ["cudaq_", "ringcall_", "cpu_udp_"].iter().any(|prefix| word.starts_with(prefix)) {
+            if ["cudaq_", "ringcall_", "cpu_udp_", "cpu_roce_"].iter().any(|prefix| word.starts_with(prefix)) {
                 names.insert(word);
             }
         }
