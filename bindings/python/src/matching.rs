@@ -12,7 +12,7 @@ use crate::convert::{self, guarded};
 use crate::graph::{Edge, Ends, Graph, fits};
 use crate::load::{self, CheckMatrix, Columns};
 use crate::noise;
-use crate::solver::{SolveError, Solver};
+use crate::solver::{Reweighted, SolveError, Solver};
 
 /// Fewer nodes than this decode in less time than the interpreter takes to be released.
 const RELEASE_FROM_NODES: usize = 2048;
@@ -25,6 +25,8 @@ struct State {
     graph: Graph,
     /// Made when it is first needed, and again after a change.
     solver: Option<Arc<Solver>>,
+    /// The same, for weights of a syndrome.
+    reweighted: Option<Arc<Reweighted>>,
 }
 
 /// The part of `ringcall.Matching` that is written in Rust.
@@ -43,7 +45,7 @@ impl MatchingGraph {
     /// Changes the graph, so that the solver has to be made anew.
     fn change<T>(&self, change: impl FnOnce(&mut Graph) -> T) -> T {
         let mut state = self.state();
-        state.solver = None;
+        (state.solver, state.reweighted) = (None, None);
         change(&mut state.graph)
     }
 
@@ -64,6 +66,42 @@ impl MatchingGraph {
                 };
                 state.solver = Some(Arc::clone(&solver));
                 Ok::<_, SolveError>(solver)
+            })
+        })
+    }
+
+    /// Decodes one syndrome with weights of edges; the faults and the weight.
+    fn decode_reweighted(
+        &self,
+        z: &Bound<'_, PyAny>,
+        reweights: &Bound<'_, PyAny>,
+    ) -> PyResult<(Vec<u8>, f64)> {
+        let py = z.py();
+        let rows = convert::helper(py, "edge_reweights")?.call1((reweights,))?;
+        let weights: Vec<(i64, i64, f64)> = rows.extract()?;
+        let (detectors, nodes) = {
+            let graph = &self.state().graph;
+            (graph.num_detectors(), graph.num_nodes())
+        };
+        let syndrome = convert::syndrome(z, detectors, nodes)?;
+        let row = convert::bytes(&syndrome)?;
+        py.detach(|| {
+            guarded(|| {
+                let solver = {
+                    let mut state = self.state();
+                    let made = match &state.reweighted {
+                        Some(made) => Arc::clone(made),
+                        None => Arc::new(Reweighted::new(&state.graph)?),
+                    };
+                    state.reweighted = Some(Arc::clone(&made));
+                    made
+                };
+                let mut faults = vec![0; solver.num_faults()];
+                let weight = solver.decode(row, &weights, |solution| {
+                    batch::write_bytes(solution, &mut faults);
+                    solution.weight()
+                })?;
+                Ok::<_, SolveError>((faults, weight))
             })
         })
     }
@@ -275,21 +313,26 @@ impl MatchingGraph {
     }
 
     #[doc = include_str!("doc/decode.txt")]
-    #[pyo3(signature = (z, *, return_weight=false, enable_correlations=false, **_kwargs),
-           text_signature = "($self, z, *, return_weight=False, enable_correlations=False, **kwargs)")]
+    #[pyo3(signature = (z, *, return_weight=false, enable_correlations=false, edge_reweights=None, **_kwargs),
+           text_signature = "($self, z, *, return_weight=False, enable_correlations=False, edge_reweights=None, **kwargs)")]
     fn decode<'py>(
         &self,
         z: &Bound<'py, PyAny>,
         return_weight: bool,
         enable_correlations: bool,
+        edge_reweights: Option<&Bound<'py, PyAny>>,
         _kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (faults, weight) = self.decode_one(z, enable_correlations, |solver, worker, row| {
-            let solution = worker.decode_bytes(solver, row)?;
-            let mut faults = vec![0; solver.num_faults()];
-            batch::write_bytes(solution, &mut faults);
-            Ok((faults, solution.weight()))
-        })?;
+        let (faults, weight) = match edge_reweights {
+            Some(_) if enable_correlations => return Err(SolveError::ReweightedTwice.into()),
+            Some(reweights) => self.decode_reweighted(z, reweights)?,
+            None => self.decode_one(z, enable_correlations, |solver, worker, row| {
+                let solution = worker.decode_bytes(solver, row)?;
+                let mut faults = vec![0; solver.num_faults()];
+                batch::write_bytes(solution, &mut faults);
+                Ok((faults, solution.weight()))
+            })?,
+        };
         let array = PyArray1::from_slice(z.py(), &faults);
         if return_weight {
             Ok((array, weight).into_pyobject(z.py())?.into_any())

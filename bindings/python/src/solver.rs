@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use ringcall_matching::{
-    BuildError, DecodeError, Decoder, DecoderConfig, GraphBuilder, MergeStrategy, Solution,
+    BuildError, DecodeError, Decoder, DecoderConfig, GraphBuilder, MergeStrategy, Solution, WeightedDecoder,
+    WeightsError,
 };
 
 use crate::graph::{Correlations, Ends, Graph, fits};
@@ -30,8 +31,24 @@ pub(crate) enum SolveError {
          has no boundary"
     )]
     OddParity,
+    #[error("`edge_reweights` and `enable_correlations` cannot be had together")]
+    ReweightedTwice,
+    #[error("`edge_reweights` names the edge ({0}, {1}), which is not in the graph")]
+    NoSuchEdge(i64, i64),
+    #[error(
+        "`edge_reweights` names the edge {0}, which another edge of the graph lies beside: its weight alone cannot be changed"
+    )]
+    Beside(Ends),
+    #[error("`edge_reweights` gives the edge {0} the weight {1}, which is not a number from 0 to {2:.0}")]
+    Reweight(Ends, f64, f64),
+    #[error("`edge_reweights` names the edge {0} twice")]
+    ReweightedAgain(Ends),
+    #[error("`edge_reweights` names the edge {0}, whose weight is negative")]
+    ReweightedNegative(Ends),
     #[error(transparent)]
     Build(#[from] BuildError),
+    #[error(transparent)]
+    Weights(WeightsError),
     #[error(transparent)]
     Decode(DecodeError),
 }
@@ -60,28 +77,43 @@ pub(crate) struct Solver {
     negative: bool,
 }
 
+/// The edges of a graph in a builder, where each went, and whether a weight is negative.
+fn collect(graph: &Graph) -> Result<(GraphBuilder, Places, bool), SolveError> {
+    let mut builder = GraphBuilder::new();
+    builder.ensure_detectors(graph.num_nodes()).ensure_observables(graph.num_faults());
+    let boundary = graph.boundary();
+    let mut places = Places::default();
+    let mut negative = false;
+    for edge in graph.edges() {
+        let weight = edge.weight;
+        if !fits(weight) {
+            return Err(SolveError::Weight { edge: Ends(edge.u, edge.v), weight });
+        }
+        let at_boundary = |node: u32| boundary.contains(&node);
+        let inner = edge.v.filter(|&v| !at_boundary(v));
+        let ends = match (at_boundary(edge.u), inner) {
+            (false, v) => Some((edge.u, v)),
+            (true, Some(v)) => Some((v, None)),
+            (true, None) => None,
+        };
+        places.add(&mut builder, ends, weight, &edge.faults)?;
+        negative |= ends.is_some() && weight < 0.0;
+    }
+    Ok((builder, places, negative))
+}
+
+/// The nodes that never fire; empty where there are none.
+fn boundary_nodes(graph: &Graph) -> Vec<bool> {
+    let boundary = graph.boundary();
+    if boundary.is_empty() {
+        return Vec::new();
+    }
+    (0..graph.num_nodes() as u32).map(|node| boundary.contains(&node)).collect()
+}
+
 impl Solver {
     pub(crate) fn new(graph: &Graph) -> Result<Self, SolveError> {
-        let mut builder = GraphBuilder::new();
-        builder.ensure_detectors(graph.num_nodes()).ensure_observables(graph.num_faults());
-        let boundary = graph.boundary();
-        let mut places = Places::default();
-        let mut negative = false;
-        for edge in graph.edges() {
-            let weight = edge.weight;
-            if !fits(weight) {
-                return Err(SolveError::Weight { edge: Ends(edge.u, edge.v), weight });
-            }
-            let at_boundary = |node: u32| boundary.contains(&node);
-            let inner = edge.v.filter(|&v| !at_boundary(v));
-            let ends = match (at_boundary(edge.u), inner) {
-                (false, v) => Some((edge.u, v)),
-                (true, Some(v)) => Some((v, None)),
-                (true, None) => None,
-            };
-            places.add(&mut builder, ends, weight, &edge.faults)?;
-            negative |= ends.is_some() && weight < 0.0;
-        }
+        let (mut builder, places, negative) = collect(graph)?;
         places.keep_scale(&mut builder, graph.num_nodes() as u32)?;
         let mut config = DecoderConfig::default();
         if let Correlations::Known(errors) = &graph.correlations {
@@ -92,18 +124,13 @@ impl Solver {
                 builder.correlate(error.probability, &edges)?;
             }
         }
-        let is_boundary = if boundary.is_empty() {
-            Vec::new()
-        } else {
-            (0..graph.num_nodes() as u32).map(|node| boundary.contains(&node)).collect()
-        };
         Ok(Self {
             prototype: Decoder::with_config(builder.build()?, &config),
             idle: Mutex::default(),
             nodes: graph.num_nodes(),
             detectors: graph.num_detectors(),
             faults: graph.num_faults(),
-            is_boundary,
+            is_boundary: boundary_nodes(graph),
             correlations_left: matches!(graph.correlations, Correlations::Left),
             negative,
         })
@@ -209,6 +236,102 @@ impl Worker {
         let edges = self.decoder.graph().edges();
         let ends = used.into_iter().map(|edge| &edges[edge as usize]).filter(|edge| edge.v != Some(edge.u));
         ends.flat_map(|edge| [edge.u.into(), edge.v.map_or(-1, i64::from)]).collect()
+    }
+}
+
+/// A graph made ready for decoding with weights of a syndrome. Its grid of weights is fine, however whole the graph's are.
+#[derive(Debug)]
+pub(crate) struct Reweighted {
+    prototype: Decoder,
+    idle: Mutex<Vec<WeightedDecoder>>,
+    /// The edges by their ends, in order; `None` where several are one edge of the decoder, or none.
+    edges: HashMap<(u32, Option<u32>), Option<u32>>,
+    /// Boundary nodes never fire. Empty where there are none.
+    is_boundary: Vec<bool>,
+    faults: usize,
+}
+
+impl Reweighted {
+    pub(crate) fn new(graph: &Graph) -> Result<Self, SolveError> {
+        let (mut builder, places, _) = collect(graph)?;
+        builder.room_for(places.largest.max(1.0))?;
+        let mut shared = vec![0u32; places.index.len()];
+        places.of_edges.iter().flatten().for_each(|&at| shared[at as usize] += 1);
+        let in_order = |u: u32, v: Option<u32>| v.map_or((u, None), |v| (u.min(v), Some(u.max(v))));
+        let alone = |at: &Option<u32>| at.filter(|&at| shared[at as usize] == 1);
+        let built = builder.build()?;
+        let named = graph.edges().iter().zip(&places.of_edges);
+        let mut edges: HashMap<_, _> =
+            named.map(|(edge, at)| (in_order(edge.u, edge.v), alone(at))).collect();
+        // An edge to a boundary node may be called one to the boundary, too.
+        for at in places.of_edges.iter().flatten() {
+            let edge = &built.edges()[*at as usize];
+            if edge.v.is_none() {
+                edges.entry((edge.u, None)).or_insert(alone(&Some(*at)));
+            }
+        }
+        Ok(Self {
+            prototype: Decoder::new(built),
+            idle: Mutex::default(),
+            edges,
+            is_boundary: boundary_nodes(graph),
+            faults: graph.num_faults(),
+        })
+    }
+
+    pub(crate) fn num_faults(&self) -> usize {
+        self.faults
+    }
+
+    /// Decodes a syndrome of a byte for each node with these weights of edges: two ends, -1 for the boundary, and the weight.
+    pub(crate) fn decode<T>(
+        &self,
+        row: &[u8],
+        weights: &[(i64, i64, f64)],
+        read: impl FnOnce(&Solution) -> T,
+    ) -> Result<T, SolveError> {
+        let weights = weights.iter().map(|row| self.weight(*row)).collect::<Result<Vec<_>, _>>()?;
+        let fires = |&(node, byte): &(u32, &u8)| {
+            *byte != 0 && !self.is_boundary.get(node as usize).is_some_and(|&never| never)
+        };
+        let defects: Vec<u32> = (0..).zip(row).filter(fires).map(|(node, _)| node).collect();
+        let found = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut decoder = found.unwrap_or_else(|| WeightedDecoder::new(&self.prototype));
+        let most = decoder.most_weight();
+        let result = match decoder.decode(&defects, &weights) {
+            Ok(solution) => Ok(read(solution)),
+            Err(WeightsError::OutOfRange { edge, weight, .. }) => {
+                Err(SolveError::Reweight(self.ends(edge), weight, most))
+            }
+            Err(WeightsError::Twice { edge }) => Err(SolveError::ReweightedAgain(self.ends(edge))),
+            Err(WeightsError::Negative { edge }) => Err(SolveError::ReweightedNegative(self.ends(edge))),
+            Err(WeightsError::Decode(error)) => Err(error.into()),
+            Err(other) => Err(SolveError::Weights(other)),
+        };
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(decoder);
+        result
+    }
+
+    fn weight(&self, (a, b, weight): (i64, i64, f64)) -> Result<(u32, f64), SolveError> {
+        // The larger number is a node, the smaller one a node or -1.
+        let node = |number: i64| u32::try_from(number).ok();
+        let (low, high) = (a.min(b), a.max(b));
+        let ends = match (node(low), node(high)) {
+            (Some(low), Some(high)) => (low, Some(high)),
+            (None, Some(high)) if low == -1 => (high, None),
+            _ => return Err(SolveError::NoSuchEdge(a, b)),
+        };
+        match self.edges.get(&ends) {
+            Some(&Some(edge)) => Ok((edge, weight)),
+            Some(None) => Err(SolveError::Beside(Ends(ends.0, ends.1))),
+            None => Err(SolveError::NoSuchEdge(a, b)),
+        }
+    }
+
+    /// The ends of an edge of the decoder.
+    fn ends(&self, edge: u32) -> Ends {
+        let edge = &self.prototype.graph().edges()[edge as usize];
+        Ends(edge.u, edge.v)
     }
 }
 

@@ -5,6 +5,7 @@ import warnings
 import networkx as nx
 import numpy as np
 import pytest
+import ringcall
 import stim
 from cases import BOTH
 
@@ -215,3 +216,33 @@ def test_a_refused_graph_leaves_the_old_one():
         with pytest.raises((TypeError, ValueError)):
             bad()
     assert matching.num_edges == 4
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([[0, 2, 1.0]], r"the edge \(0, 2\), which is not in the graph"),
+        ([[-1, -1, 1.0]], "not in the graph"),
+        ([[0, 7, 1.0]], "not in the graph"),
+        ([[0, 1, -1.0]], "not a number from 0"),
+        ([[0, 1, NAN]], "not a number from 0"),
+        ([[0, 1, INF]], "not a number from 0"),
+        ([[0, 1, 1.0], [1, 0, 2.0]], "twice"),
+        ([[0, 1]], "shape"),
+        ([0, 1, 1.0], "shape"),
+        ([[0.5, 1, 1.0]], "whole numbers"),
+        ([[NAN, 1, 1.0]], "whole numbers"),
+    ],
+)
+def test_bad_edge_reweights(rows, reason):
+    matching = ringcall.Matching(ROWS)
+    with pytest.raises(ValueError, match=reason):
+        matching.decode([1, 1, 0], edge_reweights=rows)
+    assert list(matching.decode([1, 1, 0], edge_reweights=[])) == [0, 1, 0, 0]
+
+
+def test_edge_reweights_have_no_correlations():
+    with pytest.raises(ValueError, match="together"):
+        ringcall.Matching(ROWS).decode([1, 1, 0], edge_reweights=[], enable_correlations=True)
+    with pytest.raises(TypeError, match="array of numbers"):
+        ringcall.Matching(ROWS).decode([1, 1, 0], edge_reweights=[["a", 1, 2]])

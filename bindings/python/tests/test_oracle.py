@@ -1,7 +1,9 @@
 """PyMatching's answers are ours: equal weights, and equal predictions but for ties."""
 
 import numpy as np
+import pymatching
 import pytest
+import ringcall
 import stim
 from cases import BOTH, memory, random_graph, same_edges, without_ties
 
@@ -160,3 +162,42 @@ def test_edges_left_out_count_for_the_grid(left_out):
         matching.set_boundary_nodes({2, 3})
         weights.append(matching.decode([1, 1, 0, 0], return_weight=True)[1])
     assert weights[0] == pytest.approx(weights[1], rel=1e-12)
+
+
+def test_weights_of_a_syndrome_are_those_of_a_graph_made_with_them():
+    rng = np.random.default_rng(172)
+    for case in range(60):
+        nodes = int(rng.integers(2, 12))
+        edges = {}
+        for _ in range(3 * nodes):
+            u, v = sorted(int(node) for node in rng.integers(-1, nodes, 2))
+            if u != v:
+                edges[v if u == -1 else u, None if u == -1 else v] = float(rng.integers(1, 9))
+        edges[0, None] = 2.0
+
+        def built(kind, weights):
+            matching = kind()
+            for fault, ((u, v), weight) in enumerate(weights.items()):
+                if v is None:
+                    matching.add_boundary_edge(u, fault_ids=fault, weight=weight)
+                else:
+                    matching.add_edge(u, v, fault_ids=fault, weight=weight)
+            return matching
+
+        ours = built(ringcall.Matching, edges)
+        for _ in range(10):
+            names = list(edges)
+            chosen = rng.choice(len(names), int(rng.integers(0, len(names) + 1)), replace=False)
+            others = {names[at]: float(rng.integers(0, 40)) / 4 for at in chosen}
+            theirs = built(pymatching.Matching, {**edges, **others})
+            fired = np.zeros(ours.num_nodes, np.uint8)
+            for u, v in np.array([(u, -1 if v is None else v) for u, v in names])[rng.random(len(names)) < 0.3]:
+                fired[u] ^= 1
+                if v >= 0:
+                    fired[v] ^= 1
+            rows = [[v, u, weight] if rng.random() < 0.5 else [u, v, weight]
+                    for (u, v), weight in (((u, -1 if v is None else v), weight) for (u, v), weight in others.items())]
+            _, weight = ours.decode(fired, edge_reweights=rows, return_weight=True)
+            assert abs(weight - theirs.decode(fired, return_weight=True)[1]) < 1e-4, case
+        # And afterwards the graph's weights hold again.
+        assert ours.decode(fired, return_weight=True)[1] == built(pymatching.Matching, edges).decode(fired, return_weight=True)[1]

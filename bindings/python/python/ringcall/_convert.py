@@ -45,3 +45,19 @@ def shots(shots: Any, num_detectors: int, num_nodes: int, bit_packed: bool) -> n
             f"{num_nodes} nodes, but they have {array.shape[1]}"
         )
     return np.ascontiguousarray(array)
+
+
+def edge_reweights(value: Any) -> list[tuple[int, int, float]]:
+    """Two ends and a weight for each row of an array."""
+    try:
+        rows = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"`edge_reweights` must be an array of numbers, not {value!r}") from None
+    if rows.size == 0:
+        return []
+    if rows.ndim != 2 or rows.shape[1] != 3:
+        raise ValueError(f"`edge_reweights` must have the shape (k, 3), not {rows.shape}")
+    ends = rows[:, :2]
+    if not np.array_equal(ends, np.rint(ends)) or np.abs(ends).max() > 2**53:
+        raise ValueError("the ends of edges in `edge_reweights` must be whole numbers, with -1 for the boundary")
+    return [(int(u), int(v), float(weight)) for u, v, weight in rows]

@@ -60,11 +60,23 @@ class MatchingGraph:
     def add_noise(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]] | None: ...
     @overload
     def decode(
-        self, z: ArrayLike, *, return_weight: Literal[False] = False, enable_correlations: bool = False, **kwargs: Any
+        self,
+        z: ArrayLike,
+        *,
+        return_weight: Literal[False] = False,
+        enable_correlations: bool = False,
+        edge_reweights: ArrayLike | None = None,
+        **kwargs: Any,
     ) -> NDArray[np.uint8]: ...
     @overload
     def decode(
-        self, z: ArrayLike, *, return_weight: Literal[True], enable_correlations: bool = False, **kwargs: Any
+        self,
+        z: ArrayLike,
+        *,
+        return_weight: Literal[True],
+        enable_correlations: bool = False,
+        edge_reweights: ArrayLike | None = None,
+        **kwargs: Any,
     ) -> tuple[NDArray[np.uint8], float]: ...
     @overload
     def decode_batch(
