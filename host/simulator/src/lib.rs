@@ -10,12 +10,14 @@
 //! | `Roce` over a simulated network, `Link`, `HostDispatcher` with two workers | `roce`, `service` | `ringcall serve --transport roce` |
 //! | `RocePort`, the emulated adapter, its queues, the unified loop | `roce`, `service` | `--transport nic` |
 //! | `Link`, `HostDispatcher`, and `Caller` at the other end | `udp` | `--transport udp`, `ringcall emulate` |
+//! | `StateFile`, `State` and `merge`, process after process, on one file or a file for each shard | `study` | `ringcall sweep --state` |
 //!
 //! | does not ship | module | what it does |
 //! |---|---|---|
 //! | the network | `network` | loses, damages, copies and delays datagrams, changes their order, has full buffers, takes nothing, refuses |
 //! | correct RoCE peers | `peer` | send frames in pieces and messages of several packets, check each answer to the byte, keep books |
 //! | hostile ones | `hostile` | holes, fillers elsewhere, fields that lie, garbage, every opcode, jumps of sequence numbers, floods of all pages; packets with a victim's address and a wrong key or none; packets of others once more; new addresses |
+//! | the disk | `study` | is full, does not synchronise, keeps a part of a line of a process that is killed, and of a machine without power what was synchronised; has a user's file in the state's place, or another byte in it |
 //! | workers | `service` | are slow, and late for requests whose time was up |
 //!
 //! # What no world may break
@@ -25,11 +27,13 @@
 //! - No answer has a byte that its request did not bring: not another peer's, nor what a page held before.
 //! - No request runs twice, over a wire that knows copies.
 //! - The service's books balance, the callers' do, and both agree on how many answers there were.
+//! - A study counts what an undisturbed one does. A file that is not its state is refused, and its bytes stay; so is a second process; and no line that
+//!   was synchronised is lost.
 //! - No more requests are under way than there are slots, no peer is evicted while there are entries, and every world ends.
 //!
 //! # What is not simulated
-//! Threads and memory orders (models under loom), the operating system's sockets and files, `serve`'s command line, the reliable service,
-//! RDMA adapters, devices, the pipeline's threads and a study's state. A peer that lost its entry to a newcomer comes back as a
+//! Threads and memory orders (models under loom), the operating system's sockets and file systems, `serve`'s command line, the reliable service,
+//! RDMA adapters, devices, the pipeline's threads, and which batch a study's threads take next. A peer that lost its entry to a newcomer comes back as a
 //! newcomer: its older packets, copied or replayed, are new then, and may run a second time.
 //!
 //! # Seams
@@ -53,6 +57,7 @@ mod peer;
 mod random;
 mod roce;
 mod service;
+mod study;
 mod udp;
 
 use roce::Behind;
@@ -168,7 +173,8 @@ pub fn run(seed: u64) -> Result<Summary, Violation> {
     match seed % 5 {
         0 | 2 => roce::run(seed, Behind::Ring, None),
         1 | 3 => roce::run(seed, Behind::Adapter, None),
-        _ => udp::run(seed),
+        _ if (seed / 5).is_multiple_of(2) => udp::run(seed),
+        _ => study::run(seed),
     }
 }
 

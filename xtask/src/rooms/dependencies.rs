@@ -145,7 +145,16 @@ const ROOMS: &[(&str, &[&str])] = &[
     // Worlds over all that a service is made of.
     (
         "ringcall-simulator",
-        &["ringcall-wire", "ringcall-gpu", "ringcall", "ringcall-roce", "ringcall-sim", "ringcall-transport"],
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall",
+            "ringcall-roce",
+            "ringcall-sim",
+            "ringcall-qec",
+            "ringcall-transport",
+            "ringcall-decoder-service",
+        ],
     ),
     // Transports in shared libraries: from both sides, and ours as such.
     (

@@ -28,7 +28,7 @@ pub(crate) use options::Args;
 use outputs::Outputs;
 use results::{PointResult, Settings};
 use ringcall_decoder_service::study::{
-    Arm, Outcome, Point, Progress, Setup, Shard, State, StateError, Study, StudyError,
+    Arm, Outcome, Point, Progress, Setup, Shard, State, StateError, StateFile, Study, StudyError,
 };
 use std::io::{self, Write};
 use std::path::Path;
@@ -170,7 +170,7 @@ fn study(args: &Args, interrupt: &dyn Interrupt) -> Result<Found> {
         StudyError::State(StateError::Io(error)) => unwritten(error),
         error => error.into(),
     })?;
-    log.map_or(Ok(()), state::Log::finish).map_err(unwritten)?;
+    log.map_or(Ok(()), StateFile::finish).map_err(unwritten)?;
     if args.shard.is_some() {
         return Ok(Found { complete, whole: None });
     }

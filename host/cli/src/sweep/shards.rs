@@ -1,9 +1,9 @@
 //! The folder of a study in shards: a state each, which the shards read from one another and `ringcall merge` joins.
 
-use super::state::{self, Log};
+use super::state;
 use crate::usage::Misuse;
 use anyhow::{Context, Result, anyhow, bail};
-use ringcall_decoder_service::study::{Merged, Part, Setup, Shard, State, StateError, merge};
+use ringcall_decoder_service::study::{Merged, Part, Setup, Shard, State, StateError, StateFile, merge};
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(super) fn file(folder: &Path, shard: Shard) -> PathBuf {
 ///
 /// # Errors
 /// As of [`state::open`]; and another file of the folder is the state of another study, so that a merge would be refused.
-pub(super) fn open(folder: &Path, setup: &Setup, part: &Part) -> Result<(State, Log, Others)> {
+pub(super) fn open(folder: &Path, setup: &Setup, part: &Part) -> Result<(State, StateFile, Others)> {
     if let Err(error) = std::fs::create_dir(folder)
         && error.kind() != ErrorKind::AlreadyExists
     {

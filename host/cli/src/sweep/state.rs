@@ -1,15 +1,11 @@
-//! The file of a sweep's state: locked by one process at a time, whole lines only, synchronised to disk every second.
+//! The file of a sweep's state, and the program that counts.
 
 use anyhow::{Context, Result, anyhow, bail};
 use procfs::process::{MMapPath, Process};
-use ringcall_decoder_service::study::{Setup, State};
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use ringcall_decoder_service::study::{Opened, Setup, State, StateError, StateFile};
+use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// The most that a power failure may cost.
-const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The version of this program, and the checksum of its file: another build may count otherwise.
 ///
@@ -39,61 +35,23 @@ fn own_file() -> Result<File> {
     Ok(File::open(if program.read_link()? == path { program } else { &path })?)
 }
 
-/// The file, as lines are added.
-pub(super) struct Log {
-    file: File,
-    synced: Instant,
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.synced.elapsed() >= SYNC_INTERVAL {
-            self.file.sync_data()?;
-            self.synced = Instant::now();
-        }
-        Ok(())
-    }
-}
-
-impl Log {
-    /// Synchronises what the last second added.
-    ///
-    /// # Errors
-    /// What the file system says: the lines may not be on the disk.
-    pub(super) fn finish(self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-}
-
 /// Opens a state, or makes one, ready to be added to.
-pub(super) fn open(path: &Path, setup: Setup) -> Result<(State, Log)> {
-    let open = || {
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => bail!("another process is working on it"),
-            // A file system of a cluster may have no locks; two processes of one state are then the user's mistake.
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
-            Err(TryLockError::Error(error)) => return Err(error.into()),
-        }
-        let (state, whole) = State::read(&mut BufReader::new(&file), setup).map_err(|error| {
-            anyhow!("{error} (give the options that it was made with, or another file for --state)")
+pub(super) fn open(path: &Path, setup: Setup) -> Result<(State, StateFile)> {
+    let open = || -> Result<(State, StateFile)> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let Opened { state, file, torn } = StateFile::open(file, setup).map_err(|error| match error {
+            StateError::Line { .. } | StateError::OtherSetup { .. } => {
+                anyhow!("{error} (give the options that it was made with, or another file for --state)")
+            }
+            error => error.into(),
         })?;
-        // What a killed run was writing.
-        let torn = file.metadata()?.len().saturating_sub(whole);
         if torn > 0 {
             crate::usage::tell(&format!(
                 "the last line of {} was cut short: {torn} bytes dropped",
                 path.display()
             ));
-            file.set_len(whole)?;
         }
-        file.seek(SeekFrom::Start(whole))?;
-        Ok((state, Log { file, synced: Instant::now() }))
+        Ok((state, file))
     };
     open().with_context(|| format!("the state {}", path.display()))
 }

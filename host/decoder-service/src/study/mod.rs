@@ -51,6 +51,7 @@
 //! ```
 
 mod counts;
+mod file;
 mod merge;
 mod plain;
 mod point;
@@ -59,6 +60,7 @@ mod state;
 mod worker;
 
 pub use counts::{ArmCounts, PredecoderCounts, ShotCounts, Stop};
+pub use file::{Opened, StateFile, Storage};
 pub use merge::{MergeError, Merged, merge};
 pub use plain::{PlainCounts, PlainPredecoderCounts};
 pub use point::{GivenModel, Point};

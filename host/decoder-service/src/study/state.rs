@@ -64,6 +64,9 @@ pub enum StateError {
         /// The fault that was found.
         reason: String,
     },
+    /// It is locked.
+    #[error("another process is working on it")]
+    Locked,
     /// It is of another study.
     #[error("it is the state of another study, of {found}; this one is of {expected}")]
     OtherSetup {
@@ -292,7 +295,7 @@ impl State {
     ///
     /// # Errors
     /// The log cannot be written.
-    pub(super) fn record(
+    pub fn record(
         &mut self,
         point: &Point,
         batch: u64,
@@ -336,7 +339,8 @@ impl State {
     }
 
     /// The batches of a point that are finished.
-    pub(super) fn finished(&self, point: &Point) -> BTreeSet<u64> {
+    #[must_use]
+    pub fn finished(&self, point: &Point) -> BTreeSet<u64> {
         self.batches.get(&point.to_string()).into_iter().flat_map(|known| known.keys().copied()).collect()
     }
 

@@ -1,0 +1,118 @@
+//! The file of a study's state: locked by one process at a time, whole lines only, synchronised to disk every second.
+
+use super::{Setup, State, StateError};
+use ringcall_gpu::clock;
+use std::fs::{File, TryLockError};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+
+/// The most that a power failure may cost, ns.
+const SYNC_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// What a state is kept in: a file, or a simulated one.
+pub trait Storage: Read + Write + Seek {
+    /// Keeps other processes out until this is closed.
+    ///
+    /// # Errors
+    /// Another process has it, or there are no locks.
+    fn try_lock(&self) -> Result<(), TryLockError>;
+
+    /// How many bytes it has.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Drops what comes after so many bytes.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn cut(&mut self, bytes: u64) -> io::Result<()>;
+
+    /// Returns once what was written is on the disk.
+    ///
+    /// # Errors
+    /// What the file system says: it may not be there.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+impl Storage for File {
+    fn try_lock(&self) -> Result<(), TryLockError> {
+        Self::try_lock(self)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn cut(&mut self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// A state's file, as lines are added: what [`Study::run`](super::Study::run) takes as its log.
+#[derive(Debug)]
+pub struct StateFile<F = File> {
+    file: F,
+    synced_ns: u64,
+}
+
+/// A state that was opened.
+#[derive(Debug)]
+pub struct Opened<F = File> {
+    /// What earlier runs have finished.
+    pub state: State,
+    /// Where it goes on.
+    pub file: StateFile<F>,
+    /// Bytes of a last line that a killed run was writing, which were dropped.
+    pub torn: u64,
+}
+
+impl<F: Storage> StateFile<F> {
+    /// Locks and reads a state that may be empty, ready to be added to.
+    ///
+    /// # Errors
+    /// Another process is working on it ([`StateError::Locked`]), or it is none of this study's ([`State::read`]): its bytes then are
+    /// as they were.
+    pub fn open(mut file: F, setup: Setup) -> Result<Opened<F>, StateError> {
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StateError::Locked),
+            // A file system of a cluster may have no locks; two processes of one state are then the user's mistake.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let (state, whole) = State::read(&mut BufReader::new(&mut file), setup)?;
+        let torn = file.size()?.saturating_sub(whole);
+        if torn > 0 {
+            file.cut(whole)?;
+        }
+        file.seek(SeekFrom::Start(whole))?;
+        Ok(Opened { state, file: Self { file, synced_ns: clock::now_ns() }, torn })
+    }
+
+    /// Synchronises what the last second added.
+    ///
+    /// # Errors
+    /// What the file system says: the lines may not be on the disk.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+impl<F: Storage> Write for StateFile<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if clock::now_ns().saturating_sub(self.synced_ns) >= SYNC_INTERVAL_NS {
+            self.file.sync()?;
+            self.synced_ns = clock::now_ns();
+        }
+        Ok(())
+    }
+}
