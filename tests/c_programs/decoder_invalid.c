@@ -35,7 +35,7 @@ static ringcall_decoder_t *decoder_of(const char *text, ringcall_matching_t matc
 static void models(void) {
   EXPECT_REFUSED(ringcall_decoder_create_from_dem(NULL, 3, RINGCALL_MATCHING_PLAIN, &none), "text is null");
   EXPECT_REFUSED(ringcall_decoder_create_from_dem(MODEL, 3, RINGCALL_MATCHING_PLAIN, NULL), "out_decoder is null");
-  EXPECT_REFUSED(ringcall_decoder_create_from_dem(MODEL, 3, (ringcall_matching_t)2, &none), "kind 2 of matching");
+  EXPECT_REFUSED(ringcall_decoder_create_from_dem(MODEL, 3, (ringcall_matching_t)3, &none), "kind 3 of matching");
   EXPECT_REFUSED(ringcall_decoder_create_from_dem(MODEL, 3, (ringcall_matching_t)-1, &none), "kind -1 of matching");
   EXPECT_REFUSED(of_dem("error(0.1) D0\nerror(nan) D1"), "line 2");
   EXPECT_REFUSED(of_dem("error(2) D0"), "line 1");

@@ -71,7 +71,7 @@ fn frames_without_their_tag_are_counted_and_not_answered() {
     let key = key.to_str().expect("a path");
     for transport in ["udp", "roce"] {
         let service = Service::start(&["--transport", transport, "--tag-key", key]);
-        assert_eq!(service.get("tag"), "1");
+        assert_eq!(service.get("tag"), "2");
         // As digits, too.
         for key in [key, &"07".repeat(16)] {
             let report = report_of(&service, &["--tag-key", key, "--requests", "200"]);

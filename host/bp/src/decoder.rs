@@ -154,8 +154,8 @@ impl BpDecoder {
         self.decode_while(defects, observables, || true)
     }
 
-    /// Decodes like [`decode`](Self::decode) for as long as `go_on` returns true. It is asked before each iteration: the place
-    /// for a deadline or for a flag that another thread sets.
+    /// Decodes like [`decode`](Self::decode) for as long as `go_on` returns true. It is asked before each iteration, and
+    /// before each step of ordered statistics: the place for a deadline or for a flag that another thread sets.
     ///
     /// # Errors
     /// Those of [`decode`](Self::decode).
@@ -182,7 +182,7 @@ impl BpDecoder {
         }
         self.read_out(observables);
         if explicable && !outcome.converged && !outcome.cancelled {
-            self.order_statistics(&mut outcome, observables);
+            self.order_statistics(&mut outcome, observables, &mut go_on);
         }
         Ok(outcome)
     }
@@ -361,12 +361,24 @@ impl BpDecoder {
     }
 
     /// Has ordered statistics find an error, where the configuration says so. If no error explains the defects, all stays.
-    fn order_statistics(&mut self, outcome: &mut BpOutcome, observables: &mut [u8]) {
+    fn order_statistics(
+        &mut self,
+        outcome: &mut BpOutcome,
+        observables: &mut [u8],
+        go_on: &mut impl FnMut() -> bool,
+    ) {
         let tables = &self.graph.tables;
         let Some(ordered) = &mut self.ordered else { return };
-        let Some(found) = ordered.solve(tables, &self.syndrome, &self.by_column) else { return };
-        self.error.clear();
-        self.error.extend_from_slice(found);
+        let found = ordered.solve(tables, &self.syndrome, &self.by_column, go_on);
+        let explained = found.is_some();
+        if let Some(found) = found {
+            self.error.clear();
+            self.error.extend_from_slice(found);
+        }
+        outcome.cancelled = ordered.was_cut();
+        if !explained {
+            return;
+        }
         self.error.sort_unstable();
         outcome.converged = true;
         outcome.weight = self.error.iter().map(|&column| u32::from(tables.priors[column as usize])).sum();

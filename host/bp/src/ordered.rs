@@ -41,6 +41,8 @@ pub(crate) struct Ordered {
     swept_columns: Vec<u32>,
     /// The columns of the error that was found.
     found: Vec<u32>,
+    /// Whether the caller ended the last solve before its time.
+    cut: bool,
 }
 
 impl Ordered {
@@ -71,22 +73,32 @@ impl Ordered {
             swept: vec![0; sweep * words],
             swept_columns: Vec::with_capacity(sweep),
             found: Vec::with_capacity(columns),
+            cut: false,
         };
         this.begin(&[]);
-        this.rank = this.eliminate(&graph.tables, false);
+        this.rank = this.eliminate(&graph.tables, false, &mut || true);
         Ok(this)
     }
 
     /// The lightest error that the sweep finds for the defects, given as bits; `None` if no error explains them.
-    pub(crate) fn solve(&mut self, tables: &Tables, syndrome: &[u64], marginals: &[i16]) -> Option<&[u32]> {
+    pub(crate) fn solve(
+        &mut self,
+        tables: &Tables,
+        syndrome: &[u64],
+        marginals: &[i16],
+        go_on: &mut impl FnMut() -> bool,
+    ) -> Option<&[u32]> {
         self.sorted.sort_unstable_by_key(|&column| (marginals[column as usize], column));
         self.begin(syndrome);
         let early = self.order == OrderedStatistics::Zero;
-        self.eliminate(tables, early);
+        self.eliminate(tables, early, go_on);
+        if self.cut {
+            return None;
+        }
         if self.defects.iter().zip(&self.taken).any(|(defects, taken)| defects & !taken != 0) {
             return None;
         }
-        let added = if early { [NONE; 2] } else { self.sweep(tables) };
+        let added = if early { [NONE; 2] } else { self.sweep(tables, go_on) };
         for column in added.into_iter().filter(|&column| column != NONE) {
             self.reduce(tables, column);
             xor(&mut self.defects, &self.reduced);
@@ -97,7 +109,13 @@ impl Ordered {
         Some(&self.found)
     }
 
+    /// Whether the last solve was cut off: in the elimination, and there is no answer, or in the sweep, and it is the best so far.
+    pub(crate) fn was_cut(&self) -> bool {
+        self.cut
+    }
+
     fn begin(&mut self, syndrome: &[u64]) {
+        self.cut = false;
         self.defects.fill(0);
         self.defects[..syndrome.len()].copy_from_slice(syndrome);
         self.taken.fill(0);
@@ -110,7 +128,7 @@ impl Ordered {
 
     /// Takes columns into the basis, in their order, until it is complete or, if `early`, until it explains the defects: the columns
     /// after that have no part in the error. Returns how many it took.
-    fn eliminate(&mut self, tables: &Tables, early: bool) -> usize {
+    fn eliminate(&mut self, tables: &Tables, early: bool, go_on: &mut impl FnMut() -> bool) -> usize {
         let mut taken = 0;
         for at in 0..self.sorted.len() {
             if taken == self.rank || (early && is_within(&self.defects, &self.taken)) {
@@ -119,6 +137,10 @@ impl Ordered {
             let column = self.sorted[at];
             self.reduce(tables, column);
             let Some(row) = first_outside(&self.reduced, &self.taken) else { continue };
+            if !go_on() {
+                self.cut = true;
+                break;
+            }
             self.taken[row / 64] |= 1 << (row % 64);
             self.basis[row] = column;
             self.chosen[column as usize] = true;
@@ -143,13 +165,17 @@ impl Ordered {
     }
 
     /// The columns outside the basis, at most two, that make the error lightest; of equal ones the first, and none before any.
-    fn sweep(&mut self, tables: &Tables) -> [u32; 2] {
+    fn sweep(&mut self, tables: &Tables, go_on: &mut impl FnMut() -> bool) -> [u32; 2] {
         let (mut best, mut least) = ([NONE; 2], 0i64);
         self.swept_columns.clear();
         for at in 0..self.sorted.len() {
             let column = self.sorted[at];
             if self.chosen[column as usize] {
                 continue;
+            }
+            if !go_on() {
+                self.cut = true;
+                return best;
             }
             self.reduce(tables, column);
             let gain = prior(tables, column) + self.change(tables, &self.reduced, None);
@@ -166,6 +192,10 @@ impl Ordered {
         }
         let of = |index: usize| &self.swept[index * self.words..(index + 1) * self.words];
         for (first, &one) in self.swept_columns.iter().enumerate() {
+            if !go_on() {
+                self.cut = true;
+                break;
+            }
             for (second, &other) in self.swept_columns.iter().enumerate().skip(first + 1) {
                 let gain = prior(tables, one)
                     + prior(tables, other)

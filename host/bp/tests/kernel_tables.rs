@@ -143,7 +143,8 @@ proptest! {
         match Tables::new(&graph, &shape) {
             Ok(tables) => check(&graph, &tables),
             Err(KernelError::NoRoom { what, found, limit, .. }) => {
-                let known = ["checks of one column in its pass", "words of messages of a block"];
+                let known =
+                    ["checks of a block", "checks of one column in its pass", "words of messages of a block"];
                 prop_assert!(known.contains(&what) && found > limit, "{found} {what}, {limit}");
             }
             Err(other) => prop_assert!(false, "{other}"),

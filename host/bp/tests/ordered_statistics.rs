@@ -207,3 +207,47 @@ fn orders_have_a_text() {
         assert!(text.parse::<OrderedStatistics>().is_err(), "{text}");
     }
 }
+
+/// A caller that wants an answer now has it after the next step, whatever the step.
+#[test]
+fn a_deadline_ends_every_step() {
+    let line = include_str!("data/ordered_statistics.txt").lines().next().unwrap();
+    let parts: Vec<&str> = line.split(" | ").collect();
+    let numbers = |text: &str| -> Vec<u32> {
+        text.split(',').filter(|part| !part.is_empty()).map(|part| part.parse().unwrap()).collect()
+    };
+    let columns = parts[1].split(' ').map(|column| column.split_once(':').unwrap().1);
+    let errors: common::Errors = columns.map(|checks| (0.05, numbers(checks), vec![])).collect();
+    let graph = common::graph(parts[0].parse().unwrap(), 0, &errors);
+    let defects = numbers(parts[2]);
+    let config = BpConfig {
+        ordered_statistics: Some(OrderedStatistics::CombinationSweep(7)),
+        max_iterations: 1,
+        ..BpConfig::min_sum(1)
+    };
+    let mut decoder = BpDecoder::new(&graph, &config).unwrap();
+    let mut steps = 0;
+    let whole = decoder
+        .decode_while(&defects, &mut [], || {
+            steps += 1;
+            true
+        })
+        .unwrap();
+    assert!(whole.converged && !whole.cancelled && steps > 3, "{steps} steps");
+    let mut explained = 0;
+    for last in 1..steps {
+        let mut left = last;
+        let cut = decoder
+            .decode_while(&defects, &mut [], || {
+                left -= 1;
+                left > 0
+            })
+            .unwrap();
+        assert!(cut.cancelled, "step {last} of {steps}");
+        assert_eq!(left, 0, "nothing is asked after the end");
+        explained += u32::from(cut.converged);
+    }
+    // In the sweep there is an answer already.
+    assert!(explained > 0);
+    assert_eq!(decoder.decode(&defects, &mut []).unwrap(), whole);
+}

@@ -49,7 +49,8 @@ fn declared(text: &str) -> BTreeSet<String> {
                 .into_iter()
                 .rev()
                 .collect();
-            if ["cudaq_", "ringcall_", "cpu_udp_", "cpu_roce_"].iter().any(|prefix| word.starts_with(prefix)) {
+            if ["cudaq_", "ringcall_", "cpu_udp_", "cpu_roce_"].iter().any(|prefix| word.starts_with(prefix))
+            {
                 names.insert(word);
             }
         }

@@ -148,10 +148,13 @@ impl<'a> Target<'a> {
                     _ => Ok(served.or(option)),
                 }
             };
-            let served =
-                self.get("relay_osd").map(str::parse).transpose().context("relay_osd in the endpoint")?;
+            let served = self
+                .get("relay_osd")
+                .map(str::parse)
+                .transpose()
+                .with_context(|| misuse("relay_osd in the endpoint".to_owned()))?;
             if options.relay.ordered.is_some() && options.relay.ordered != served {
-                bail!("the endpoint has other ordered statistics: leave --relay-osd out");
+                bail!(misuse("the endpoint has other ordered statistics: leave --relay-osd out".to_owned()));
             }
             let relay = RelayArgs {
                 ordered: served,

@@ -122,10 +122,10 @@ impl Common {
         };
         let made = made.with_context(|| self.dem.display().to_string())?;
         if matching == MatchingEngine::Ensemble && made.matching() != Some(matching) {
-            bail!(
+            bail!(Misuse(format!(
                 "{}: no error of the model makes another likelier: leave --matching out",
                 self.dem.display()
-            );
+            )));
         }
         let decoders = workers(&made, threads).with_context(|| self.dem.display().to_string())?;
         Ok((model, decoders))
@@ -147,6 +147,12 @@ impl Common {
 pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
     if args.confidence.is_some() && args.common.matching != Some(MatchingArg::Ensemble) {
         bail!(Misuse("--confidence does not apply: it is for --matching ensemble".to_owned()));
+    }
+    let output = args.output.as_deref().unwrap_or(Path::new("-"));
+    if args.confidence.as_deref().is_some_and(|path| path == output) {
+        bail!(Misuse(
+            "--confidence and the predictions go to different places: give another file".to_owned()
+        ));
     }
     let (model, decoders) = args.common.workers()?;
     signals.run_to_the_signal();
@@ -177,13 +183,13 @@ pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
             tell_of_guesses(counts);
             Ok(())
         }
-        // The reader of the output has seen enough: end quietly, as filters do.
+        // The reader of the output has seen enough: end quietly, as filters do. A file of confidences is left as it was before.
         Err(Failure::Output(ShotError::Io(error))) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(failure) => Err(in_place(failure, &input_name, &output_name, "")),
     }
 }
 
-/// Where confidences go: not beside predictions.
+/// Where confidences go.
 fn confidence_file(path: &Path) -> Result<BufWriter<Target>> {
     let target = Target::open(Some(path)).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(BufWriter::new(target))

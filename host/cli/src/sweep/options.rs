@@ -26,7 +26,7 @@ pub(super) enum KindsArg {
     /// more time
     Correlated,
     /// Correlated first, then up to nine more passes where they may help, put together by the likelihood of the errors that they
-    /// stand for: the fewest errors, twice the time
+    /// stand for: the fewest errors, up to about twice the time
     Ensemble,
     /// Plain and correlated: each arm is there twice, on the same shots
     Both,

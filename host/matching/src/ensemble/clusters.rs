@@ -4,9 +4,12 @@
 //! Cycles that no error links are independent of each other: what a cluster of linked cycles adds to the likelihood of each class is
 //! found for the cluster alone (C. Jones, arXiv:2408.12135).
 
+use std::collections::HashSet;
+
 use super::cover::Cover;
 use super::errors::ErrorTable;
 use crate::graph::MatchingGraph;
+use crate::integers::IntegerState;
 
 /// The most cycles of a cluster whose every subset is looked at.
 const ALL_SUBSETS: usize = 6;
@@ -20,12 +23,11 @@ const MOST_CYCLES: usize = 48;
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// A cycle: where its edges lie, and what tells it from others.
+/// A cycle: where its edges lie.
 #[derive(Debug, Clone, Copy)]
 struct Cycle {
     begin: u32,
     end: u32,
-    digest: u64,
     /// Whether it flips an observable.
     flips: bool,
 }
@@ -72,6 +74,8 @@ pub(super) struct Clusters {
     /// Per edge of the difference, another edge of its cycle, or itself.
     joined: Vec<u32>,
     cycles: Vec<Cycle>,
+    /// One number for each cycle, by which it is known again.
+    digests: HashSet<u64, IntegerState>,
     edges: Vec<u32>,
     /// Per cycle, another one of its cluster, or itself.
     linked: Vec<u32>,
@@ -96,6 +100,8 @@ pub(super) struct Clusters {
     cluster: Vec<f64>,
     /// The probability that the likeliest subset of every cluster is of the right class.
     likeliest: f64,
+    /// The probability that any cluster is of another class than its likeliest subset.
+    unlikely: f64,
     /// The subset that costs the least.
     best: Vec<u32>,
 }
@@ -122,6 +128,7 @@ impl Clusters {
             difference: Vec::new(),
             joined: Vec::new(),
             cycles: Vec::new(),
+            digests: HashSet::default(),
             edges: Vec::new(),
             linked: Vec::new(),
             grouped: Vec::new(),
@@ -137,6 +144,7 @@ impl Clusters {
             joint: Vec::with_capacity(1 << JOINT),
             cluster: Vec::with_capacity(1 << JOINT),
             likeliest: 1.0,
+            unlikely: 0.0,
             best: Vec::new(),
         }
     }
@@ -152,6 +160,7 @@ impl Clusters {
         observables: &mut [u64],
     ) -> Weighed {
         self.cycles.clear();
+        self.digests.clear();
         self.edges.clear();
         self.any.fill(0);
         for other in others {
@@ -165,7 +174,7 @@ impl Clusters {
         if let Some(nothing) = self.joint.first_mut() {
             *nothing = 1.0;
         }
-        self.likeliest = 1.0;
+        (self.likeliest, self.unlikely) = (1.0, 0.0);
         correction.iter().for_each(|&edge| self.crossed[edge as usize] = true);
         let mut largest = 0;
         group(&mut self.linked, &mut self.grouped);
@@ -176,15 +185,15 @@ impl Clusters {
         rest.clear();
         self.grouped = rest;
         correction.iter().for_each(|&edge| self.crossed[edge as usize] = false);
-        let right = self.decide(graph, observables);
+        let (right, wrong) = self.decide(graph, observables);
         correction.append(&mut self.best);
         correction.sort_unstable();
         crate::bits::cancel_pairs(correction);
-        Weighed { largest, confidence: (right / (1.0 - right)).ln() }
+        Weighed { largest, confidence: (right / wrong).ln() }
     }
 
-    /// Flips what the likeliest pattern flips; returns the probability that this is right.
-    fn decide(&mut self, graph: &MatchingGraph, observables: &mut [u64]) -> f64 {
+    /// Flips what the likeliest pattern flips; returns the probabilities that this is right, and wrong.
+    fn decide(&mut self, graph: &MatchingGraph, observables: &mut [u64]) -> (f64, f64) {
         let mut best = 0;
         for (pattern, probability) in self.joint.iter().enumerate() {
             if *probability > self.joint[best] {
@@ -196,11 +205,13 @@ impl Clusters {
                 observables[observable as usize / 64] ^= 1 << (observable % 64);
             }
         }
-        if let Some(probability) = self.joint.get(best) {
-            return probability.min(1.0);
+        if let Some(&right) = self.joint.get(best) {
+            // Summed by themselves: one less the probability would be nothing but rounding where the answer is sure.
+            let others = self.joint.iter().enumerate().filter(|&(pattern, _)| pattern != best);
+            return (right, others.map(|(_, probability)| probability).sum());
         }
         self.best.iter().for_each(|&edge| graph.edges()[edge as usize].flip(observables));
-        self.likeliest
+        (self.likeliest, self.unlikely)
     }
 
     /// Adds the cycles in which two corrections differ, each cycle once.
@@ -236,23 +247,28 @@ impl Clusters {
     /// Adds the cycle of these edges of the difference.
     fn add_cycle(&mut self, graph: &MatchingGraph, places: &[(u32, u32)]) {
         let begin = self.edges.len();
-        let mut digest = 0u64;
-        self.flips.fill(0);
+        let (mut digest, mut touched) = (0u64, false);
         for &(_, at) in places {
             let edge = self.difference[at as usize];
             digest = mixed(digest ^ u64::from(edge));
             self.edges.push(edge);
             if self.ends[edge as usize].observables {
+                if !touched {
+                    self.flips.fill(0);
+                }
+                touched = true;
                 graph.edges()[edge as usize].flip(&mut self.flips);
             }
         }
-        if self.cycles.iter().any(|cycle| cycle.digest == digest) {
+        if !self.digests.insert(digest) {
             self.edges.truncate(begin);
             return;
         }
-        let flips = self.flips.iter().any(|&word| word != 0);
-        self.any.iter_mut().zip(&self.flips).for_each(|(any, word)| *any |= word);
-        self.cycles.push(Cycle { begin: begin as u32, end: self.edges.len() as u32, digest, flips });
+        let flips = touched && self.flips.iter().any(|&word| word != 0);
+        if flips {
+            self.any.iter_mut().zip(&self.flips).for_each(|(any, word)| *any |= word);
+        }
+        self.cycles.push(Cycle { begin: begin as u32, end: self.edges.len() as u32, flips });
     }
 
     /// Joins cycles that share an edge, a node or an error to clusters.
@@ -324,6 +340,8 @@ impl Clusters {
                 self.best.extend_from_slice(&self.edges[begin as usize..end as usize]);
             }
         }
+        // Costs become weights, the least of which is 1: none overflows.
+        self.subset_weights.iter_mut().for_each(|cost| *cost = (least - *cost).exp());
         self.add_to_joint(likeliest);
         self.region.iter().for_each(|&edge| self.region_has[edge as usize] = false);
         size
@@ -339,6 +357,11 @@ impl Clusters {
             .filter(|(subset, _)| flips(*subset) == flips(likeliest))
             .map(|(_, weight)| weight)
             .sum();
+        let other: f64 = weights()
+            .filter(|(subset, _)| flips(*subset) != flips(likeliest))
+            .map(|(_, weight)| weight)
+            .sum();
+        self.unlikely = self.unlikely * (same / all) + other / all;
         self.likeliest *= same / all;
         self.cluster.clear();
         self.cluster.resize(self.joint.len(), 0.0);
@@ -411,7 +434,7 @@ impl Clusters {
             self.seen.push(digest);
             let found = if subset == 0 { base } else { self.cost(errors) };
             cost = Some(found);
-            self.subset_weights.push((base - found).exp());
+            self.subset_weights.push(found);
             self.subset_flips.extend_from_slice(&self.flips);
         }
         self.region.iter().for_each(|&edge| self.toggled[edge as usize] = false);

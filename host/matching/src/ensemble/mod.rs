@@ -144,7 +144,7 @@ impl EnsembleDecoder {
         Self {
             weighted: WeightedDecoder::new(&decoder),
             clusters: Clusters::new(graph),
-            others: vec![Vec::new(); 3 + shared.1.members as usize],
+            others: vec![Vec::new(); 3],
             correction: Vec::new(),
             given: vec![f64::NAN; graph.num_edges()],
             touched: Vec::new(),
@@ -228,14 +228,17 @@ impl EnsembleDecoder {
             found = self.weigh(3);
         }
         if found.confidence < doubt {
+            let mut whole = true;
             for member in 0..members {
                 if expired() {
-                    return false;
+                    whole = false;
+                    break;
                 }
                 self.follow(0, Some(member));
                 self.match_again(defects);
             }
             self.weigh(self.decision.passes as usize);
+            return whole;
         }
         true
     }
@@ -271,7 +274,7 @@ impl EnsembleDecoder {
             if given[at].is_nan() {
                 touched.push(rule.edge);
             }
-            // The lesser, where one is no number the other.
+            // `min` takes the other value where one is NaN.
             given[at] = given[at].min(weight);
         }
     }
@@ -284,6 +287,9 @@ impl EnsembleDecoder {
         weights.extend(
             touched.drain(..).map(|edge| (edge, std::mem::replace(&mut given[edge as usize], f64::NAN))),
         );
+        if others.len() == place {
+            others.push(Vec::new());
+        }
         others[place].clear();
         decision.passes += 1;
         // The defects have been matched before, and no weight is out of range.
