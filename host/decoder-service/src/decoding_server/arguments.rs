@@ -80,7 +80,7 @@ pub(super) fn read(
         }
         "endless" => {
             let (merge, correlated) = matching(custom)?;
-            let margin = count(custom, "margin", 0, 1 << 16)?.unwrap_or(0);
+            let margin = count(custom, "margin", 0, 1 << 10)?.unwrap_or(0);
             let rounds = rounds(custom, detectors)?;
             Ok((Method::Endless { merge, correlated, margin, rounds }, priors))
         }
