@@ -233,6 +233,14 @@ impl Blossom {
         }
     }
 
+    /// Marks the nodes of all defects, as they were before [`forget_nodes`](Self::forget_nodes).
+    pub(crate) fn remember_nodes(&mut self) {
+        for (i, d) in (0..).zip(&self.defects) {
+            self.flags[d.node as usize] = 1;
+            self.slots[d.node as usize] = i;
+        }
+    }
+
     /// Deals with everything that is due at a defect now, and queues it for what comes next.
     fn attend(&mut self, tables: Tables<'_>, i: u32) {
         loop {

@@ -302,8 +302,10 @@ impl State {
         let most = plan.margin.min((2 * plan.context).max(8));
         for taken in [plan.context.div_ceil(2).min(most), most] {
             let known = filled - self.gathered;
-            let newer = known.saturating_sub(taken);
-            self.decide(plan, newer, plan.layers.head() + plan.context);
+            let oldest = plan.layers.head() + plan.context;
+            // With a small margin more is decided than `taken` rounds ago, but nothing by force.
+            let newer = known.saturating_sub(taken).max(oldest.min(known));
+            self.decide(plan, newer, oldest);
             let gathered = self.nodes.len();
             self.carry(plan, plan.tail() - self.gathered, shift);
             let by = plan.nodes(shift);
@@ -323,6 +325,7 @@ impl State {
             self.nodes.iter_mut().for_each(|node| *node = (i64::from(*node) - by) as u32);
             self.blossom.forget_nodes();
             std::mem::swap(&mut self.blossom, &mut self.next);
+            self.blossom.remember_nodes();
             self.give_back();
         }
         self.read(plan, |_| true);
