@@ -208,7 +208,8 @@ impl Clusters {
         if let Some(&right) = self.joint.get(best) {
             // Summed by themselves: one less the probability would be nothing but rounding where the answer is sure.
             let others = self.joint.iter().enumerate().filter(|&(pattern, _)| pattern != best);
-            return (right, others.map(|(_, probability)| probability).sum());
+            // From 0: the sum of no numbers is -0, whose quotient has no logarithm.
+            return (right, others.fold(0.0, |sum, (_, probability)| sum + probability));
         }
         self.best.iter().for_each(|&edge| graph.edges()[edge as usize].flip(observables));
         (self.likeliest, self.unlikely)
