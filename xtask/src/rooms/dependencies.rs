@@ -142,20 +142,6 @@ const ROOMS: &[(&str, &[&str])] = &[
         "ringcall-transport",
         &["ringcall-wire", "ringcall-gpu", "ringcall-protocol", "ringcall", "ringcall-roce", "ringcall-rdma"],
     ),
-    // Worlds over all that a service is made of.
-    (
-        "ringcall-simulator",
-        &[
-            "ringcall-wire",
-            "ringcall-gpu",
-            "ringcall",
-            "ringcall-roce",
-            "ringcall-sim",
-            "ringcall-qec",
-            "ringcall-transport",
-            "ringcall-decoder-service",
-        ],
-    ),
     // Transports in shared libraries: from both sides, and ours as such.
     (
         "ringcall-bridge",
@@ -212,6 +198,20 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-bp",
             "ringcall-bp-gpu",
             "ringcall-inference-service",
+        ],
+    ),
+    // Worlds over all that a service is made of.
+    (
+        "ringcall-simulator",
+        &[
+            "ringcall-wire",
+            "ringcall-gpu",
+            "ringcall",
+            "ringcall-roce",
+            "ringcall-sim",
+            "ringcall-qec",
+            "ringcall-transport",
+            "ringcall-decoder-service",
         ],
     ),
     (

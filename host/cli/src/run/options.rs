@@ -369,7 +369,7 @@ pub(crate) struct Args {
 impl Args {
     /// What the parser cannot see.
     pub(super) fn check(&self) -> Result<()> {
-        if self.input.is_some() && self.shots_in().is_some() {
+        if self.input.is_some() && matches!(self.shots, Some(ShotsArg::File(_))) {
             bail!(misuse("--shots is a number of shots: their file is --in"));
         }
         if self.shots_in().is_none() {
