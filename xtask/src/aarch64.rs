@@ -1,4 +1,4 @@
-//! The workspace as AArch64 Linux sees it: checked, not run.
+//! The libraries for C programs as AArch64 Linux sees them: checked, not run.
 
 use crate::shell::{Shell, run};
 use crate::steps::Outcome;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-/// What a program on such a machine links, with all that it is made of. The other crates have no code that asks for an architecture.
+/// What a program on such a machine links, with all that it is made of. Of the other crates `ringcall-cli` alone asks for an architecture, in its sandbox.
 const PACKAGES: [&str; 3] = ["ringcall-c", "ringcall-bridge-roce", "ringcall-bridge-udp"];
 /// Debian's compiler with the sources of its standard library (`rustc-web`, `rust-web-src`), as devices' code is compiled by.
 const SYSTEM_RUSTC: &str = "/usr/bin/rustc";

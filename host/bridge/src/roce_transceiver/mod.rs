@@ -94,6 +94,13 @@ impl RoceOptions {
                 "a frame of {frame_bytes} bytes: give 1 to {slot_bytes}, which a page has"
             )));
         }
+        if let Verb::Write { base } = self.verb
+            && base.checked_add(u64::from(slots) * u64::from(slot_bytes)).is_none()
+        {
+            return Err(Refused::invalid(format!(
+                "the peer's pages end beyond the last address: they begin at {base:#x}"
+            )));
+        }
         Ok(())
     }
 }
@@ -107,6 +114,20 @@ pub struct RoceTransceiver {
     returned: Condvar,
     stop: StopFlag,
     counted: Arc<Counted>,
+}
+
+/// A pump that a thread runs. It comes back however that ends, by a panic as well: who closes the transceiver waits for it.
+struct Away<'a> {
+    from: &'a RoceTransceiver,
+    pump: Option<Pump>,
+}
+
+impl Drop for Away<'_> {
+    fn drop(&mut self) {
+        let mut state = self.from.state();
+        (state.away, state.pump) = (false, self.pump.take());
+        self.from.returned.notify_all();
+    }
 }
 
 #[derive(Default)]
@@ -252,7 +273,7 @@ impl RoceTransceiver {
         }
         let unified = self.options().role == Role::Unified;
         let connected = state.connected;
-        let Some(mut pump) = state.pump.take_if(|_| connected) else {
+        let Some(pump) = state.pump.take_if(|_| connected) else {
             return Err(Refused::invalid("it is not connected"));
         };
         if unified {
@@ -261,10 +282,9 @@ impl RoceTransceiver {
         }
         state.away = true;
         drop(state);
-        let ended = pump.run(&self.stop);
-        let mut state = self.state();
-        (state.away, state.pump) = (false, Some(pump));
-        self.returned.notify_all();
+        let mut away = Away { from: self, pump: Some(pump) };
+        let ended = away.pump.as_mut().map_or(Ok(()), |pump| pump.run(&self.stop));
+        drop(away);
         ended.map_err(|fault| Refused::internal(fault.to_string()))
     }
 

@@ -4,7 +4,7 @@ use super::adapter::Adapter;
 use super::{RoceOptions, Role, Verb};
 use crate::Refused;
 use crate::transceiver::idle::{IdlePolicy, SLEEP};
-use crate::transceiver::pump::{last_ready, length};
+use crate::transceiver::pump::{last_ready, said_length};
 use ringcall::thread::StopFlag;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::ring::RingWindows;
@@ -167,9 +167,11 @@ impl Pump {
         if self.role != Role::SendOnly {
             while moved < BURST {
                 let Some(slot) = self.receive()? else { break };
-                let index = slot.as_usize();
-                let address = self.ring.geometry().request_address(slot);
-                self.windows.rx_flags.store(index, address, Ordering::Release);
+                // What is sent back fills no slot.
+                if self.role != Role::Forward {
+                    let address = self.ring.geometry().request_address(slot);
+                    self.windows.rx_flags.store(slot.as_usize(), address, Ordering::Release);
+                }
                 moved += 1;
             }
         } else {
@@ -233,11 +235,15 @@ impl Pump {
                 Err(fault) => return self.ended(fault),
             };
             match self.waiting.get_mut(slot as usize) {
-                // A receive of a slot is posted again when it is read: two SENDs never meet here.
-                Some(place) => match place.replace(waiting) {
-                    None => self.waiting_count += 1,
-                    Some(_) => count(&self.counted.overwritten),
-                },
+                // A receive of a slot is posted again when it is read, so two SENDs never meet here; a write may come over a SEND, whose
+                // receive is still to be posted then.
+                Some(place) => {
+                    let posts = waiting.posts || place.as_ref().is_some_and(|before| before.posts);
+                    match place.replace(Waiting { posts, ..waiting }) {
+                        None => self.waiting_count += 1,
+                        Some(_) => count(&self.counted.overwritten),
+                    }
+                }
                 None => count(&self.counted.malformed),
             }
         }
@@ -258,10 +264,7 @@ impl Pump {
                 continue;
             };
             if self.role == Role::Forward {
-                if !self.forward(slot, waiting)? {
-                    return Ok(None);
-                }
-                continue;
+                return Ok(self.forward(slot, waiting)?.then_some(slot));
             }
             // Who only receives has the response flags for something else.
             let is_answered = self.role == Role::ReceiveOnly || self.ring.tx(slot) == FREE;
@@ -351,12 +354,12 @@ impl Pump {
         // The slot is one of this ring's.
         let _ = self.windows.tx_data.read(slot.as_usize() * stride, &mut self.buffer[..stride]);
         let whole = &self.buffer[..stride];
-        let bytes = match length(whole) {
-            bytes if bytes == stride => self.frame_bytes,
-            bytes if bytes > self.frame_bytes => {
+        let bytes = match said_length(whole) {
+            None => self.frame_bytes,
+            Some(bytes) if bytes > self.frame_bytes => {
                 return Err(SendError::TooLong { bytes, most: self.frame_bytes });
             }
-            bytes => bytes,
+            Some(bytes) => bytes,
         };
         self.adapter.send(self.operation(slot), &self.buffer[..bytes])?;
         count(&self.counted.sent);
@@ -381,12 +384,20 @@ impl Pump {
         if let Some(fault) = self.counted.fault() {
             return Err(Refused::internal(fault.to_string()));
         }
-        // Messages that have left make room.
-        if self.send(slot) != Err(SendError::Full) {
-            return Ok(());
-        }
-        self.collect().map_err(|fault| Refused::internal(fault.to_string()))?;
-        self.send(slot).map_err(|error| Refused::internal(error.to_string()))
+        let outcome = match self.send(slot) {
+            // Messages that have left make room.
+            Err(SendError::Full) => {
+                self.collect().map_err(|fault| Refused::internal(fault.to_string()))?;
+                self.send(slot)
+            }
+            outcome => outcome,
+        };
+        outcome.map_err(|error| {
+            if error != SendError::Full {
+                count(&self.counted.unsent);
+            }
+            Refused::internal(error.to_string())
+        })
     }
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 pub(super) struct End {
     slot_bytes: usize,
     window: Vec<u8>,
-    posted: VecDeque<u32>,
-    done: VecDeque<Completion>,
+    pub(super) posted: VecDeque<u32>,
+    pub(super) done: VecDeque<Completion>,
     /// What the next poll finds instead.
     pub(super) fault: Option<PairFault>,
     /// What comes when it is connected again.

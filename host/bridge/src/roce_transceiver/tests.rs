@@ -2,6 +2,7 @@ use super::stand_in::{Shared, joined, lock};
 use super::*;
 use crate::Refused;
 use ringcall_protocol::ring::RingWindows;
+use ringcall_rdma::verbs::Completion;
 use ringcall_wire::flag::{ERROR_TAG, FREE, IN_FLIGHT};
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use std::sync::atomic::Ordering;
@@ -242,4 +243,60 @@ fn shapes_that_cannot_be_are_refused_and_a_device_that_is_not_there_is_named() {
     transceiver.set_local_ip(Ipv4Addr::LOCALHOST).expect("it is not open");
     let refused = transceiver.setup().expect_err("no device");
     assert!(refused.why.contains("no-such-0") || refused.why.contains("libibverbs"), "{refused:?}");
+}
+
+/// The receive of a SEND that a write came over is posted all the same: otherwise a peer could use up all of them.
+#[test]
+fn a_write_over_a_waiting_send_keeps_its_receive() {
+    let (both, [end, _]) = pair(Role::Unified, Role::Unified);
+    let [service, _] = &both;
+    windows(service).tx_flags.store(0, IN_FLIGHT, Ordering::Release);
+    {
+        let mut here = lock(&end);
+        assert_eq!(here.posted.pop_front(), Some(0));
+        here.done.push_back(Completion::Received { slot: 0, bytes: 32 });
+        here.done.push_back(Completion::Written { immediate: 0, bytes: 32 });
+    }
+    assert_eq!(service.rx_poll(), Ok(None), "its slot is in use");
+    assert_eq!(service.counts().overwritten, 1);
+    windows(service).tx_flags.store(0, FREE, Ordering::Release);
+    assert_eq!(service.rx_poll(), Ok(Some(0)));
+    assert_eq!(lock(&end).posted.len(), SLOTS as usize);
+}
+
+/// A user that drives it is told of what is not sent.
+#[test]
+fn what_is_not_sent_is_an_error_to_who_publishes_it() {
+    let [(one, _), (_other, _)] = joined(SLOTS, BYTES);
+    let short = RoceOptions { frame_bytes: 40, ..options(Role::Unified, Verb::Send) };
+    let service = RoceTransceiver::new(short).expect("a shape");
+    service.setup_over(|_| Ok(Box::new(one))).expect("set up");
+    service.connect(PEER, 0).expect("connected");
+    for payload in [17, 40, 1 << 20] {
+        let response = ResponseHeader::reply(&RequestHeader::new(1, 8, 2, 5), 0, payload);
+        assert!(windows(&service).tx_data.write(0, &response.to_bytes()));
+        assert!(service.tx_publish(0).is_err(), "{payload} bytes");
+    }
+    assert_eq!((service.counts().sent, service.counts().unsent), (0, 3));
+}
+
+#[test]
+fn messages_that_wait_together_are_sent_back_in_their_order() {
+    let (both, [end, other]) = pair(Role::Forward, Role::Unified);
+    let [service, _] = &both;
+    {
+        let mut here = lock(&end);
+        here.posted.clear();
+        here.done.extend((0..SLOTS).map(|slot| Completion::Received { slot, bytes: 32 }));
+    }
+    monitored(&[Arc::clone(service)], || until("all", || service.counts().sent == u64::from(SLOTS)));
+    assert!(lock(&end).posted.iter().copied().eq(0..SLOTS), "receives are posted in the order of the ring");
+    assert_eq!(lock(&other).done.len(), SLOTS as usize);
+    assert!(both.iter().all(|one| windows(one).rx_flags.load(0, Ordering::Acquire) == FREE));
+}
+
+#[test]
+fn pages_beyond_the_last_address_are_refused() {
+    let base = u64::MAX - 100;
+    assert!(RoceTransceiver::new(options(Role::Both, Verb::Write { base })).is_err());
 }

@@ -238,14 +238,19 @@ pub(crate) fn last_ready(ring: &SharedRing, first: SlotIndex) -> Option<SlotInde
 }
 
 /// How much of a slot is worth sending: what its header says, or all of it.
-pub(crate) fn length(slot: &[u8]) -> usize {
-    let Ok(header) = RequestHeader::from_bytes(slot) else { return slot.len() };
+fn length(slot: &[u8]) -> usize {
+    said_length(slot).map_or(slot.len(), |bytes| bytes.min(slot.len()))
+}
+
+/// The bytes of the frame in a slot as its header says, which may be more than a slot has; `None` without a header.
+pub(crate) fn said_length(slot: &[u8]) -> Option<usize> {
+    let header = RequestHeader::from_bytes(slot).ok()?;
     let payload = match header.magic {
         REQUEST_MAGIC => header.arg_len,
-        RESPONSE_MAGIC => ResponseHeader::from_bytes(slot).map_or(u32::MAX, |header| header.result_len),
-        _ => u32::MAX,
+        RESPONSE_MAGIC => ResponseHeader::from_bytes(slot).ok()?.result_len,
+        _ => return None,
     };
-    HEADER_BYTES.saturating_add(payload as usize).min(slot.len())
+    Some(HEADER_BYTES.saturating_add(payload as usize))
 }
 
 #[cfg(test)]

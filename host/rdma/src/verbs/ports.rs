@@ -2,8 +2,9 @@
 
 use super::VerbsError;
 use std::fs::read_to_string;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Entries of a port's table, at most.
 const ENTRIES: u8 = u8::MAX;
@@ -23,10 +24,24 @@ pub(super) fn address(name: &str, wanted: Option<Ipv4Addr>) -> Result<(u8, Ipv4A
 /// Whether the device is still there with this address at this index. A device whose network device is removed stays until its last user
 /// is gone, and its addresses do not.
 pub(super) fn has_address(name: &str, index: u8, ip: Ipv4Addr) -> bool {
-    ip_of(&Path::new("/sys/class/infiniband").join(name).join("ports/1"), index) == Some(ip)
+    match read_to_string(gid(&Path::new("/sys/class/infiniband").join(name).join("ports/1"), index)) {
+        Ok(text) => mapped(&text) == Some(ip),
+        // No descriptor to be had, or no memory: that says nothing of the device.
+        Err(error) => error.kind() != ErrorKind::NotFound && error.raw_os_error() != Some(NO_DEVICE),
+    }
+}
+
+/// `ENODEV`, for which there is no [`ErrorKind`].
+const NO_DEVICE: i32 = 19;
+
+fn gid(port: &Path, index: u8) -> PathBuf {
+    port.join(format!("gids/{index}"))
 }
 
 fn ip_of(port: &Path, index: u8) -> Option<Ipv4Addr> {
-    let gid: Ipv6Addr = read_to_string(port.join(format!("gids/{index}"))).ok()?.trim().parse().ok()?;
-    gid.to_ipv4_mapped()
+    mapped(&read_to_string(gid(port, index)).ok()?)
+}
+
+fn mapped(text: &str) -> Option<Ipv4Addr> {
+    text.trim().parse::<Ipv6Addr>().ok()?.to_ipv4_mapped()
 }
