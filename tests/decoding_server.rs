@@ -15,7 +15,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
 
 /// The page that says how a server is configured: its first YAML block is served here.
 const PAGE: &str = include_str!("../docs/decoding-server.md");
@@ -465,22 +466,40 @@ fn a_hang_up_reads_the_file_again() {
     let hang_up = |server: &Server| {
         kill_process(Pid::from_child(&server.child), Signal::HUP).expect("it runs");
     };
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    // The client's last correction, or 0xFF before the first.
+    let (stop, last) = (AtomicBool::new(false), AtomicU8::new(0xFF));
+    /// Ends the client also where a check fails.
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let decided = |correction: u8| {
+        let begin = Instant::now();
+        while last.load(Ordering::Relaxed) != correction {
+            assert!(begin.elapsed() < Duration::from_secs(60), "no correction {correction}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
     std::thread::scope(|scope| {
+        let running = Stop(&stop);
         // The first error alone explains the first detector; the new decoder has another observable, which it does not flip.
         let load = scope.spawn(|| {
             let (mut client, mut seen) = (server.client(0, 1), Vec::new());
             client.reset().expect("it is there");
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 let mut corrections = [0xFF];
                 client.enqueue(1, &[1]).expect("sent");
                 client.finish(1, &[0], true, &mut corrections).expect("every volume is answered");
                 if seen.last() != Some(&corrections[0]) {
                     seen.push(corrections[0]);
                 }
+                last.store(corrections[0], Ordering::Relaxed);
             }
             seen
         });
+        decided(1);
         hang_up(&server);
         log.wait("the configuration is as before");
         for (text, said) in [
@@ -495,12 +514,14 @@ fn a_hang_up_reads_the_file_again() {
             let line = log.wait("SIGHUP");
             assert!(line.contains(said) && line.contains("decoders.yaml"), "{line}");
             // Volumes of the new decoder, if there is one.
-            std::thread::sleep(Duration::from_millis(100));
+            if said == "was read again" {
+                decided(u8::from(text == file("0")));
+            }
         }
         std::fs::remove_file(&config).expect("removed");
         hang_up(&server);
         assert!(log.wait("SIGHUP").contains("goes on as before"));
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        drop(running);
         assert_eq!(load.join().expect("the client"), [1, 0, 1]);
     });
     server.stop();

@@ -143,7 +143,7 @@ impl Chart {
         // A logarithmic axis begins at the decade below the least value.
         let from = least.max(most / 1e6).log10().floor();
         let along = |value: f64| match self.logarithmic {
-            true => room * (value.max(1e-300).log10() - from).max(0.0) / (most.log10() - from),
+            true => room * (value.max(1e-300).log10() - from).max(0.0) / (most.log10() - from).max(1.0),
             false => room * value / most,
         };
         let height = (rows.len() as f64).mul_add(ROW, TOP + FOOT);

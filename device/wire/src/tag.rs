@@ -84,10 +84,9 @@ impl FrameKey {
         Self { k0, k1, table }
     }
 
-    /// The tag of a header and its payload.
-    #[must_use]
+    /// The tag of a header and its payload, whose length the header says: one header has one way to be hashed.
     #[inline]
-    pub fn tag(&self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> u64 {
+    fn tag(&self, header: &[u8; HEADER_BYTES], payload: &[u8]) -> u64 {
         let mut state = State::new(self.k0, self.k1);
         for word in header.as_chunks::<8>().0 {
             state.absorb(u64::from_le_bytes(*word));
