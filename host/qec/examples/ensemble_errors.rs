@@ -6,6 +6,7 @@
 //! in turns of 4,000 shots.
 
 use std::error::Error;
+use std::io::Write;
 
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
@@ -38,6 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (distance, p): (u32, f64) = (argument(0)?.parse()?, argument(1)?.parse()?);
     let shots: usize = argument(2)?.parse()?;
     let seed: u64 = argument(3).map_or(Ok(1), |seed| seed.parse())?;
+    let mut out = std::io::stdout().lock();
     for basis in [Basis::Z, Basis::X] {
         let experiment =
             MemoryExperiment { distance, rounds: distance, basis, noise: CircuitNoise::uniform(p) };
@@ -77,11 +79,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         let us = seconds.map(|seconds| (seconds / shots as f64 * 1e8).round() / 100.0);
-        println!(
+        writeln!(
+            out,
             "{{\"distance\": {distance}, \"p\": {p}, \"basis\": \"{basis:?}\", \"shots\": {shots}, \"seed\": {seed}, {}, {}, \"fixed\": {fixed}, \"broken\": {broken}}}",
             named("errors", errors),
             named("us", us),
-        );
+        )?;
     }
     Ok(())
 }
