@@ -43,8 +43,11 @@ fn decoder(arm: &ArmCounts) -> &'static str {
         (Matching::Slices, true) => "ringcall_slices_predecoder",
         (Matching::Relay, false) => "ringcall_relay",
         (Matching::Relay, true) => "ringcall_relay_predecoder",
-        (_, false) => "ringcall_correlated",
-        (_, true) => "ringcall_correlated_predecoder",
+        (Matching::Ensemble, false) => "ringcall_ensemble",
+        (Matching::Ensemble, true) => "ringcall_ensemble_predecoder",
+        // An arm has one kind of matching, never both.
+        (Matching::Correlated | Matching::Both, false) => "ringcall_correlated",
+        (Matching::Correlated | Matching::Both, true) => "ringcall_correlated_predecoder",
     }
 }
 
@@ -118,4 +121,25 @@ fn custom_counts(counts: &ShotCounts, arm: &ArmCounts) -> Value {
 /// A field in quotation marks, as RFC 4180 has it.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of two kinds of matching under one name would be added up by `sinter combine`.
+    #[test]
+    fn arms_that_decode_in_different_ways_have_different_names() {
+        let kinds =
+            [Matching::Plain, Matching::Correlated, Matching::Ensemble, Matching::Relay, Matching::Slices];
+        let arms = kinds.into_iter().flat_map(|matching| [(matching, false), (matching, true)]);
+        let mut names: Vec<&str> = arms
+            .map(|(matching, predecoder)| {
+                decoder(&ArmCounts { matching, predecoder, errors: 0, both: 0, matching_ns: 0, late: None })
+            })
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 2 * kinds.len());
+    }
 }
