@@ -22,7 +22,7 @@
 //! | `--local-ip=IP` | the device's address, if it has several | its first |
 //! | `--qp_config=rendezvous` | a peer introduces itself by TCP at `--port` (0 takes a free one) of that address | unless `--peer-ip` is given |
 //! | `--qp_config=hsb_fpga` | the peer is the queue pair `--remote-qp` (0x2) at `--peer-ip` | where `--peer-ip` is given |
-//! | `--frame-size=BYTES` | the most bytes of a frame | the slot |
+//! | `--frame-size=BYTES` | taken as the reference takes it, and refused where a slot has no room for such a frame; frames are as long as their headers say | the slot |
 //! | those of every provider of ours | [`Shape`](ringcall_bridge::provider::Shape) | 64 slots of 1024 bytes |
 //!
 //! A slot of the ring is a page of the window. Others are ignored.

@@ -9,7 +9,9 @@ use ringcall::thread::StopFlag;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::ring::RingWindows;
 use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
-use ringcall_rdma::verbs::{Completion, Operation, PairFault, Remote, SendError, VerbsError};
+use ringcall_rdma::verbs::{
+    Completion, EVENTS_INTERVAL, Operation, PairFault, Remote, SendError, VerbsError,
+};
 use ringcall_wire::flag::{FREE, IN_FLIGHT};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +19,6 @@ use std::time::{Duration, Instant};
 
 /// Completions between two looks at the responses.
 const BURST: u32 = 32;
-/// How often the adapter is asked for events outside of completions while nothing comes.
-const EVENTS_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the last messages may take to leave.
 const LINGER: Duration = Duration::from_millis(200);
 /// The bits of an immediate that name the slot.

@@ -14,3 +14,7 @@ mod sys;
 
 pub use error::{PairFault, SendError, VerbsError};
 pub use pair::{Completion, Operation, Pair, PairOptions, Remote};
+use std::time::Duration;
+
+/// How often a user of a pair asks the device for events outside of completions while nothing comes.
+pub const EVENTS_INTERVAL: Duration = Duration::from_millis(100);

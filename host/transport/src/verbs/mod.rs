@@ -17,7 +17,7 @@ pub use ringcall_rdma::verbs::{Pair, PairFault, PairOptions, Remote, VerbsError}
 
 use crate::wire::{Arrival, BATCH, Broken, Frame, Sent, Wire};
 use crate::{Endpoint, Outbox};
-use ringcall_rdma::verbs::{Completion, Operation, SendError};
+use ringcall_rdma::verbs::{Completion, EVENTS_INTERVAL, Operation, SendError};
 use ringcall_roce::introduced::{Introduced, Introduction};
 use ringcall_roce::rendezvous::Side;
 use ringcall_roce::{Immediate, ROCE_PORT};
@@ -62,8 +62,6 @@ pub struct Verbs {
     is_gone: bool,
 }
 
-/// How often the device is asked for events outside of completions while nothing comes.
-const EVENTS_INTERVAL: Duration = Duration::from_millis(100);
 /// Polls in vain between two readings of the clock.
 const POLLS_BETWEEN: u32 = 16;
 /// The longest sleep: a completion may be missed at its very beginning.
