@@ -3,17 +3,15 @@
 //! `tests/data/decode/correlated_time.py` makes both files, and runs this in turns with PyMatching. All shots are
 //! decoded REPEATS (5) times; the CPU time is printed, in us a shot, with that of making the decoder.
 
+#[path = "common/cpu_time.rs"]
+mod cpu_time;
+
+use cpu_time::cpu_time;
 use std::error::Error;
 use std::io::Write;
 
 use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
 use ringcall_qec::dem::text;
-
-/// CPU time of this thread, in seconds; what else the machine does is not our subject.
-fn cpu_time() -> Result<f64, Box<dyn Error>> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
-    Ok(text.split_whitespace().next().ok_or("an empty file")?.parse::<f64>()? / 1e9)
-}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);

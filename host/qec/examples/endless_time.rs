@@ -3,6 +3,10 @@
 //! Runs of a rotated memory are drawn from the errors of a short one. Printed are the CPU time of a round and the wall time from the
 //! last round to the answer. A run's end is rehearsed every REHEARSAL (0: never) rounds, and BATCH defects are gathered.
 
+#[path = "common/cpu_time.rs"]
+mod cpu_time;
+
+use cpu_time::cpu_time;
 use std::error::Error;
 use std::io::Write;
 use std::time::Instant;
@@ -14,12 +18,6 @@ use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
 use ringcall_qec::dem::DetectorErrorModel;
-
-/// CPU time of this thread, in seconds; what else the machine does is not our subject.
-fn cpu_time() -> Result<f64, Box<dyn Error>> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
-    Ok(text.split_whitespace().next().ok_or("an empty file")?.parse::<f64>()? / 1e9)
-}
 
 /// The defects of each layer of a run: each mechanism of the layer in the middle in every layer that repeats it.
 fn draw(

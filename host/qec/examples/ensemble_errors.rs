@@ -5,6 +5,10 @@
 //! ensemble gets right where correlated matching does not, and the other way round. Times are CPU time of one thread, in us a shot, taken
 //! in turns of 4,000 shots.
 
+#[path = "common/cpu_time.rs"]
+mod cpu_time;
+
+use cpu_time::cpu_time;
 use std::error::Error;
 use std::io::Write;
 
@@ -16,12 +20,6 @@ use ringcall_qec::sample::Sampler;
 const ENGINES: [MatchingEngine; 3] =
     [MatchingEngine::SparseBlossom, MatchingEngine::CorrelatedBlossom, MatchingEngine::Ensemble];
 const TURN: usize = 4000;
-
-/// CPU time of this thread, in seconds; what else the machine does is not our subject.
-fn cpu_time() -> Result<f64, Box<dyn Error>> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
-    Ok(text.split_whitespace().next().ok_or("an empty file")?.parse::<f64>()? / 1e9)
-}
 
 /// One number for each engine, as JSON.
 fn named(name: &str, numbers: [impl std::fmt::Display; 3]) -> String {

@@ -177,13 +177,11 @@ impl Clusters {
         (self.likeliest, self.unlikely) = (1.0, 0.0);
         correction.iter().for_each(|&edge| self.crossed[edge as usize] = true);
         let mut largest = 0;
-        group(&mut self.linked, &mut self.grouped);
-        let mut rest = std::mem::take(&mut self.grouped);
-        for cluster in rest.chunk_by(|a, b| a.0 == b.0) {
+        let clusters = group(&mut self.linked, std::mem::take(&mut self.grouped));
+        for cluster in clusters.chunk_by(|a, b| a.0 == b.0) {
             largest = largest.max(self.cluster(graph, errors, cluster));
         }
-        rest.clear();
-        self.grouped = rest;
+        self.grouped = clusters;
         correction.iter().for_each(|&edge| self.crossed[edge as usize] = false);
         let (right, wrong) = self.decide(graph, observables);
         correction.append(&mut self.best);
@@ -236,13 +234,11 @@ impl Clusters {
         for &edge in difference.iter() {
             ends[edge as usize].nodes().for_each(|node| node_owner[node] = NONE);
         }
-        group(&mut self.joined, &mut self.grouped);
-        let mut rest = std::mem::take(&mut self.grouped);
-        for cycle in rest.chunk_by(|a, b| a.0 == b.0) {
+        let cycles = group(&mut self.joined, std::mem::take(&mut self.grouped));
+        for cycle in cycles.chunk_by(|a, b| a.0 == b.0) {
             self.add_cycle(graph, cycle);
         }
-        rest.clear();
-        self.grouped = rest;
+        self.grouped = cycles;
     }
 
     /// Adds the cycle of these edges of the difference.
@@ -470,11 +466,12 @@ fn find(forest: &mut [u32], mut at: u32) -> u32 {
     at
 }
 
-/// Lists every node of a forest with its root, in the order of roots.
-fn group(forest: &mut [u32], grouped: &mut Vec<(u32, u32)>) {
-    grouped.clear();
-    grouped.extend((0..forest.len() as u32).map(|at| (find(forest, at), at)));
-    grouped.sort_unstable();
+/// Every node of a forest with its root, in the order of roots, in the room of `list`.
+fn group(forest: &mut [u32], mut list: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
+    list.clear();
+    list.extend((0..forest.len() as u32).map(|at| (find(forest, at), at)));
+    list.sort_unstable();
+    list
 }
 
 /// Puts two nodes below one root: the smaller.

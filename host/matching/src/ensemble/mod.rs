@@ -21,7 +21,6 @@ use std::sync::Arc;
 
 use crate::decoder::{Decoder, Progress};
 use crate::error::DecodeError;
-use crate::graph::MatchingGraph;
 use crate::solution::Solution;
 use crate::weighted::WeightedDecoder;
 use clusters::{Clusters, Weighed, mixed};
@@ -153,18 +152,6 @@ impl EnsembleDecoder {
             shared,
             decoder,
         }
-    }
-
-    /// The graph that is decoded on.
-    #[must_use]
-    pub fn graph(&self) -> &MatchingGraph {
-        self.decoder.graph()
-    }
-
-    /// The decoder whose two passes come first.
-    #[must_use]
-    pub fn decoder(&self) -> &Decoder {
-        &self.decoder
     }
 
     /// The solution of the second pass of the last shot.

@@ -12,7 +12,7 @@
 //! * [`ShotDecoder`]: any decoder, for shots in packed bits;
 //! * [`BatchDecoder`]: from the text of a model to the predictions of a batch of shots, in three lines.
 //!
-//! Every input is checked before an engine sees it, and nothing is allocated while decoding.
+//! Every input is checked before an engine sees it. Nothing is allocated while decoding, but by an ensemble, whose lists grow to what its shots need.
 //!
 //! ```
 //! use ringcall_qec::decode::{Decoder, MatchingDecoder};
