@@ -23,7 +23,7 @@
 //! summed in pieces of 32 bytes; what is left at their end is the last 32 bytes, once more. Word `i` of the table, of 128, is
 //! SipHash-2-4 of `i` as eight bytes.
 //!
-//! Two payloads under one header have the same sums with a probability of at most 2^-64, whatever they are (Black, Halevi, Krawczyk, Krovetz,
+//! Two payloads under one header have the same sums with a probability of at most 2^-64 (Black, Halevi, Krawczyk, Krovetz,
 //! Rogaway: "UMAC: fast and secure message authentication", 1999); the header, with its number and its time, goes into SipHash
 //! itself, so sums are never compared across headers. It says how many words follow, as SipHash's last word would.
 //! Record 0029 has what each hash costs.
@@ -138,7 +138,7 @@ impl FrameKey {
     }
 }
 
-/// Adds the two products of a piece, each to a sum of its own.
+/// Adds the two products of a piece to two sums, one each.
 #[inline(always)]
 fn add_products([even, odd]: &mut [u128; 2], piece: &[u8; 8 * PIECE], &[a, b, c, d]: &[u64; PIECE]) {
     let ([one, two, three, four], _) = piece.as_chunks::<8>() else { return };
