@@ -18,7 +18,7 @@
 //! | `engine` | graphs that the host launches |
 //! | `manager`, `dispatcher` | their life cycles |
 //! | `ringcall_bridge::c_api` | transports from shared libraries, UDP and RoCE: exported from here as well |
-//! | `decoder` | matching decoders: models and check matrices in, observables out |
+//! | `decoder` | decoders by matching and by Relay-BP: models and check matrices in, observables out |
 //! | `pipeline` | GPU stage, CPU stage and completion handler of C programs, over `ringcall-pipeline` |
 //! | `device` | the device path: launch functions on streams, kernels of the device archive or linked with modules |
 
@@ -43,7 +43,7 @@ mod ring_helpers;
 mod served;
 mod status;
 
-pub use decoder::{api::*, create::*, stream::*};
+pub use decoder::{api::*, create::*, relay::*, shots::*, slot::*, stream::*};
 pub use device::api::*;
 pub use dispatcher::*;
 pub use engine::api::*;

@@ -34,6 +34,11 @@ impl Fault {
         Self { status: CudaqStatus::Internal, why: why.into(), cuda: CUDA_UNKNOWN }
     }
 
+    /// The same, with the number of the shot that it is of.
+    pub(crate) fn of_shot(self, shot: usize) -> Self {
+        Self { why: format!("shot {shot}: {}", self.why), ..self }
+    }
+
     pub(crate) fn unsupported(why: impl Into<String>) -> Self {
         Self { status: CudaqStatus::Unsupported, why: why.into(), cuda: CUDA_NOT_SUPPORTED }
     }

@@ -38,7 +38,7 @@ pub unsafe extern "C" fn ringcall_decoder_get_info(
             num_observables: model.num_observables as u32,
             syndrome_bytes: model.syndrome_bytes() as u32,
             observable_bytes: model.observable_bytes() as u32,
-            weight_step: decoder.state()?.matching.weight_step(),
+            weight_step: decoder.state()?.engine.weight_step(),
         };
         // SAFETY: not null, aligned, and the header's contract.
         unsafe { out_info.write(info) };
@@ -140,6 +140,28 @@ pub unsafe extern "C" fn ringcall_decoder_decode_bytes(
     })
 }
 
+/// Refuses syndromes that are not so many shots of `each` bytes, and places where nothing can be read or written.
+pub(super) fn check_batch(
+    shots: usize,
+    each: usize,
+    syndromes: *const u8,
+    syndromes_bytes: usize,
+    out_decoded: *mut usize,
+) -> Result<(), Fault> {
+    if shots.checked_mul(each) != Some(syndromes_bytes) {
+        return Err(Fault::invalid(format!(
+            "{syndromes_bytes} bytes of syndromes are not {shots} shots of {each} bytes"
+        )));
+    }
+    if syndromes_bytes > 0 {
+        aligned(syndromes, 1, "syndromes")?;
+    }
+    if !out_decoded.is_null() {
+        aligned(out_decoded.cast_const(), align_of::<usize>(), "out_decoded")?;
+    }
+    Ok(())
+}
+
 /// Decodes packed shots, one after the other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ringcall_decoder_decode_batch(
@@ -155,28 +177,14 @@ pub unsafe extern "C" fn ringcall_decoder_decode_batch(
     status(|| {
         let decoder = find(decoder)?;
         let (each, answer) = (decoder.model.syndrome_bytes(), decoder.model.observable_bytes());
-        let needed = shots.checked_mul(each);
-        if needed != Some(syndromes_bytes) {
-            return Err(Fault::invalid(format!(
-                "{syndromes_bytes} bytes of syndromes are not {shots} shots of {each} bytes"
-            )));
-        }
-        if syndromes_bytes > 0 {
-            aligned(syndromes, 1, "syndromes")?;
-        }
-        if !out_decoded.is_null() {
-            aligned(out_decoded.cast_const(), align_of::<usize>(), "out_decoded")?;
-        }
+        check_batch(shots, each, syndromes, syndromes_bytes, out_decoded)?;
         let answers = Answers::new(shots, answer, out_observables, out_bytes, out_weights)?;
         let mut state = decoder.state()?;
         let mut decoded = 0;
         let outcome = (0..shots).try_for_each(|shot| {
             // SAFETY: within the bytes that were counted, and the header's contract; not used when the answer is written.
             let syndrome = unsafe { array(syndromes.wrapping_add(shot * each), each, "syndromes") }?;
-            let weight = state.decode_bits(syndrome).map_err(|mut fault| {
-                fault.why = format!("shot {shot}: {}", fault.why);
-                fault
-            })?;
+            let weight = state.decode_bits(syndrome).map_err(|fault| fault.of_shot(shot))?;
             // SAFETY: the header's contract.
             unsafe { answers.write(shot, state.observables.iter().copied(), weight) };
             decoded += 1;

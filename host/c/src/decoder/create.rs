@@ -1,7 +1,7 @@
 //! Making decoders, and ending them.
 
 use super::matrix::{self, Columns};
-use super::{DECODERS, Decoder, array};
+use super::{DECODERS, Decoder, Engine, array};
 use crate::raw_ring::aligned;
 use crate::status::{Fault, status};
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -21,22 +21,99 @@ fn engine(matching: c_int) -> Result<MatchingEngine, Fault> {
     }
 }
 
+/// Why the rounds of a check matrix are not known.
+pub(super) const ROUNDLESS: &str = "a check matrix does not say which round a detector belongs to";
+
 fn of_model(model: &DetectorErrorModel, engine: MatchingEngine) -> Result<Decoder, Fault> {
     let graph = MatchingGraph::from_dem(model, ParallelEdges::Independent)?;
     let rounds = model.rounds().map_err(|error| error.to_string());
-    Ok(Decoder::new(MatchingDecoder::new(&graph, engine)?, rounds))
+    Ok(Decoder::new(Engine::Matching(MatchingDecoder::new(&graph, engine)?), rounds))
 }
 
 fn of_matrix(graph: &MatchingGraph) -> Result<Decoder, Fault> {
-    let rounds = Err("a check matrix does not say which round a detector belongs to".to_owned());
-    Ok(Decoder::new(MatchingDecoder::new(graph, MatchingEngine::SparseBlossom)?, rounds))
+    let engine = MatchingDecoder::new(graph, MatchingEngine::SparseBlossom)?;
+    Ok(Decoder::new(Engine::Matching(engine), Err(ROUNDLESS.to_owned())))
+}
+
+/// The model in a text.
+///
+/// # Safety
+/// `text` is null, or so many bytes are there.
+pub(super) unsafe fn model_of_text(
+    text: *const c_char,
+    text_bytes: usize,
+) -> Result<DetectorErrorModel, Fault> {
+    aligned(text, 1, "the text")?;
+    // SAFETY: the caller's promise.
+    let text = unsafe { array(text.cast::<u8>(), text_bytes, "the text") }?;
+    text::parse_bytes(text).map_err(|error| Fault::invalid(error.to_string()))
+}
+
+/// The model in a regular file.
+///
+/// # Safety
+/// `path` is null, or a string that ends in a NUL.
+pub(super) unsafe fn model_of_file(path: *const c_char) -> Result<DetectorErrorModel, Fault> {
+    aligned(path, 1, "the path")?;
+    // SAFETY: not null, and the caller's promise.
+    let path = unsafe { CStr::from_ptr(path) };
+    let path = path.to_str().map_err(|_| Fault::invalid("the path is not UTF-8"))?;
+    let refused = |why: String| Fault::invalid(format!("{path}: {why}"));
+    // A pipe without a writer would be waited for, and a device may have no end.
+    let found = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?;
+    if !found.is_file() {
+        return Err(refused("this is no file".to_owned()));
+    }
+    let file = std::fs::File::open(path).map_err(|error| refused(error.to_string()))?;
+    text::read(BufReader::new(file), Limits::default()).map_err(|error| refused(error.to_string()))
+}
+
+/// A check matrix and its observables, of a byte for each entry.
+///
+/// # Safety
+/// Each matrix is null, or has as many bytes as rows and columns say.
+pub(super) unsafe fn dense(
+    [detectors, observables]: [u32; 2],
+    columns: usize,
+    matrices: [*const u8; 2],
+) -> Result<[Columns; 2], Fault> {
+    matrix::check_rows(detectors, observables)?;
+    // SAFETY: the caller's promise.
+    let checks = unsafe { array(matrices[0], detectors as usize * columns, "the check matrix") }?;
+    let entries = observables as usize * columns;
+    // SAFETY: the caller's promise.
+    let flips = unsafe { array(matrices[1], entries, "the observables matrix") }?;
+    let checks = Columns::of_rows(checks, columns, "check matrix")?;
+    Ok([checks, Columns::of_rows(flips, columns, "observables matrix")?])
+}
+
+/// The same of compressed columns: offsets and rows of each.
+///
+/// # Safety
+/// As [`compressed`] says, of both.
+pub(super) unsafe fn sparse(
+    [detectors, observables]: [u32; 2],
+    columns: usize,
+    checks: (*const u64, *const u32),
+    flips: (*const u64, *const u32),
+) -> Result<[Columns; 2], Fault> {
+    matrix::check_rows(detectors, observables)?;
+    // SAFETY: the caller's promise.
+    let checks = unsafe { compressed(checks.0, checks.1, detectors, columns, "check matrix") }?;
+    let flips = if flips.0.is_null() && observables == 0 {
+        Columns::empty(columns)
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { compressed(flips.0, flips.1, observables, columns, "observables matrix") }?
+    };
+    Ok([checks, flips])
 }
 
 /// Makes a decoder and hands out its handle. Where that goes is looked at first.
 ///
 /// # Safety
 /// `out` is null, or a pointer may be written there.
-unsafe fn hand_out(out: *mut *mut c_void, make: impl FnOnce() -> Result<Decoder, Fault>) -> c_int {
+pub(super) unsafe fn hand_out(out: *mut *mut c_void, make: impl FnOnce() -> Result<Decoder, Fault>) -> c_int {
     status(|| {
         aligned(out.cast_const(), 8, "out_decoder")?;
         let handle = DECODERS.insert(Arc::new(Arc::new(make()?)));
@@ -56,11 +133,8 @@ pub unsafe extern "C" fn ringcall_decoder_create_from_dem(
 ) -> c_int {
     let make = || {
         let engine = engine(matching)?;
-        aligned(text, 1, "the text")?;
         // SAFETY: the header's contract.
-        let text = unsafe { array(text.cast::<u8>(), text_bytes, "the text") }?;
-        let model = text::parse_bytes(text).map_err(|error| Fault::invalid(error.to_string()))?;
-        of_model(&model, engine)
+        of_model(&unsafe { model_of_text(text, text_bytes) }?, engine)
     };
     // SAFETY: the header's contract.
     unsafe { hand_out(out_decoder, make) }
@@ -75,19 +149,8 @@ pub unsafe extern "C" fn ringcall_decoder_create_from_dem_file(
 ) -> c_int {
     let make = || {
         let engine = engine(matching)?;
-        aligned(path, 1, "the path")?;
-        // SAFETY: not null, and the header's contract.
-        let path = unsafe { CStr::from_ptr(path) };
-        let path = path.to_str().map_err(|_| Fault::invalid("the path is not UTF-8"))?;
-        let refused = |why: String| Fault::invalid(format!("{path}: {why}"));
-        // A pipe without a writer would be waited for, and a device may have no end.
-        let found = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?;
-        if !found.is_file() {
-            return Err(refused("this is no file".to_owned()));
-        }
-        let file = std::fs::File::open(path).map_err(|error| refused(error.to_string()))?;
-        let model = text::read(BufReader::new(file), Limits::default());
-        of_model(&model.map_err(|error| refused(error.to_string()))?, engine)
+        // SAFETY: the header's contract.
+        of_model(&unsafe { model_of_file(path) }?, engine)
     };
     // SAFETY: the header's contract.
     unsafe { hand_out(out_decoder, make) }
@@ -105,17 +168,9 @@ pub unsafe extern "C" fn ringcall_decoder_create_from_check_matrix(
     out_decoder: *mut *mut c_void,
 ) -> c_int {
     let make = || {
-        matrix::check_rows(num_detectors, num_observables)?;
-        let columns = num_errors as usize;
+        let (rows, columns) = ([num_detectors, num_observables], num_errors as usize);
         // SAFETY: the header's contract: so many bytes are there.
-        let checks = unsafe { array(checks, num_detectors as usize * columns, "the check matrix") }?;
-        let entries = num_observables as usize * columns;
-        // SAFETY: the header's contract: so many bytes are there.
-        let observables = unsafe { array(observables, entries, "the observables matrix") }?;
-        let (checks, observables) = (
-            Columns::of_rows(checks, columns, "check matrix")?,
-            Columns::of_rows(observables, columns, "observables matrix")?,
-        );
+        let [checks, observables] = unsafe { dense(rows, columns, [checks, observables]) }?;
         // SAFETY: the header's contract.
         let priors = unsafe { priors_of(priors, columns) }?;
         of_matrix(&matrix::graph(num_detectors, num_observables, &checks, &observables, priors)?)
@@ -138,18 +193,10 @@ pub unsafe extern "C" fn ringcall_decoder_create_from_sparse_check_matrix(
     out_decoder: *mut *mut c_void,
 ) -> c_int {
     let make = || {
-        matrix::check_rows(num_detectors, num_observables)?;
-        let columns = num_errors as usize;
+        let (rows, columns) = ([num_detectors, num_observables], num_errors as usize);
+        let (checks, flips) = ((check_offsets, check_rows), (observable_offsets, observable_rows));
         // SAFETY: the header's contract.
-        let checks =
-            unsafe { compressed(check_offsets, check_rows, num_detectors, columns, "check matrix") }?;
-        let observables = if observable_offsets.is_null() && num_observables == 0 {
-            Columns::empty(columns)
-        } else {
-            let (offsets, rows) = (observable_offsets, observable_rows);
-            // SAFETY: the header's contract.
-            unsafe { compressed(offsets, rows, num_observables, columns, "observables matrix") }?
-        };
+        let [checks, observables] = unsafe { sparse(rows, columns, checks, flips) }?;
         // SAFETY: the header's contract.
         let priors = unsafe { priors_of(priors, columns) }?;
         of_matrix(&matrix::graph(num_detectors, num_observables, &checks, &observables, priors)?)
@@ -160,7 +207,7 @@ pub unsafe extern "C" fn ringcall_decoder_create_from_sparse_check_matrix(
 
 /// # Safety
 /// `priors` is null, or one is there for each of the columns.
-unsafe fn priors_of<'a>(priors: *const f64, columns: usize) -> Result<Option<&'a [f64]>, Fault> {
+pub(super) unsafe fn priors_of<'a>(priors: *const f64, columns: usize) -> Result<Option<&'a [f64]>, Fault> {
     if priors.is_null() {
         return Ok(None);
     }

@@ -61,11 +61,11 @@ impl Columns {
         Ok(Self { offsets, rows: sorted })
     }
 
-    fn rows_of(&self, column: usize) -> &[u32] {
+    pub(super) fn rows_of(&self, column: usize) -> &[u32] {
         &self.rows[self.offsets[column]..self.offsets[column + 1]]
     }
 
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.offsets.len() - 1
     }
 }

@@ -1,4 +1,4 @@
-//! Matching decoders of C programs. The contract is in `ringcall_decoder.h`.
+//! Decoders of C programs: matching and Relay-BP. The contract is in `ringcall_decoder.h`.
 //!
 //! Answers are written through the caller's pointers when a shot has been decoded, and nothing of the caller's is borrowed then: a
 //! caller whose arrays overlap gets wrong answers, and no more.
@@ -6,6 +6,9 @@
 pub(crate) mod api;
 pub(crate) mod create;
 mod matrix;
+pub(crate) mod relay;
+pub(crate) mod shots;
+pub(crate) mod slot;
 pub(crate) mod stream;
 
 use crate::handles::Registry;
@@ -13,10 +16,11 @@ use crate::raw_ring::{aligned, array};
 use crate::status::Fault;
 use core::ffi::c_void;
 use ringcall_matching::{DecodeError as EngineError, RoundsError, set_bits};
-use ringcall_qec::decode::{DecodeError, Decoder as _, MatchingDecoder};
+use ringcall_qec::decode::{DecodeError, Decoder as Decode, Matched, MatchingDecoder, RelayDecoder};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::LocalKey;
+use std::time::{Duration, Instant};
 
 /// What the registry has is held for a moment only, so that a handle names nothing any more once it has been removed; calls hold the
 /// decoder in it.
@@ -89,9 +93,49 @@ pub(crate) struct Decoder {
     state: Mutex<State>,
 }
 
+/// What decodes.
+#[derive(Debug, Clone)]
+enum Engine {
+    Matching(MatchingDecoder),
+    Relay(Box<RelayDecoder>),
+}
+
+/// The step of Relay-BP's weights: priors are whole eighths.
+const RELAY_WEIGHT_STEP: f64 = 0.125;
+
+impl Engine {
+    fn decoder(&mut self) -> &mut dyn Decode {
+        match self {
+            Self::Matching(matching) => matching,
+            Self::Relay(relay) => &mut **relay,
+        }
+    }
+
+    /// Detectors and observables.
+    fn shape(&self) -> [usize; 2] {
+        let [detectors, observables] = match self {
+            Self::Matching(matching) => [matching.num_detectors(), matching.num_observables()],
+            Self::Relay(relay) => [relay.num_detectors(), relay.num_observables()],
+        };
+        [detectors as usize, observables as usize]
+    }
+
+    fn weight_step(&self) -> f64 {
+        match self {
+            Self::Matching(matching) => matching.weight_step(),
+            Self::Relay(_) => RELAY_WEIGHT_STEP,
+        }
+    }
+
+    /// The weight as C programs see it: infinite where the correction does not explain the syndrome.
+    fn weight(matched: &Matched) -> f64 {
+        if matched.converged { matched.weight } else { f64::INFINITY }
+    }
+}
+
 #[derive(Debug)]
 struct State {
-    matching: MatchingDecoder,
+    engine: Engine,
     /// Scratch: a syndrome as words and as a list, and the observables of the answer.
     words: Vec<u64>,
     defects: Vec<u32>,
@@ -99,19 +143,18 @@ struct State {
 }
 
 impl Decoder {
-    fn new(matching: MatchingDecoder, rounds: Result<Vec<u32>, String>) -> Self {
-        let (num_detectors, num_observables) =
-            (matching.num_detectors() as usize, matching.num_observables() as usize);
+    fn new(engine: Engine, rounds: Result<Vec<u32>, String>) -> Self {
+        let [num_detectors, num_observables] = engine.shape();
         Self {
             model: Arc::new(Model { num_detectors, num_observables, rounds }),
-            state: Mutex::new(State::new(matching)),
+            state: Mutex::new(State::new(engine)),
         }
     }
 
     /// Another one, with the same tables.
     fn another(&self) -> Result<Self, Fault> {
-        let matching = self.state()?.matching.clone();
-        Ok(Self { model: Arc::clone(&self.model), state: Mutex::new(State::new(matching)) })
+        let engine = self.state()?.engine.clone();
+        Ok(Self { model: Arc::clone(&self.model), state: Mutex::new(State::new(engine)) })
     }
 
     fn state(&self) -> Result<MutexGuard<'_, State>, Fault> {
@@ -141,29 +184,53 @@ impl Model {
 }
 
 impl State {
-    fn new(matching: MatchingDecoder) -> Self {
-        let (detectors, observables) =
-            (matching.num_detectors() as usize, matching.num_observables() as usize);
+    fn new(engine: Engine) -> Self {
+        let [detectors, observables] = engine.shape();
         Self {
             words: Vec::with_capacity(detectors.div_ceil(64)),
             defects: Vec::with_capacity(detectors),
             observables: vec![0; observables.div_ceil(8)],
-            matching,
+            engine,
         }
     }
 
     /// Decodes detectors that fired; the observables are then in `observables`. The weight.
     fn decode(&mut self, defects: &[u32]) -> Result<f64, Fault> {
-        Ok(self.matching.decode(defects, &mut self.observables)?.weight)
+        Ok(Engine::weight(&self.engine.decoder().decode(defects, &mut self.observables)?))
     }
 
     fn decode_defects(&mut self) -> Result<f64, Fault> {
-        Ok(self.matching.decode(&self.defects, &mut self.observables)?.weight)
+        Ok(Engine::weight(&self.engine.decoder().decode(&self.defects, &mut self.observables)?))
+    }
+
+    /// The same, for so long, if a limit is given.
+    fn decode_within(&mut self, limit: Option<Duration>) -> Result<Matched, Fault> {
+        let Self { engine, defects, observables, .. } = self;
+        let decoder = engine.decoder();
+        let Some(limit) = limit else { return Ok(decoder.decode(defects, observables)?) };
+        let begin = Instant::now();
+        Ok(decoder.decode_until(defects, observables, &mut || begin.elapsed() >= limit)?)
+    }
+
+    /// How many iterations the last shot took, and how many legs converged; 0 of matching.
+    fn iterations(&self) -> [u32; 2] {
+        match &self.engine {
+            Engine::Matching(_) => [0; 2],
+            Engine::Relay(relay) => {
+                relay.outcome().map_or([0; 2], |outcome| [outcome.iterations, outcome.solutions])
+            }
+        }
     }
 
     /// Decodes a packed syndrome of just as many bytes as the detectors need.
     fn decode_bits(&mut self, syndrome: &[u8]) -> Result<f64, Fault> {
-        let detectors = self.matching.num_detectors() as usize;
+        self.read_bits(syndrome)?;
+        self.decode_defects()
+    }
+
+    /// Lists the detectors of a packed syndrome.
+    fn read_bits(&mut self, syndrome: &[u8]) -> Result<(), Fault> {
+        let [detectors, _] = self.engine.shape();
         if let Some(&last) = syndrome.last().filter(|_| !detectors.is_multiple_of(8))
             && last >> (detectors % 8) != 0
         {
@@ -179,7 +246,7 @@ impl State {
         }));
         self.defects.clear();
         set_bits(&self.words, &mut self.defects);
-        self.decode_defects()
+        Ok(())
     }
 
     /// Decodes a syndrome of a byte for each detector.

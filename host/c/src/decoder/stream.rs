@@ -1,6 +1,6 @@
 //! Decoding round by round.
 
-use super::{Answers, Latest, array, named, unspoilt};
+use super::{Answers, Engine, Latest, array, named, unspoilt};
 use crate::handles::Registry;
 use crate::raw_ring::aligned;
 use crate::status::{Fault, status};
@@ -46,7 +46,10 @@ pub unsafe extern "C" fn ringcall_decoder_stream_create(
                 unsafe { array(rounds, count, "rounds") }?
             };
         let state = decoder.state()?;
-        let engine = state.matching.engine();
+        let Engine::Matching(matching) = &state.engine else {
+            return Err(Fault::unsupported("Relay-BP is not given rounds: make a decoder by matching"));
+        };
+        let engine = matching.engine();
         if engine.makes_second_pass() {
             // As the header has it.
             return Err(Fault::unsupported(
