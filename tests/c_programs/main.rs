@@ -244,3 +244,8 @@ fn a_decoder_is_owned_and_shared_by_threads() {
 fn invalid_arguments_of_decoders_are_refused() {
     check("decoder_invalid.c", &[]);
 }
+
+#[test]
+fn relay_decoders_decode_alone_and_over_a_ring() {
+    check("relay.c", &[]);
+}

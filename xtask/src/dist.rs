@@ -188,8 +188,12 @@ fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
     if device {
         dist_compat::check_device(shell, out, &work)?;
     }
-    if dist_compat::check_cmake(shell, &work, out, &["host_path", "decoder", "decoding_client", "udp_echo"])?
-    {
+    if dist_compat::check_cmake(
+        shell,
+        &work,
+        out,
+        &["host_path", "decoder", "relay", "decoding_client", "udp_echo"],
+    )? {
         dist_compat::check_cmake(
             shell,
             &work.join("compat"),

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Matching decoders: which logical observables were flipped, given the detectors that fired. No GPU, no ring and no
- * dispatcher is needed.
+ * Decoders: which logical observables were flipped, given the detectors that fired. No GPU, no ring and no dispatcher
+ * is needed.
  *
- * A decoder is of a detector error model (Stim's `.dem` text) or of a check matrix, and finds a correction of minimum
- * weight by minimum-weight perfect matching: exact, and the same weights as PyMatching's, to the step that weights
- * are rounded to.
+ * A decoder is of a detector error model (Stim's `.dem` text) or of a check matrix. By minimum-weight perfect matching
+ * it finds a correction of minimum weight: exact, and the same weights as PyMatching's, to the step that weights are
+ * rounded to. By Relay-BP, belief propagation in relayed legs, it takes errors that flip any number of detectors, of
+ * bicycle and other qLDPC codes, colour codes, or both bases together, and may end without a correction that explains
+ * the syndrome: the weight of such an answer is INFINITY, and its observables are the best guess.
  *
  * Shapes      Detectors are 0 .. num_detectors - 1, observables 0 .. num_observables - 1 (ringcall_decoder_get_info).
  *             Packed bits are those of Stim's b8: index i is bit i % 8, the least significant first, of byte i / 8;
@@ -103,6 +105,56 @@ cudaq_status_t ringcall_decoder_create_from_sparse_check_matrix(uint32_t num_det
                                                                 const uint32_t *observable_rows, const double *priors,
                                                                 ringcall_decoder_t **out_decoder);
 
+/*
+ * Settings of Relay-BP (Mueller et al., arXiv:2506.01779). 72 bytes. Begin with RINGCALL_RELAY_SETTINGS, which are those
+ * published, for one solution; NULL in their place means the same. A decode is a sequence of legs; leg 0 has one memory
+ * strength (gamma) for all errors, each further leg draws one for every error, and takes over what the leg before it
+ * holds for likely. Without further legs, with first_gamma 0, it is min-sum belief propagation. Answers are the same on
+ * any machine, to the bit.
+ */
+typedef struct {
+  uint32_t first_iterations; /* of leg 0, at least 1 */
+  uint32_t leg_iterations;   /* of each further leg, at least 1 if there are such */
+  uint32_t legs;             /* further legs, at most */
+  uint32_t solutions;        /* legs that shall converge, at least 1: the lightest solution wins */
+  uint32_t max_iterations;   /* of all legs together, at least 1: the bound on the work of a shot */
+  uint32_t seed;             /* names the memory strengths that are drawn */
+  uint32_t lanes;            /* 1 to 64 that race with seeds of their own, here one after the other */
+  uint32_t lane_delay;       /* what lanes after the first are behind by, in iterations, up to 1000000 */
+  /* What follows where nothing converged: -1 nothing; 0 ordered statistics of order 0; up to 1000: a combination sweep of
+   * that order. */
+  int32_t ordered_statistics;
+  uint32_t reserved; /* 0 */
+  /* From -1 to 1, rounded to 128ths. */
+  double first_gamma;
+  double min_gamma, max_gamma; /* of further legs */
+  double damping;              /* of messages, from 0 to less than 1 */
+} ringcall_relay_settings_t;
+
+#define RINGCALL_RELAY_SETTINGS                                                                                        \
+  { 80, 60, 300, 1, 0xffffffffu, 0, 1, 20, -1, 0, 0.125, -0.24, 0.66, 0.0 }
+
+/*
+ * Decoders by Relay-BP, of what the four above are of, and refused as there, but for: errors may flip up to 250
+ * detectors, and a decomposition (`^`) is not used; probabilities go up to 1; `priors` must be given; columns with the
+ * same checks and observables become one, others stay apart. Weights are whole multiples of 1/8. Streams cannot be made
+ * of them (CUDAQ_ERR_UNSUPPORTED). A syndrome that no correction explains is no error, and does not converge.
+ */
+cudaq_status_t ringcall_decoder_create_relay_from_dem(const char *text, size_t text_bytes,
+                                                      const ringcall_relay_settings_t *settings,
+                                                      ringcall_decoder_t **out_decoder);
+cudaq_status_t ringcall_decoder_create_relay_from_dem_file(const char *path, const ringcall_relay_settings_t *settings,
+                                                           ringcall_decoder_t **out_decoder);
+cudaq_status_t ringcall_decoder_create_relay_from_check_matrix(uint32_t num_detectors, uint32_t num_observables,
+                                                               uint32_t num_errors, const uint8_t *checks,
+                                                               const uint8_t *observables, const double *priors,
+                                                               const ringcall_relay_settings_t *settings,
+                                                               ringcall_decoder_t **out_decoder);
+cudaq_status_t ringcall_decoder_create_relay_from_sparse_check_matrix(
+    uint32_t num_detectors, uint32_t num_observables, uint32_t num_errors, const uint64_t *check_offsets,
+    const uint32_t *check_rows, const uint64_t *observable_offsets, const uint32_t *observable_rows,
+    const double *priors, const ringcall_relay_settings_t *settings, ringcall_decoder_t **out_decoder);
+
 /* Another decoder that shares the tables of this one: for another thread. */
 cudaq_status_t ringcall_decoder_clone(const ringcall_decoder_t *decoder, ringcall_decoder_t **out_decoder);
 /* Ends a decoder. A call that another thread is in ends as if nothing had happened. */
@@ -144,6 +196,54 @@ cudaq_status_t ringcall_decoder_decode_batch(const ringcall_decoder_t *decoder, 
                                              const uint8_t *syndromes, size_t syndromes_bytes,
                                              uint8_t *out_observables, size_t out_bytes, double *out_weights,
                                              size_t *out_decoded);
+
+/* How a shot ended, as `decode_syndrome` has it on the wire. */
+enum {
+  RINGCALL_NOT_CONVERGED = 0, /* the correction does not explain the syndrome: a best guess */
+  RINGCALL_CONVERGED = 1,
+  RINGCALL_LATE = 3 /* time was up: the best so far */
+};
+
+/* What a decoder says of an answer. 32 bytes. */
+typedef struct {
+  int32_t corrections; /* matched pairs, or errors of the correction */
+  int32_t converged;   /* one of the three above */
+  uint32_t iterations; /* of Relay-BP, all legs together; 0 of matching */
+  uint32_t solutions;  /* legs of Relay-BP that converged; 0 of matching, and where ordered statistics found it */
+  double weight;       /* INFINITY where the correction does not explain the syndrome */
+  /* ln of the odds that the observables are right: of RINGCALL_MATCHING_ENSEMBLE, INFINITY where it saw no alternative;
+   * NAN of other decoders, which do not say. */
+  double confidence;
+} ringcall_decoder_outcome_t;
+
+/*
+ * As ringcall_decoder_decode_batch, with an outcome for each shot in `out_outcomes`; for one shot, `shots` is 1. A shot
+ * takes at most `limit_ns` nanoseconds, if that is not 0, and what was under way then (of Relay-BP an iteration): it is
+ * late, and its answer is the best so far. A decoder that was done before it looked at the time is not late.
+ */
+cudaq_status_t ringcall_decoder_decode_shots(const ringcall_decoder_t *decoder, uint64_t limit_ns, size_t shots,
+                                             const uint8_t *syndromes, size_t syndromes_bytes,
+                                             uint8_t *out_observables, size_t out_bytes,
+                                             ringcall_decoder_outcome_t *out_outcomes, size_t *out_decoded);
+
+/* ---- Over a ring ----
+ *
+ * The body of a function of the host path, whose entry in the function table has `decode_syndrome`'s id or another:
+ *
+ *   static ringcall_decoder_t *decoder;
+ *   static void decode(const void *rx_slot, void *tx_slot, size_t slot_bytes) {
+ *     ringcall_decoder_serve_slot(decoder, 0, rx_slot, tx_slot, slot_bytes);
+ *   }
+ *
+ * The request's payload is a packed syndrome; the answer's is the packed observables, then `corrections` and `converged`
+ * of the outcome, an int32 each, as `decode_syndrome` has them. Header and result are written whatever happens:
+ * RINGCALL_STATUS_BAD_PAYLOAD for a payload that is no syndrome of this decoder, RINGCALL_STATUS_RESULT_TOO_LONG for a
+ * slot that is too short, RINGCALL_STATUS_ENGINE_FAILED for a syndrome that matching refuses; the call then still
+ * returns CUDAQ_OK. It writes nothing only where it returns something else. `rx_slot` and `tx_slot` are the two that the
+ * dispatcher gave, apart from each other, of `slot_bytes` bytes each.
+ */
+cudaq_status_t ringcall_decoder_serve_slot(const ringcall_decoder_t *decoder, uint64_t limit_ns, const void *rx_slot,
+                                           void *tx_slot, size_t slot_bytes);
 
 /* ---- Round by round ----
  *

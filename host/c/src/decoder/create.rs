@@ -27,12 +27,12 @@ pub(super) const ROUNDLESS: &str = "a check matrix does not say which round a de
 fn of_model(model: &DetectorErrorModel, engine: MatchingEngine) -> Result<Decoder, Fault> {
     let graph = MatchingGraph::from_dem(model, ParallelEdges::Independent)?;
     let rounds = model.rounds().map_err(|error| error.to_string());
-    Ok(Decoder::new(Engine::Matching(MatchingDecoder::new(&graph, engine)?), rounds))
+    Ok(Decoder::new(Engine::Matching(Box::new(MatchingDecoder::new(&graph, engine)?)), rounds))
 }
 
 fn of_matrix(graph: &MatchingGraph) -> Result<Decoder, Fault> {
     let engine = MatchingDecoder::new(graph, MatchingEngine::SparseBlossom)?;
-    Ok(Decoder::new(Engine::Matching(engine), Err(ROUNDLESS.to_owned())))
+    Ok(Decoder::new(Engine::Matching(Box::new(engine)), Err(ROUNDLESS.to_owned())))
 }
 
 /// The model in a text.

@@ -96,7 +96,7 @@ pub(crate) struct Decoder {
 /// What decodes.
 #[derive(Debug, Clone)]
 enum Engine {
-    Matching(MatchingDecoder),
+    Matching(Box<MatchingDecoder>),
     Relay(Box<RelayDecoder>),
 }
 
@@ -106,7 +106,7 @@ const RELAY_WEIGHT_STEP: f64 = 0.125;
 impl Engine {
     fn decoder(&mut self) -> &mut dyn Decode {
         match self {
-            Self::Matching(matching) => matching,
+            Self::Matching(matching) => &mut **matching,
             Self::Relay(relay) => &mut **relay,
         }
     }

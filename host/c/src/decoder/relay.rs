@@ -106,9 +106,8 @@ fn of_matrix(
     priors: Option<&[f64]>,
     config: &BpConfig,
 ) -> Result<Decoder, Fault> {
-    let priors = priors.ok_or_else(|| {
-        Fault::invalid("priors is null: Relay-BP needs the probability of each error")
-    })?;
+    let priors = priors
+        .ok_or_else(|| Fault::invalid("priors is null: Relay-BP needs the probability of each error"))?;
     if let Some(column) = priors.iter().position(|prior| !(0.0..=1.0).contains(prior)) {
         let prior = priors[column];
         return Err(Fault::invalid(format!(
