@@ -11,6 +11,10 @@ use crate::layers::{Layers, Window, check};
 use crate::metric::{FAR, Metric};
 use crate::readout::Answer;
 
+/// Margins that a window has room for. In longer windows fewer defects are carried from one into the next, and more are looked at when
+/// the run ends.
+const MARGINS: usize = 3;
+
 /// The state of a run that is matched once: see [`Plain`](super::EndlessDecoder).
 #[derive(Debug)]
 pub(super) struct Plain {
@@ -87,7 +91,7 @@ impl Plan {
     fn new(graph: &MatchingGraph, rounds: &[u32], config: &EndlessConfig) -> Result<Self, SlidingError> {
         let Shape { layers, step, context } = Shape::new(graph, rounds, Layers::new(graph, rounds)?)?;
         let margin = if config.margin == 0 { (3 * context).max(8) } else { config.margin };
-        let length = context.saturating_mul(2).saturating_add(margin.saturating_mul(2));
+        let length = context.saturating_mul(2).saturating_add(margin.saturating_mul(MARGINS));
         let longest = length.saturating_add(layers.head()).saturating_add(layers.tail());
         if longest.saturating_mul(layers.most_detectors()) > crate::MAX_DETECTORS as usize {
             return Err(SlidingError::Window { window: length, commit: margin });
@@ -101,7 +105,7 @@ impl Plan {
         let out = |node: u32| metric.nodes[node as usize].boundary;
         let widest = (0..run.num_detectors() as u32).map(out).max().unwrap_or(0);
         let frontiers = Frontiers::new(&run, bases, layer_of, |node| out(node) + widest);
-        let full = layers.head() + context + 2 * margin;
+        let full = layers.head() + context + MARGINS * margin;
         let (batch, scale) = (config.batch, graph.scale());
         let most_gathered = context.div_ceil(2);
         Ok(Self {
