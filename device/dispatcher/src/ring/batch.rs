@@ -5,9 +5,9 @@
 //! and warps' handlers one after the other, all lanes write the responses together, and one fence publishes them. Refusals and
 //! requests for a grid are left to `serve`.
 
-use super::poll::{nth, spread};
+use super::bits::{nth, spread};
 use super::slot_state::RESPONDED;
-use super::{Block, Call, Machine, Returned, WarpContext};
+use super::{Block, Call, Machine, Returned, WarpContext, serve, slot_state};
 use ringcall_gpu::barrier;
 use ringcall_gpu::shared::{Pair, Rows};
 use ringcall_gpu::stage::Stage;
@@ -106,282 +106,298 @@ struct OwnAnswer {
     len: u32,
 }
 
-impl<M: Machine> Block<'_, M> {
-    /// Requests that a warp serves at once, at most.
-    #[inline(always)]
-    pub(super) fn batch_limit(&self, warp: Warp<'_>) -> u32 {
-        let batches = M::BATCHES && !self.options.is_shared();
-        if batches { self.batch.min(warp.lanes()) } else { 1 }
-    }
+/// Requests that a warp serves at once, at most.
+#[inline(always)]
+pub(super) fn limit<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> u32 {
+    let batches = M::BATCHES && !block.options.is_shared();
+    if batches { block.batch.min(warp.lanes()) } else { 1 }
+}
 
-    /// Fetches, checks, runs and answers the requests of `batch`, no more than [`batch_limit`](Self::batch_limit). Returns the
-    /// requests that are to be served alone.
-    ///
-    /// A separate function, with separate registers.
-    #[inline(never)]
-    pub(super) fn serve_batch(
-        &self,
-        warp: Warp<'_>,
-        me: u32,
-        input: Stage<'_>,
-        output: Stage<'_>,
-        batch: Batch,
-    ) -> Batch {
-        // A copy, which stays in registers.
-        let ring = self.ring.clone();
-        let block = Block { ring: &ring, ..*self };
-        match ring.rows() {
-            Some(rows) => block.serve_rows(&rows, WarpContext { warp, me, input, output }, batch),
-            None => batch,
-        }
+/// Fetches, checks, runs and answers the requests of `batch`, no more than [`limit`]. Returns the
+/// requests that are to be served alone.
+///
+/// A separate function, with separate registers.
+#[inline(never)]
+pub(super) fn serve<M: Machine>(
+    block: &Block<'_, M>,
+    warp: Warp<'_>,
+    me: u32,
+    input: Stage<'_>,
+    output: Stage<'_>,
+    batch: Batch,
+) -> Batch {
+    // A copy, which stays in registers.
+    let ring = block.ring.clone();
+    let block = Block { ring: &ring, ..*block };
+    match ring.rows() {
+        Some(rows) => serve_rows(&block, &rows, WarpContext { warp, me, input, output }, batch),
+        None => batch,
     }
+}
 
-    #[inline(always)]
-    fn serve_rows(&self, rows: &[Rows; 2], context: WarpContext<'_>, mut batch: Batch) -> Batch {
-        let warp = context.warp;
-        let [requests, responses] = rows;
-        let chosen = batch.slots & !batch.invalid_flags;
-        let own_bit = batch.nth(chosen, warp.lane());
-        let slot = own_bit.map_or(u32::MAX, |bit| batch.first + bit);
-        let held = self.fetch_batch(requests, context, batch.first, slot, chosen);
-        let is_held = own_bit.is_some_and(|bit| held >> bit & 1 == 1);
-        let request = self.own_request(context, slot, own_bit.is_some() && !is_held);
-        warp.sync();
-        let answer = self.call_batch(context, &request);
-        self.write_batch(responses, context, &request, answer);
-        self.count_batch(context, request.entry.is_some(), answer);
-        self.publish_batch(warp, &request);
-        if is_held {
-            // The previous response was not taken yet: the request stays where it is, and is looked at again.
-            self.defer(slot);
-        }
-        let gone = request.entry.is_some() || is_held;
-        batch.slots &= !warp.sum_u64(own_bit.filter(|_| gone).map_or(0, |bit| 1 << bit));
-        batch
+#[inline(always)]
+fn serve_rows<M: Machine>(
+    block: &Block<'_, M>,
+    rows: &[Rows; 2],
+    context: WarpContext<'_>,
+    mut batch: Batch,
+) -> Batch {
+    let warp = context.warp;
+    let [requests, responses] = rows;
+    let chosen = batch.slots & !batch.invalid_flags;
+    let own_bit = batch.nth(chosen, warp.lane());
+    let slot = own_bit.map_or(u32::MAX, |bit| batch.first + bit);
+    let held = fetch_batch(block, requests, context, batch.first, slot, chosen);
+    let is_held = own_bit.is_some_and(|bit| held >> bit & 1 == 1);
+    let request = own_request(block, context, slot, own_bit.is_some() && !is_held);
+    warp.sync();
+    let answer = call_batch(block, context, &request);
+    write_batch(block, responses, context, &request, answer);
+    count_batch(block, context, request.entry.is_some(), answer);
+    publish_batch(block, warp, &request);
+    if is_held {
+        // The previous response was not taken yet: the request stays where it is, and is looked at again.
+        slot_state::defer(block, slot);
     }
+    let gone = request.entry.is_some() || is_held;
+    batch.slots &= !warp.sum_u64(own_bit.filter(|_| gone).map_or(0, |bit| 1 << bit));
+    batch
+}
 
-    /// The words of slot `index` of a batch in a stage.
-    #[inline(always)]
-    fn batch_words(&self, stage: Stage<'_>) -> usize {
-        // Never 0, which the compiler does not know: a panic would cost code.
-        stage.len().checked_div(self.batch as usize).unwrap_or_default()
-    }
+/// The words of slot `index` of a batch in a stage.
+#[inline(always)]
+fn batch_words<M: Machine>(block: &Block<'_, M>, stage: Stage<'_>) -> usize {
+    // Never 0, which the compiler does not know: a panic would cost code.
+    stage.len().checked_div(block.batch as usize).unwrap_or_default()
+}
 
-    /// Fetches the `chosen` slots of the window from slot `first` on, of which this lane has `slot`, into the stage. Returns
-    /// those whose previous response was not taken yet.
-    #[inline(always)]
-    fn fetch_batch(
-        &self,
-        requests: &Rows,
-        context: WarpContext<'_>,
-        first: u32,
-        slot: u32,
-        chosen: u64,
-    ) -> u64 {
-        let warp = context.warp;
-        let pairs = Divisor::new(requests.pairs());
-        let all = chosen.count_ones() * pairs.pairs;
-        // Under way together with the first payloads, and asked for after them: they are not kept waiting for it.
-        let own = first + 2 * warp.lane();
-        let inside = own < self.partition.first + self.partition.count;
-        let flags = || if inside { self.ring.tx_pair(own) } else { [0; 2] };
-        let mut answers = [0; 2];
-        let mut base = 0;
-        while base < all {
-            let begin = || {
-                if base == 0 {
-                    answers = flags();
-                }
-            };
-            self.fetch_round(requests, context, slot, pairs, [base, all], begin);
-            base += ROUND * warp.lanes();
-        }
-        let [even, odd] = answers.map(|answer| warp.ballot(answer != flag::FREE));
-        // The stage is whole before a lane reads its request.
-        warp.sync();
-        chosen & (spread(even) | spread(odd) << 1)
-    }
-
-    /// Fetches the pairs from `base` on, [`ROUND`] a lane, of `all`; they, and what `meanwhile` loads, are under way before the first
-    /// is waited for.
-    #[inline(always)]
-    fn fetch_round(
-        &self,
-        requests: &Rows,
-        context: WarpContext<'_>,
-        slot: u32,
-        pairs: Divisor,
-        [base, all]: [u32; 2],
-        meanwhile: impl FnOnce(),
-    ) {
-        let WarpContext { warp, input, .. } = context;
-        let stage_pairs = self.batch_words(input) / 2;
-        let at: [u32; ROUND as usize] =
-            core::array::from_fn(|i| base + i as u32 * warp.lanes() + warp.lane());
-        let parts = at.map(|at| pairs.split(at));
-        let [a, b, c, d] = parts.map(|(index, pair)| requests.pair(warp.shuffle(slot, index), pair));
-        let [a, b] = Pair::load_two(a, b);
-        let [c, d] = Pair::load_two(c, d);
-        meanwhile();
-        for ((at, (index, pair)), value) in at.into_iter().zip(parts).zip([a, b, c, d]) {
-            if at < all {
-                input.set_pair(index as usize * stage_pairs + pair as usize, value);
+/// Fetches the `chosen` slots of the window from slot `first` on, of which this lane has `slot`, into the stage. Returns
+/// those whose previous response was not taken yet.
+#[inline(always)]
+fn fetch_batch<M: Machine>(
+    block: &Block<'_, M>,
+    requests: &Rows,
+    context: WarpContext<'_>,
+    first: u32,
+    slot: u32,
+    chosen: u64,
+) -> u64 {
+    let warp = context.warp;
+    let pairs = Divisor::new(requests.pairs());
+    let all = chosen.count_ones() * pairs.pairs;
+    // Under way together with the first payloads, and asked for after them: they are not kept waiting for it.
+    let own = first + 2 * warp.lane();
+    let inside = own < block.partition.first + block.partition.count;
+    let flags = || if inside { block.ring.tx_pair(own) } else { [0; 2] };
+    let mut answers = [0; 2];
+    let mut base = 0;
+    while base < all {
+        let begin = || {
+            if base == 0 {
+                answers = flags();
             }
+        };
+        fetch_round(block, requests, context, slot, pairs, [base, all], begin);
+        base += ROUND * warp.lanes();
+    }
+    let [even, odd] = answers.map(|answer| warp.ballot(answer != flag::FREE));
+    // The stage is whole before a lane reads its request.
+    warp.sync();
+    chosen & (spread(even) | spread(odd) << 1)
+}
+
+/// Fetches the pairs from `base` on, [`ROUND`] a lane, of `all`; they, and what `meanwhile` loads, are under way before the first
+/// is waited for.
+#[inline(always)]
+fn fetch_round<M: Machine>(
+    block: &Block<'_, M>,
+    requests: &Rows,
+    context: WarpContext<'_>,
+    slot: u32,
+    pairs: Divisor,
+    [base, all]: [u32; 2],
+    meanwhile: impl FnOnce(),
+) {
+    let WarpContext { warp, input, .. } = context;
+    let stage_pairs = batch_words(block, input) / 2;
+    let at: [u32; ROUND as usize] = core::array::from_fn(|i| base + i as u32 * warp.lanes() + warp.lane());
+    let parts = at.map(|at| pairs.split(at));
+    let [a, b, c, d] = parts.map(|(index, pair)| requests.pair(warp.shuffle(slot, index), pair));
+    let [a, b] = Pair::load_two(a, b);
+    let [c, d] = Pair::load_two(c, d);
+    meanwhile();
+    for ((at, (index, pair)), value) in at.into_iter().zip(parts).zip([a, b, c, d]) {
+        if at < all {
+            input.set_pair(index as usize * stage_pairs + pair as usize, value);
         }
     }
+}
 
-    /// This lane's request, checked, if it `has` one.
-    #[inline(always)]
-    fn own_request(&self, context: WarpContext<'_>, slot: u32, has: bool) -> OwnRequest<'_> {
-        let WarpContext { warp, input, .. } = context;
-        let at = warp.lane() as usize * self.batch_words(input);
-        let words = core::array::from_fn(|i| if has { input.word(at + i) } else { 0 });
-        let header = RequestHeader::from_words(words);
-        let capacity = self.ring.geometry().request_capacity();
-        let checked =
-            validate::request(&self.table, &header, capacity, |mode| mode == DispatchMode::DeviceCall);
-        let called = [HandlerKind::Thread as u32, HandlerKind::Warp as u32];
-        let entry = checked.ok().filter(|entry| has && called.contains(&entry.kind));
-        OwnRequest { slot, header, entry }
+/// This lane's request, checked, if it `has` one.
+#[inline(always)]
+fn own_request<'b, M: Machine>(
+    block: &'b Block<'_, M>,
+    context: WarpContext<'_>,
+    slot: u32,
+    has: bool,
+) -> OwnRequest<'b> {
+    let WarpContext { warp, input, .. } = context;
+    let at = warp.lane() as usize * batch_words(block, input);
+    let words = core::array::from_fn(|i| if has { input.word(at + i) } else { 0 });
+    let header = RequestHeader::from_words(words);
+    let capacity = block.ring.geometry().request_capacity();
+    let checked = validate::request(&block.table, &header, capacity, |mode| mode == DispatchMode::DeviceCall);
+    let called = [HandlerKind::Thread as u32, HandlerKind::Warp as u32];
+    let entry = checked.ok().filter(|entry| has && called.contains(&entry.kind));
+    OwnRequest { slot, header, entry }
+}
+
+/// Calls the handlers of all lanes' requests: threads' side by side and then warps' in the order of the slots, or all in that
+/// order where handlers are called one at a time.
+#[inline(always)]
+fn call_batch<M: Machine>(
+    block: &Block<'_, M>,
+    context: WarpContext<'_>,
+    request: &OwnRequest<'_>,
+) -> OwnAnswer {
+    let WarpContext { warp, me, .. } = context;
+    let is = |kind: HandlerKind| request.entry.is_some_and(|entry| entry.kind == kind as u32);
+    let [threads, warps] = [HandlerKind::Thread, HandlerKind::Warp].map(|kind| warp.ballot(is(kind)));
+    if (threads | warps).trailing_zeros() == warp.lane()
+        && let Some(entry) = request.entry
+    {
+        serve::begin(block, me, entry.id, request.slot);
     }
+    let address = request.entry.map_or(0, |entry| entry.address);
+    let arg_len = request.header.arg_len;
+    let mut returned = Returned::default();
+    let mut in_turn = threads | warps;
+    if !block.options.serial_handlers {
+        if is(HandlerKind::Thread) {
+            returned = block.machine.call_thread(&batch_call(block, context, warp.lane(), address, arg_len));
+        }
+        warp.sync();
+        in_turn = warps;
+    }
+    while in_turn != 0 {
+        let lane = in_turn.trailing_zeros();
+        in_turn &= in_turn - 1;
+        if warps >> lane & 1 == 1 {
+            let (address, arg_len) = (warp.shuffle_u64(address, lane), warp.shuffle(arg_len, lane));
+            let call = batch_call(block, context, lane, address, arg_len);
+            let result = serve::call_handler(block, warp, HandlerKind::Warp, &call, || ());
+            if warp.lane() == lane {
+                returned = result;
+            }
+        } else if warp.lane() == lane {
+            returned = block.machine.call_thread(&batch_call(block, context, lane, address, arg_len));
+        }
+        warp.sync();
+    }
+    // There are no graphs here.
+    let asks = i64::from(returned.status) == flag::GRAPH_TRIGGER as i64;
+    let status = if asks { Status::LAUNCH_FAILED } else { Status(returned.status) };
+    let (status, len) = status.clamped(returned.len, block.ring.geometry().result_capacity());
+    OwnAnswer { status, len }
+}
 
-    /// Calls the handlers of all lanes' requests: threads' side by side and then warps' in the order of the slots, or all in that
-    /// order where handlers are called one at a time.
-    #[inline(always)]
-    fn call_batch(&self, context: WarpContext<'_>, request: &OwnRequest<'_>) -> OwnAnswer {
-        let WarpContext { warp, me, .. } = context;
-        let is = |kind: HandlerKind| request.entry.is_some_and(|entry| entry.kind == kind as u32);
-        let [threads, warps] = [HandlerKind::Thread, HandlerKind::Warp].map(|kind| warp.ballot(is(kind)));
-        if (threads | warps).trailing_zeros() == warp.lane()
-            && let Some(entry) = request.entry
+/// The call of the handler at `address` for the request of lane `lane`.
+#[inline(always)]
+fn batch_call<'s, M: Machine>(
+    block: &Block<'_, M>,
+    context: WarpContext<'s>,
+    lane: u32,
+    address: u64,
+    arg_len: u32,
+) -> Call<'s> {
+    let part = |stage: Stage<'s>| {
+        let words = batch_words(block, stage);
+        stage.part(lane as usize * words, words)
+    };
+    let capacity = block.ring.geometry().result_capacity();
+    Call { address, input: part(context.input), output: part(context.output), arg_len, capacity }
+}
+
+/// Writes the responses, all lanes together.
+#[inline(always)]
+fn write_batch<M: Machine>(
+    block: &Block<'_, M>,
+    responses: &Rows,
+    context: WarpContext<'_>,
+    request: &OwnRequest<'_>,
+    answer: OwnAnswer,
+) {
+    let WarpContext { warp, output, .. } = context;
+    let words = batch_words(block, output);
+    let mut own_pairs = 0;
+    if request.entry.is_some() {
+        let reply = ResponseHeader::reply(&request.header, answer.status.0, answer.len).to_words();
+        for (i, word) in reply.into_iter().enumerate() {
+            output.set_word(warp.lane() as usize * words + i, word);
+        }
+        own_pairs = (HEADER_BYTES as u32 + answer.len).div_ceil(16);
+    }
+    // Results and headers are in the stage before another lane reads them.
+    warp.sync();
+    let pairs = Divisor::new(warp.max(own_pairs));
+    let all = warp.lanes() * pairs.pairs;
+    let mut base = 0;
+    while base < all {
+        let at = base + warp.lane();
+        let (index, pair) = pairs.split(at);
+        let [slot, has] = [request.slot, own_pairs].map(|value| warp.shuffle(value, index));
+        if pair < has {
+            let value = output.pair(index as usize * (words / 2) + pair as usize);
+            responses.store_pair(slot, pair, value);
+        }
+        base += warp.lanes();
+    }
+}
+
+/// Counts the answers, in this warp's own bank, before anybody can see them.
+#[inline(always)]
+fn count_batch<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, called: bool, answer: OwnAnswer) {
+    let WarpContext { warp, me, .. } = context;
+    let called = warp.ballot(called);
+    let ok = called & warp.ballot(answer.status == Status::OK);
+    let add = |counter, n: u32| {
+        if warp.lane() == 0
+            && let Some(bank) = block.block_state.bank(me)
         {
-            self.begin(me, entry.id, request.slot);
+            bank.add(counter, u64::from(n));
         }
-        let address = request.entry.map_or(0, |entry| entry.address);
-        let arg_len = request.header.arg_len;
-        let mut returned = Returned::default();
-        let mut in_turn = threads | warps;
-        if !self.options.serial_handlers {
-            if is(HandlerKind::Thread) {
-                returned = self.machine.call_thread(&self.batch_call(context, warp.lane(), address, arg_len));
-            }
-            warp.sync();
-            in_turn = warps;
-        }
-        while in_turn != 0 {
-            let lane = in_turn.trailing_zeros();
-            in_turn &= in_turn - 1;
-            if warps >> lane & 1 == 1 {
-                let (address, arg_len) = (warp.shuffle_u64(address, lane), warp.shuffle(arg_len, lane));
-                let call = self.batch_call(context, lane, address, arg_len);
-                let result = self.call_handler(warp, HandlerKind::Warp, &call, || ());
-                if warp.lane() == lane {
-                    returned = result;
-                }
-            } else if warp.lane() == lane {
-                returned = self.machine.call_thread(&self.batch_call(context, lane, address, arg_len));
-            }
-            warp.sync();
-        }
-        // There are no graphs here.
-        let asks = i64::from(returned.status) == flag::GRAPH_TRIGGER as i64;
-        let status = if asks { Status::LAUNCH_FAILED } else { Status(returned.status) };
-        let (status, len) = status.clamped(returned.len, self.ring.geometry().result_capacity());
-        OwnAnswer { status, len }
+    };
+    add(Counter::Received, called.count_ones());
+    add(Counter::Dispatched, called.count_ones());
+    add(Counter::of_status(Status::OK), ok.count_ones());
+    let mut others = called & !ok;
+    while others != 0 {
+        let status = warp.shuffle(answer.status.0 as u32, others.trailing_zeros());
+        add(Counter::of_status(Status(status as i32)), 1);
+        others &= others - 1;
     }
+}
 
-    /// The call of the handler at `address` for the request of lane `lane`.
-    #[inline(always)]
-    fn batch_call<'s>(&self, context: WarpContext<'s>, lane: u32, address: u64, arg_len: u32) -> Call<'s> {
-        let part = |stage: Stage<'s>| {
-            let words = self.batch_words(stage);
-            stage.part(lane as usize * words, words)
-        };
-        let capacity = self.ring.geometry().result_capacity();
-        Call { address, input: part(context.input), output: part(context.output), arg_len, capacity }
-    }
-
-    /// Writes the responses, all lanes together.
-    #[inline(always)]
-    fn write_batch(
-        &self,
-        responses: &Rows,
-        context: WarpContext<'_>,
-        request: &OwnRequest<'_>,
-        answer: OwnAnswer,
-    ) {
-        let WarpContext { warp, output, .. } = context;
-        let words = self.batch_words(output);
-        let mut own_pairs = 0;
-        if request.entry.is_some() {
-            let reply = ResponseHeader::reply(&request.header, answer.status.0, answer.len).to_words();
-            for (i, word) in reply.into_iter().enumerate() {
-                output.set_word(warp.lane() as usize * words + i, word);
-            }
-            own_pairs = (HEADER_BYTES as u32 + answer.len).div_ceil(16);
-        }
-        // Results and headers are in the stage before another lane reads them.
-        warp.sync();
-        let pairs = Divisor::new(warp.max(own_pairs));
-        let all = warp.lanes() * pairs.pairs;
-        let mut base = 0;
-        while base < all {
-            let at = base + warp.lane();
-            let (index, pair) = pairs.split(at);
-            let [slot, has] = [request.slot, own_pairs].map(|value| warp.shuffle(value, index));
-            if pair < has {
-                let value = output.pair(index as usize * (words / 2) + pair as usize);
-                responses.store_pair(slot, pair, value);
-            }
-            base += warp.lanes();
-        }
-    }
-
-    /// Counts the answers, in this warp's own bank, before anybody can see them.
-    #[inline(always)]
-    fn count_batch(&self, context: WarpContext<'_>, called: bool, answer: OwnAnswer) {
-        let WarpContext { warp, me, .. } = context;
-        let called = warp.ballot(called);
-        let ok = called & warp.ballot(answer.status == Status::OK);
-        let add = |counter, n: u32| {
-            if warp.lane() == 0
-                && let Some(bank) = self.block_state.bank(me)
-            {
-                bank.add(counter, u64::from(n));
-            }
-        };
-        add(Counter::Received, called.count_ones());
-        add(Counter::Dispatched, called.count_ones());
-        add(Counter::of_status(Status::OK), ok.count_ones());
-        let mut others = called & !ok;
-        while others != 0 {
-            let status = warp.shuffle(answer.status.0 as u32, others.trailing_zeros());
-            add(Counter::of_status(Status(status as i32)), 1);
-            others &= others - 1;
-        }
-    }
-
-    /// Publishes what was written, with one fence, or leaves that to the maintenance warp.
-    #[inline(always)]
-    fn publish_batch(&self, warp: Warp<'_>, request: &OwnRequest<'_>) {
-        // What the other lanes wrote is before the barrier, and so before this lane's fence or release.
-        warp.sync();
-        let called = request.entry.is_some();
-        if !self.poller_maintains {
-            if called {
-                self.change_state(request.slot, RESPONDED);
-            }
-            return;
-        }
-        // Responses are visible before their flags, and response flags before request flags are seen cleared.
-        barrier::publish_to_peer();
+/// Publishes what was written, with one fence, or leaves that to the maintenance warp.
+#[inline(always)]
+fn publish_batch<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, request: &OwnRequest<'_>) {
+    // What the other lanes wrote is before the barrier, and so before this lane's fence or release.
+    warp.sync();
+    let called = request.entry.is_some();
+    if !block.poller_maintains {
         if called {
-            self.ring.publish_tx_relaxed(request.slot);
+            slot_state::change_state(block, request.slot, RESPONDED);
         }
-        barrier::publish_to_peer();
-        if called {
-            self.ring.clear_rx_relaxed(request.slot);
-            self.change_state(request.slot, 0);
-        }
+        return;
+    }
+    // Responses are visible before their flags, and response flags before request flags are seen cleared.
+    barrier::publish_to_peer();
+    if called {
+        block.ring.publish_tx_relaxed(request.slot);
+    }
+    barrier::publish_to_peer();
+    if called {
+        block.ring.clear_rx_relaxed(request.slot);
+        slot_state::change_state(block, request.slot, 0);
     }
 }

@@ -1,7 +1,7 @@
 //! What the warps of a block share: one mailbox each, the cursor, counters, and what each is doing.
 
+use super::bits::lowest;
 use super::launcher::LaunchState;
-use super::poll::lowest;
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::team::Warp;

@@ -5,143 +5,119 @@
 
 use super::launcher::{GraphRequest, Launcher, Unprepared};
 use super::staged::StagedSlot;
-use super::{Block, Machine, WarpContext};
+use super::{Block, Machine, WarpContext, answer, program_graphs, slot_state};
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::ring::RingMemory;
 use ringcall_protocol::slot::Request;
 use ringcall_wire::counter::Counter;
 use ringcall_wire::header::HEADER_WORDS;
-use ringcall_wire::launch::{DeviceEntry, HandlerKind, LAUNCHES_PER_EXECUTION};
+use ringcall_wire::launch::{DeviceEntry, HandlerKind};
 use ringcall_wire::status::Status;
 
-impl<M: Machine> Block<'_, M> {
-    /// Launches the graph of `entry` for the request, which the graph then answers.
-    ///
-    /// The order is: mailbox, in-flight mark, launch, request flag. The mark comes before the launch, since the child may
-    /// answer at once; the request flag is given back last, so that at no moment both flags are 0.
-    pub(super) fn serve_graph(
-        &self,
-        context: WarpContext<'_>,
-        alone: bool,
-        request: Request,
-        staged: &StagedSlot<'_>,
-        entry: &DeviceEntry,
-    ) {
-        let warp = context.warp;
-        if entry.is_foreign() {
-            self.serve_foreign(context, alone, request, staged, entry);
-            return;
-        }
-        let slot = request.slot();
-        let graph_request = self.graph_request(&request);
-        let payload = |word| staged.word(HEADER_WORDS + word);
-        let response = |_: &_| self.ring.response_addresses(slot.get());
-        let prepared = match self.launcher().prepare(warp, entry, graph_request, payload, |_| true, response)
-        {
-            Ok(prepared) => prepared,
-            Err(Unprepared::Later) => return self.hold_back(context, request),
-            Err(Unprepared::NoRoute) => {
-                return self.refuse(context, alone, request, staged, Status::NO_WORKER);
-            }
-        };
-        if !self.options.skip_marks {
-            request.mark(staged);
-        }
-        if !self.launcher().fire(warp, &prepared) {
-            return self.refuse(context, alone, request, staged, Status::LAUNCH_FAILED);
-        }
-        self.count(context, Counter::Received);
-        self.count(context, Counter::Dispatched);
-        request.hand_over(staged);
-        warp.sync();
-        if warp.lane() == 0 {
-            self.handed_over(slot.get());
-        }
+/// Launches the graph of `entry` for the request, which the graph then answers.
+///
+/// The order is: mailbox, in-flight mark, launch, request flag. The mark comes before the launch, since the child may
+/// answer at once; the request flag is given back last, so that at no moment both flags are 0.
+pub(super) fn serve<M: Machine>(
+    block: &Block<'_, M>,
+    context: WarpContext<'_>,
+    alone: bool,
+    request: Request,
+    staged: &StagedSlot<'_>,
+    entry: &DeviceEntry,
+) {
+    let warp = context.warp;
+    if entry.is_foreign() {
+        program_graphs::serve(block, context, alone, request, staged, entry);
+        return;
     }
+    let slot = request.slot();
+    let graph_request = graph_request(block, &request);
+    let payload = |word| staged.word(HEADER_WORDS + word);
+    let response = |_: &_| block.ring.response_addresses(slot.get());
+    let prepared = match Launcher::of(block).prepare(warp, entry, graph_request, payload, |_| true, response)
+    {
+        Ok(prepared) => prepared,
+        Err(Unprepared::Later) => return answer::hold_back(block, context, request),
+        Err(Unprepared::NoRoute) => {
+            return answer::refuse(block, context, alone, request, staged, Status::NO_WORKER);
+        }
+    };
+    if !block.options.skip_marks {
+        request.mark(staged);
+    }
+    if !Launcher::of(block).fire(warp, &prepared) {
+        return answer::refuse(block, context, alone, request, staged, Status::LAUNCH_FAILED);
+    }
+    answer::count(block, context, Counter::Received);
+    answer::count(block, context, Counter::Dispatched);
+    request.hand_over(staged);
+    warp.sync();
+    if warp.lane() == 0 {
+        slot_state::handed_over(block, slot.get());
+    }
+}
 
-    /// Back-pressure: the request stays in the ring and is looked at again in a few turns.
-    pub(super) fn hold_back(&self, context: WarpContext<'_>, request: Request) {
-        let warp = context.warp;
-        let slot = request.slot().get();
-        self.count(context, Counter::Queued);
-        request.leave();
-        warp.sync();
-        if warp.lane() == 0 {
-            self.defer(slot);
-        }
+/// The graph that a handler may ask for.
+#[inline(always)]
+pub(super) fn follow_up_of<'b, M: Machine>(
+    block: &'b Block<'_, M>,
+    entry: &DeviceEntry,
+) -> Option<&'b DeviceEntry> {
+    if !M::GRAPHS {
+        return None;
     }
+    block.table.entry(entry.follow_up).filter(|graph| graph.kind == HandlerKind::Graph as u32)
+}
 
-    /// The graph that a handler may ask for.
-    #[inline(always)]
-    pub(super) fn follow_up_of(&self, entry: &DeviceEntry) -> Option<&DeviceEntry> {
-        if !M::GRAPHS {
-            return None;
-        }
-        self.table.entry(entry.follow_up).filter(|graph| graph.kind == HandlerKind::Graph as u32)
+/// Takes what the launch of a follow-up graph needs of this execution, before the handler is called: a request can wait in
+/// the ring until its handler has run, and not afterwards. `false`: not now.
+///
+/// An executable is not taken. It would be kept from the handlers that ask while one runs that does not, and each of these
+/// would wait until some graph has ended: a handler that asks while all of them run is told so by its status.
+pub(super) fn reserve<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &DeviceEntry) -> bool {
+    let launches = &block.block_state.launches;
+    if !launches.take(warp) {
+        return false;
     }
+    let taken = !graph.is_foreign() || launches.take_trigger(warp);
+    if !taken {
+        launches.give_back(warp);
+    }
+    taken
+}
 
-    /// Takes what the launch of a follow-up graph needs of this execution, before the handler is called: a request can wait in
-    /// the ring until its handler has run, and not afterwards. `false`: not now.
-    ///
-    /// An executable is not taken. It would be kept from the handlers that ask while one runs that does not, and each of these
-    /// would wait until some graph has ended: a handler that asks while all of them run is told so by its status.
-    pub(super) fn reserve(&self, warp: Warp<'_>, graph: &DeviceEntry) -> bool {
-        let launches = &self.block_state.launches;
-        if !launches.take(warp) {
-            return false;
-        }
-        let taken = !graph.is_foreign() || launches.take_trigger(warp);
-        if !taken {
-            launches.give_back(warp);
-        }
-        taken
+/// Gives back what [`reserve`] took, after a handler that did not ask.
+pub(super) fn release<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &DeviceEntry) {
+    if graph.is_foreign() {
+        block.block_state.launches.give_trigger_back(warp);
     }
+    block.block_state.launches.give_back(warp);
+}
 
-    /// Gives back what [`reserve`](Self::reserve) took, after a handler that did not ask.
-    pub(super) fn release(&self, warp: Warp<'_>, graph: &DeviceEntry) {
-        if graph.is_foreign() {
-            self.block_state.launches.give_trigger_back(warp);
-        }
-        self.block_state.launches.give_back(warp);
+/// Launches a handler's follow-up graph, for which [`reserve`] was asked. It gets the handler's request and
+/// sends no response. The status that the handler's request is answered with.
+pub(super) fn launch_follow_up<M: Machine>(
+    block: &Block<'_, M>,
+    warp: Warp<'_>,
+    graph: &DeviceEntry,
+    request: &Request,
+    staged: &StagedSlot<'_>,
+) -> Status {
+    if graph.is_foreign() {
+        return program_graphs::trigger(block, warp, graph);
     }
+    let graph_request = graph_request(block, request);
+    let payload = |word| staged.word(HEADER_WORDS + word);
+    match Launcher::of(block).prepare_reserved(warp, graph, graph_request, payload, |_| true) {
+        Ok(prepared) if Launcher::of(block).fire(warp, &prepared) => Status::OK,
+        Ok(_) => Status::LAUNCH_FAILED,
+        Err(Unprepared::Later) => Status::BACKPRESSURE,
+        Err(Unprepared::NoRoute) => Status::NO_WORKER,
+    }
+}
 
-    /// Launches a handler's follow-up graph, for which [`reserve`](Self::reserve) was asked. It gets the handler's request and
-    /// sends no response. The status that the handler's request is answered with.
-    pub(super) fn launch_follow_up(
-        &self,
-        warp: Warp<'_>,
-        graph: &DeviceEntry,
-        request: &Request,
-        staged: &StagedSlot<'_>,
-    ) -> Status {
-        if graph.is_foreign() {
-            return self.trigger_foreign(warp, graph);
-        }
-        let graph_request = self.graph_request(request);
-        let payload = |word| staged.word(HEADER_WORDS + word);
-        match self.launcher().prepare_reserved(warp, graph, graph_request, payload, |_| true) {
-            Ok(prepared) if self.launcher().fire(warp, &prepared) => Status::OK,
-            Ok(_) => Status::LAUNCH_FAILED,
-            Err(Unprepared::Later) => Status::BACKPRESSURE,
-            Err(Unprepared::NoRoute) => Status::NO_WORKER,
-        }
-    }
-
-    /// Whether a request may wait in the ring for the work now in progress: for graphs that have not ended, a
-    /// relaunch, or a handler that may ask for the trigger graph. By one lane.
-    pub(super) fn waits_for_launches(&self) -> bool {
-        let launches = &self.block_state.launches;
-        launches.used() >= LAUNCHES_PER_EXECUTION
-            || launches.has_trigger_taken()
-            || self.children_running() != 0
-    }
-
-    pub(super) fn launcher(&self) -> Launcher<'_, M> {
-        Launcher { machine: self.machine, table: self.table, launches: &self.block_state.launches }
-    }
-
-    fn graph_request<'r>(&self, request: &'r Request) -> GraphRequest<'r> {
-        let capacity = self.ring.geometry().result_capacity();
-        GraphRequest { header: request.header(), slot: request.slot().get(), capacity }
-    }
+fn graph_request<'r, M: Machine>(block: &Block<'_, M>, request: &'r Request) -> GraphRequest<'r> {
+    let capacity = block.ring.geometry().result_capacity();
+    GraphRequest { header: request.header(), slot: request.slot().get(), capacity }
 }

@@ -1,7 +1,7 @@
 //! Launching graphs from a device: the budget of an execution, executables and their mailboxes. What every dispatcher that
 //! launches has in common; what becomes of the request is the dispatcher's.
 
-use super::{DeviceTable, Machine};
+use super::{Block, DeviceTable, Machine};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::Words;
@@ -159,7 +159,12 @@ pub struct Launcher<'a, M> {
     pub launches: &'a LaunchState,
 }
 
-impl<M: Machine> Launcher<'_, M> {
+impl<'a, M: Machine> Launcher<'a, M> {
+    /// The launcher of a block.
+    pub(super) fn of(block: &'a Block<'_, M>) -> Self {
+        Self { machine: block.machine, table: block.table, launches: &block.block_state.launches }
+    }
+
     /// Claims a launch of the budget and an idle executable, and fills its mailbox.
     ///
     /// `payload` has the payload's words. `usable` says whether an idle mailbox may be used again; it is asked again after

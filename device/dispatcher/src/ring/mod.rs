@@ -31,16 +31,20 @@
 //! | [`layout`] | where all this lies in shared memory |
 //! | [`staged`] | one slot, fetched into a stage, as a memory |
 //! | `poller`, `hand_out`, `serve`, `graphs`, `maintenance` | the roles |
+//! | `answer` | how a request ends: answered, refused, left in the ring |
+//! | `slot_state`, `poll`, `bits` | what the roles are made of: marks of slots, loads and votes, bits |
 //! | `fast_path` | polling and serving one request alone |
 //! | `batch` | serving several at once, a lane each |
 //! | [`launcher`] | launching graphs: budget, executables, mailboxes |
-//! | `program_graphs` | launching a program's own graphs, which know of no mailbox |
+//! | `program_graphs`, `program_context` | launching a program's own graphs, which know of no mailbox; which request has their context |
 //! | `backoff` | how long after an answer is not polled: `wait_ticks_since` |
 //! | [`graph_end`] | the other end of a graph launch |
 //! | [`grid`] | the same for a grid whose threads all take part in a call |
 
+mod answer;
 mod backoff;
 mod batch;
+mod bits;
 pub mod block_state;
 mod fast_path;
 pub mod graph_end;
@@ -50,8 +54,10 @@ mod hand_out;
 pub mod launcher;
 pub mod layout;
 mod maintenance;
+mod partition;
 mod poll;
 mod poller;
+mod program_context;
 mod program_graphs;
 mod serve;
 mod slot_state;
@@ -62,7 +68,9 @@ pub mod triggers;
 use batch::Batch;
 pub use block_state::BlockState;
 use block_state::WarpCommand;
+use fast_path::FastPath;
 pub use layout::Layout;
+pub use partition::Partition;
 pub use serve::stage_bytes;
 pub use table::DeviceTable;
 
@@ -168,29 +176,6 @@ pub trait Machine {
     fn sleep_until_next_round(&self);
 }
 
-/// The slots that one block polls: `first .. first + count`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Partition {
-    /// First slot.
-    pub first: u32,
-    /// How many.
-    pub count: u32,
-}
-
-impl Partition {
-    /// The partition of block `index` of `blocks`, in whole sectors of 4 flags: reads of host memory
-    /// queue for each sector, and only there.
-    #[must_use]
-    pub const fn of(slots: u32, index: u32, blocks: u32) -> Self {
-        let blocks = if blocks == 0 { 1 } else { blocks };
-        let each = slots.div_ceil(blocks).next_multiple_of(4);
-        let first = each.saturating_mul(index);
-        let first = if first < slots { first } else { slots };
-        let count = if slots - first < each { slots - first } else { each };
-        Self { first, count }
-    }
-}
-
 /// How a dispatcher behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RingOptions {
@@ -256,6 +241,18 @@ pub enum Ended {
 }
 
 impl<M: Machine> Block<'_, M> {
+    /// Before anything else: what earlier executions counted, and that the dispatcher runs. By one warp.
+    #[inline(always)]
+    pub fn open(&self, warp: Warp<'_>) {
+        maintenance::open(self, warp);
+    }
+
+    /// The life of the maintenance warp, whose number is `me`.
+    #[inline(always)]
+    pub fn run_maintenance(&self, warp: Warp<'_>, me: u32) {
+        maintenance::run(self, warp, me);
+    }
+
     /// The life of a serving warp. Warp 0 begins as the poller.
     ///
     /// `input` and `output` are the warp's own stages, each as long as a batch of slots.
@@ -268,7 +265,7 @@ impl<M: Machine> Block<'_, M> {
         warp.sync();
         // Copies, whose addresses the watch may have: what they are copies of stays in registers.
         let ring = self.ring.clone();
-        let fast_path = Block { ring: &ring, ..*self }.fast_path(warp);
+        let fast_path = FastPath::of(Block { ring: &ring, ..*self }, warp);
         loop {
             let mut work = match self.block_state.command_together(warp, me) {
                 WarpCommand::Free => {
@@ -276,7 +273,7 @@ impl<M: Machine> Block<'_, M> {
                     continue;
                 }
                 WarpCommand::Exit => return Ended::Dismissed,
-                WarpCommand::Poll => match self.run_poller(context, fast_path.as_ref()) {
+                WarpCommand::Poll => match poller::run(self, context, fast_path.as_ref()) {
                     poller::After::Serve(work) => Some(work),
                     poller::After::Served => None,
                     poller::After::End => return Ended::AsPoller,
@@ -295,21 +292,21 @@ impl<M: Machine> Block<'_, M> {
             let mut left = Batch::default();
             loop {
                 match work {
-                    Some(Work::One(job)) => self.serve(context, job),
+                    Some(Work::One(job)) => serve::serve(self, context, job),
                     Some(Work::Many(batch)) if M::BATCHES => {
-                        left = Block { ring: &ring, ..*self }.serve_batch(warp, me, input, output, batch);
+                        left = batch::serve(&Block { ring: &ring, ..*self }, warp, me, input, output, batch);
                     }
                     Some(Work::Alone(batch)) => left = batch,
                     Some(Work::Many(_)) | None => (),
                 }
                 warp.sync();
                 work = match left.pop() {
-                    Some((slot, valid_flag)) => self.job_of(warp, slot, valid_flag).map(Work::One),
-                    None => self.pop_backlog(warp),
+                    Some((slot, valid_flag)) => hand_out::job_of(self, warp, slot, valid_flag).map(Work::One),
+                    None => hand_out::pop_backlog(self, warp),
                 };
                 let Some(work) = &work else { break };
                 if warp.lane() == 0 {
-                    self.note_work(me, work);
+                    hand_out::note_work(self, me, work);
                 }
             }
             if warp.lane() == 0 {
@@ -319,6 +316,12 @@ impl<M: Machine> Block<'_, M> {
             }
             warp.sync();
         }
+    }
+
+    /// Whether one warp does everything.
+    #[inline(always)]
+    pub(super) fn is_alone(&self) -> bool {
+        self.poller_maintains && self.workers == 1
     }
 }
 

@@ -29,61 +29,57 @@ pub(crate) struct Job {
     pub(super) burst: BurstLoad,
 }
 
-impl<M: Machine> Block<'_, M> {
-    /// Sets a slot's mark. Relaxed: `hand_out` orders it before the next poller's look.
-    #[inline(always)]
-    pub(super) fn set_state(&self, slot: u32, value: u64) {
-        if let Some(word) = self.serving.get((slot - self.partition.first) as usize) {
-            word.store(value, Ordering::Relaxed);
-        }
+/// Sets a slot's mark. Relaxed: `hand_out` orders it before the next poller's look.
+#[inline(always)]
+pub(super) fn set_state<M: Machine>(block: &Block<'_, M>, slot: u32, value: u64) {
+    if let Some(word) = block.serving.get((slot - block.partition.first) as usize) {
+        word.store(value, Ordering::Relaxed);
     }
+}
 
-    /// Sets a slot's mark when its warp is done with it. Release: what it did with the slot was before.
-    #[inline(always)]
-    pub(super) fn change_state(&self, slot: u32, value: u64) {
-        if let Some(word) = self.serving.get((slot - self.partition.first) as usize) {
-            word.store(value, Ordering::Release);
-        }
+/// Sets a slot's mark when its warp is done with it. Release: what it did with the slot was before.
+#[inline(always)]
+pub(super) fn change_state<M: Machine>(block: &Block<'_, M>, slot: u32, value: u64) {
+    if let Some(word) = block.serving.get((slot - block.partition.first) as usize) {
+        word.store(value, Ordering::Release);
     }
+}
 
-    /// The slot is answered, as far as its warp does that. By one lane.
-    ///
-    /// A fence towards the host takes half a microsecond, and the fences of one multiprocessor queue one after another, so
-    /// the maintenance warp makes one for many: to set response flags, and then to clear request flags.
-    #[inline(always)]
-    pub(super) fn responded(&self, slot: u32, alone: bool) {
-        let state = match (self.poller_maintains, alone) {
-            (true, _) => 0,
-            (false, true) => PUBLISHED,
-            (false, false) => RESPONDED,
-        };
-        self.change_state(slot, state);
-    }
+/// The slot is answered, as far as its warp does that. By one lane.
+///
+/// A fence towards the host takes half a microsecond, and the fences of one multiprocessor queue one after another, so
+/// the maintenance warp makes one for many: to set response flags, and then to clear request flags.
+#[inline(always)]
+pub(super) fn responded<M: Machine>(block: &Block<'_, M>, slot: u32, alone: bool) {
+    let state = match (block.poller_maintains, alone) {
+        (true, _) => 0,
+        (false, true) => PUBLISHED,
+        (false, false) => RESPONDED,
+    };
+    change_state(block, slot, state);
+}
 
-    /// The slot is answered, and its request flag to be cleared later, by whom ever. By one lane.
-    #[inline(always)]
-    pub(super) fn retire_later(&self, slot: u32) {
-        self.change_state(slot, PUBLISHED);
-    }
+/// The slot is answered, and its request flag to be cleared later, by whom ever. By one lane.
+#[inline(always)]
+pub(super) fn retire_later<M: Machine>(block: &Block<'_, M>, slot: u32) {
+    change_state(block, slot, PUBLISHED);
+}
 
-    /// Another agent answers the slot: only its request flag is still to be cleared. By one lane.
-    #[inline(always)]
-    pub(super) fn handed_over(&self, slot: u32) {
-        self.responded(slot, true);
-    }
+/// Another agent answers the slot: only its request flag is still to be cleared. By one lane.
+#[inline(always)]
+pub(super) fn handed_over<M: Machine>(block: &Block<'_, M>, slot: u32) {
+    responded(block, slot, true);
+}
 
-    /// Leaves a slot to the dispatcher that serves its function, or until later. By one lane.
-    #[inline(always)]
-    pub(super) fn defer(&self, slot: u32) {
-        self.change_state(slot, DEFERRED_TURNS);
-    }
+/// Leaves a slot to the dispatcher that serves its function, or until later. By one lane.
+#[inline(always)]
+pub(super) fn defer<M: Machine>(block: &Block<'_, M>, slot: u32) {
+    change_state(block, slot, DEFERRED_TURNS);
+}
 
-    #[inline(always)]
-    pub(super) fn states(&self, warp: Warp<'_>, window: u32) -> [u64; 2] {
-        let first = (self.first_of(warp, window) - self.partition.first) as usize;
-        // Acquire: pairs with the release in `unmark`.
-        core::array::from_fn(|i| {
-            self.serving.get(first + i).map_or(BUSY, |word| word.load(Ordering::Acquire))
-        })
-    }
+#[inline(always)]
+pub(super) fn states<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u32) -> [u64; 2] {
+    let first = (block.partition.first_of(warp, window) - block.partition.first) as usize;
+    // Acquire: pairs with the release in `unmark`.
+    core::array::from_fn(|i| block.serving.get(first + i).map_or(BUSY, |word| word.load(Ordering::Acquire)))
 }
