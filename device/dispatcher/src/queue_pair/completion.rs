@@ -25,75 +25,84 @@ pub(super) struct Completion {
     pub(super) flushed: bool,
 }
 
-impl<M: Machine> QueuePairDispatcher<'_, M> {
-    /// What a completion says, by the lane that has it. Counts what is dropped.
-    #[inline(always)]
-    pub(super) fn classify(&self, poller: &PollerState, lane: u32, mut entry: Cqe) -> Completion {
-        let drop = |event, uses| {
-            self.block_state.add(event, 1);
-            Completion { uses, ..Completion::default() }
-        };
-        if matches!(entry.opcode(), opcode::REQUEST_ERROR | opcode::RESPONSE_ERROR) {
-            let at = poller.entry(lane) + cqe::offset::SYNDROME / 8;
-            entry.0[cqe::offset::SYNDROME / 8] = self.windows.rx_completions.load(at, Ordering::Relaxed);
-        }
-        let (arrival, immediate, bytes, wqe_counter) = match Polled::of(&entry) {
-            Polled::Received { arrival, immediate, bytes, wqe_counter } => {
-                (arrival, immediate, bytes, wqe_counter)
-            }
-            Polled::Failed { side: Side::Receive, syndrome: Syndrome::FLUSHED, .. } => {
-                return Completion { flushed: true, ..drop(Event::RxFlushed, false) };
-            }
-            Polled::Failed { side: Side::Receive, .. } => return drop(Event::RxErrors, true),
-            _ => return drop(Event::RxStray, false),
-        };
-        let slot = match self.slot_of(poller, arrival, immediate, wqe_counter, bytes) {
-            Ok(slot) => slot,
-            Err(why) => return drop(why, true),
-        };
-        let number = number_of(arrival, immediate);
-        Completion { job: Job::word(slot, bytes), number, uses: true, flushed: false }
+/// What a completion says, by the lane that has it. Counts what is dropped.
+#[inline(always)]
+pub(super) fn classify<M: Machine>(
+    dispatcher: &QueuePairDispatcher<'_, M>,
+    poller: &PollerState,
+    lane: u32,
+    mut entry: Cqe,
+) -> Completion {
+    let drop = |event, uses| {
+        dispatcher.block_state.add(event, 1);
+        Completion { uses, ..Completion::default() }
+    };
+    if matches!(entry.opcode(), opcode::REQUEST_ERROR | opcode::RESPONSE_ERROR) {
+        let at = poller.entry(lane) + cqe::offset::SYNDROME / 8;
+        entry.0[cqe::offset::SYNDROME / 8] = dispatcher.windows.rx_completions.load(at, Ordering::Relaxed);
     }
+    let (arrival, immediate, bytes, wqe_counter) = match Polled::of(&entry) {
+        Polled::Received { arrival, immediate, bytes, wqe_counter } => {
+            (arrival, immediate, bytes, wqe_counter)
+        }
+        Polled::Failed { side: Side::Receive, syndrome: Syndrome::FLUSHED, .. } => {
+            return Completion { flushed: true, ..drop(Event::RxFlushed, false) };
+        }
+        Polled::Failed { side: Side::Receive, .. } => return drop(Event::RxErrors, true),
+        _ => return drop(Event::RxStray, false),
+    };
+    let slot = match slot_of(dispatcher, poller, arrival, immediate, wqe_counter, bytes) {
+        Ok(slot) => slot,
+        Err(why) => return drop(why, true),
+    };
+    let number = number_of(arrival, immediate);
+    Completion { job: Job::word(slot, bytes), number, uses: true, flushed: false }
+}
 
-    /// The slot that a message of so many bytes arrived in; or what it is dropped for.
-    #[inline(always)]
-    pub(super) fn slot_of(
-        &self,
-        poller: &PollerState,
-        arrival: Arrival,
-        immediate: u32,
-        wqe_counter: u16,
-        bytes: u32,
-    ) -> Result<u32, Event> {
-        let slot = match arrival {
-            Arrival::WriteImm => immediate & SLOT_MASK,
-            // A send went to the slot of its receive request, whatever the immediate says.
-            Arrival::Send | Arrival::SendImm if matches!(self.config.buffers, Buffers::Slots { .. }) => {
-                u32::from(wqe_counter) & (poller.sizes.receive - 1)
-            }
-            _ => return Err(Event::RxUnaccepted),
-        };
-        if slot >= self.config.slots {
-            return Err(Event::RxBadSlot);
+/// The slot that a message of so many bytes arrived in; or what it is dropped for.
+#[inline(always)]
+pub(super) fn slot_of<M: Machine>(
+    dispatcher: &QueuePairDispatcher<'_, M>,
+    poller: &PollerState,
+    arrival: Arrival,
+    immediate: u32,
+    wqe_counter: u16,
+    bytes: u32,
+) -> Result<u32, Event> {
+    let slot = match arrival {
+        Arrival::WriteImm => immediate & SLOT_MASK,
+        // A send went to the slot of its receive request, whatever the immediate says.
+        Arrival::Send | Arrival::SendImm if matches!(dispatcher.config.buffers, Buffers::Slots { .. }) => {
+            u32::from(wqe_counter) & (poller.sizes.receive - 1)
         }
-        if bytes > self.config.rx_stride {
-            return Err(Event::RxTooLong);
-        }
-        Ok(slot)
+        _ => return Err(Event::RxUnaccepted),
+    };
+    if slot >= dispatcher.config.slots {
+        return Err(Event::RxBadSlot);
     }
+    if bytes > dispatcher.config.rx_stride {
+        return Err(Event::RxTooLong);
+    }
+    Ok(slot)
+}
 
-    /// Follows the numbers of the messages that were taken, in their order.
-    #[inline(always)]
-    pub(super) fn follow(&self, warp: Warp<'_>, poller: &mut PollerState, ready: u32, number: Option<u32>) {
-        let word = number.map_or(0, |number| number + 1);
-        for from in 0..ready {
-            let Some(number) = warp.shuffle(word, from).checked_sub(1) else { continue };
-            let found = poller.sequence.follow(number);
-            if warp.lane() == 0 {
-                match found {
-                    Found::Next { lost } => self.block_state.add(Event::RxLost, lost.into()),
-                    Found::Old => self.block_state.add(Event::RxReordered, 1),
-                }
+/// Follows the numbers of the messages that were taken, in their order.
+#[inline(always)]
+pub(super) fn follow<M: Machine>(
+    dispatcher: &QueuePairDispatcher<'_, M>,
+    warp: Warp<'_>,
+    poller: &mut PollerState,
+    ready: u32,
+    number: Option<u32>,
+) {
+    let word = number.map_or(0, |number| number + 1);
+    for from in 0..ready {
+        let Some(number) = warp.shuffle(word, from).checked_sub(1) else { continue };
+        let found = poller.sequence.follow(number);
+        if warp.lane() == 0 {
+            match found {
+                Found::Next { lost } => dispatcher.block_state.add(Event::RxLost, lost.into()),
+                Found::Old => dispatcher.block_state.add(Event::RxReordered, 1),
             }
         }
     }

@@ -10,7 +10,7 @@ use super::block_state::{CounterBits, Job};
 use super::completion::number_of;
 use super::serve::outcome;
 use super::state::{ALONE, Done, IMMEDIATE_WORD, Poll, PollerState};
-use super::{Machine, QueuePairDispatcher, Sizes};
+use super::{Machine, QueuePairDispatcher, Sizes, completion, poll, publish, reclaim, send, serve};
 use crate::queue_pair::single::Extent;
 use crate::ring::WarpContext;
 use ringcall_gpu::barrier;
@@ -66,11 +66,12 @@ impl QueueRows {
     }
 }
 
-impl<'a, M: Machine> QueuePairDispatcher<'a, M> {
-    /// This dispatcher, if it has a fast path: no graphs, and slots of one burst that leaves the last lane's second load free.
+impl<'a, M: Machine> FastPath<'a, M> {
+    /// The fast path of `dispatcher`, if it has one: no graphs, and slots of one burst that leaves the last lane's second load
+    /// free.
     #[inline(always)]
-    pub(super) fn fast_path(self, warp: Warp<'_>, sizes: Sizes) -> Option<FastPath<'a, M>> {
-        let (windows, config) = (self.windows, &self.config);
+    pub(super) fn of(dispatcher: QueuePairDispatcher<'a, M>, warp: Warp<'_>, sizes: Sizes) -> Option<Self> {
+        let (windows, config) = (dispatcher.windows, &dispatcher.config);
         let entry = |words| (words * 8) as u32;
         let rows = QueueRows {
             completions: Rows::of(&windows.rx_completions, sizes.completions, entry(cqe::WORDS))?,
@@ -80,11 +81,9 @@ impl<'a, M: Machine> QueuePairDispatcher<'a, M> {
         };
         // A header takes two lanes.
         let one_burst = warp.lanes() >= 2 && rows.requests.pairs() < 2 * warp.lanes();
-        (one_burst && !M::GRAPHS).then_some(FastPath { dispatcher: self, rows })
+        (one_burst && !M::GRAPHS).then_some(Self { dispatcher, rows })
     }
-}
 
-impl<M: Machine> FastPath<'_, M> {
     /// Polls, and serves requests that it handles, until there is something else, or the queue pair is dead (`None`).
     /// A separate function: a [`WarpContext`] would be passed through memory.
     #[inline(never)]
@@ -102,24 +101,24 @@ impl<M: Machine> FastPath<'_, M> {
         let rows = self.rows.clone();
         let mut unfinished = None;
         loop {
-            let begun = dispatcher.poll_begin(warp, poller);
+            let begun = poll::begin(&dispatcher, warp, poller);
             // Work that no peer waits for, while the poll is under way.
             if let Some(after) = unfinished.take() {
-                dispatcher.finish(warp, poller, after);
+                finish(&dispatcher, warp, poller, after);
             }
             let (next, free) = (rows.next(warp, poller), poller.free);
-            let poll = dispatcher.poll_finish(warp, poller, begun);
+            let poll = poll::finish(warp, poller, begun);
             if poller.dead.is_some() {
                 return None;
             }
             if poll.ready == 0 && poll.stop == control::STOP_NO {
-                dispatcher.rest(warp, poller);
+                publish::rest(&dispatcher, warp, poller);
                 continue;
             }
             if poll.ready != 1 || poll.stop != control::STOP_NO || free == 0 {
                 return Some(poll);
             }
-            unfinished = dispatcher.serve_fast(&rows, context, poller, next, poll.owner);
+            unfinished = serve_fast(&dispatcher, &rows, context, poller, next, poll.owner);
             if unfinished.is_none() {
                 return Some(poll);
             }
@@ -136,90 +135,96 @@ struct After {
     number: Option<u32>,
 }
 
-impl<M: Machine> QueuePairDispatcher<'_, M> {
-    /// Serves the request of the next completion, of whose owner word `owner` is lane 0's. `None`, and nothing is done, if it
-    /// is not one for the fast path.
-    #[inline(always)]
-    fn serve_fast(
-        &self,
-        rows: &QueueRows,
-        context: WarpContext<'_>,
-        poller: &mut PollerState,
-        next: Next<'_>,
-        owner: u64,
-    ) -> Option<After> {
-        let WarpContext { warp, input, output, .. } = context;
-        // The payload, and the rest of the entry, are visible from here on.
-        barrier::observe_from_peer();
-        let (lane, lanes) = (warp.lane(), warp.lanes());
-        let last = lanes - 1;
-        let Next { guess, number, burst } = next;
-        let [mut first, mut second] = Pair::load_two(burst[0], burst[1]);
-        // The fields that are checked are the upper halves of the words.
-        let upper = |word: u64, from| u64::from(warp.shuffle((word >> 32) as u32, from)) << 32;
-        let mut entry = Cqe::default();
-        (entry.0[IMMEDIATE_WORD], entry.0[IMMEDIATE_WORD + 1]) =
-            (upper(second[0], last), upper(second[1], last));
-        entry.0[cqe::OWNER_WORD] = upper(owner, 0);
-        let Polled::Received { arrival, immediate, bytes, wqe_counter } = Polled::of(&entry) else {
-            return None;
-        };
-        let Ok(slot) = self.slot_of(poller, arrival, immediate, wqe_counter, bytes) else { return None };
-        let extent = match self.extent {
-            Extent::Received => bytes,
-            Extent::Slot => self.config.rx_stride,
-        };
-        let room = extent.checked_sub(HEADER_BYTES as u32)?;
-        if slot != guess {
-            let pair = |pair| rows.requests.pair(slot, pair);
-            [first, second] = Pair::load_two(pair(lane), pair(lanes + lane));
-        }
-        let word = |word, from| warp.shuffle_u64(word, from);
-        let header = RequestHeader::from_words([word(first[0], 0), word(first[1], 0), word(first[0], 1)]);
-        let checked = validate::request(&self.table, &header, room, |mode| mode == DispatchMode::DeviceCall);
-        let Ok(function) = checked else { return None };
-        for (pair, value) in [(lane, first), (lanes + lane, second)] {
-            if pair < rows.requests.pairs() {
-                input.set_pair(pair as usize, value);
-            }
-        }
-        warp.sync();
-        let (status, len) = self.call(context, slot, function, header.arg_len);
-        let reply = ResponseHeader::reply(&header, status.0, len).to_words();
-        let job = Job { slot, bytes, index: number };
-        // Both stages are free again, and the result visible to all lanes.
-        warp.sync();
-        let written = self.respond_to(
-            warp,
-            job,
-            reply,
-            len,
-            output,
-            poller.sizes.send,
-            |entry, at, pair| rows.responses.store_pair(entry, at as u32, pair),
-            |entry, at, pair| rows.sends.store_pair(entry, at as u32, pair),
-        );
-        let copy = self.bell.copies(lanes).then_some(written.own);
-        self.commit(warp, poller, Done::ALONE, copy);
-        // For the next poll, at once.
-        poller.idle = 0;
-        poller.adapt(1);
-        poller.guess = self.slot_after(slot);
-        let counted = ALONE.and(written.counted).and(outcome(status)).counter(Counter::Dispatched);
-        Some(After { counted, number: number_of(arrival, immediate) })
+/// Serves the request of the next completion, of whose owner word `owner` is lane 0's. `None`, and nothing is done, if it
+/// is not one for the fast path.
+#[inline(always)]
+fn serve_fast<M: Machine>(
+    dispatcher: &QueuePairDispatcher<'_, M>,
+    rows: &QueueRows,
+    context: WarpContext<'_>,
+    poller: &mut PollerState,
+    next: Next<'_>,
+    owner: u64,
+) -> Option<After> {
+    let WarpContext { warp, input, output, .. } = context;
+    // The payload, and the rest of the entry, are visible from here on.
+    barrier::observe_from_peer();
+    let (lane, lanes) = (warp.lane(), warp.lanes());
+    let last = lanes - 1;
+    let Next { guess, number, burst } = next;
+    let [mut first, mut second] = Pair::load_two(burst[0], burst[1]);
+    // The fields that are checked are the upper halves of the words.
+    let upper = |word: u64, from| u64::from(warp.shuffle((word >> 32) as u32, from)) << 32;
+    let mut entry = Cqe::default();
+    (entry.0[IMMEDIATE_WORD], entry.0[IMMEDIATE_WORD + 1]) = (upper(second[0], last), upper(second[1], last));
+    entry.0[cqe::OWNER_WORD] = upper(owner, 0);
+    let Polled::Received { arrival, immediate, bytes, wqe_counter } = Polled::of(&entry) else {
+        return None;
+    };
+    let Ok(slot) = completion::slot_of(dispatcher, poller, arrival, immediate, wqe_counter, bytes) else {
+        return None;
+    };
+    let extent = match dispatcher.extent {
+        Extent::Received => bytes,
+        Extent::Slot => dispatcher.config.rx_stride,
+    };
+    let room = extent.checked_sub(HEADER_BYTES as u32)?;
+    if slot != guess {
+        let pair = |pair| rows.requests.pair(slot, pair);
+        [first, second] = Pair::load_two(pair(lane), pair(lanes + lane));
     }
+    let word = |word, from| warp.shuffle_u64(word, from);
+    let header = RequestHeader::from_words([word(first[0], 0), word(first[1], 0), word(first[0], 1)]);
+    let checked =
+        validate::request(&dispatcher.table, &header, room, |mode| mode == DispatchMode::DeviceCall);
+    let Ok(function) = checked else { return None };
+    for (pair, value) in [(lane, first), (lanes + lane, second)] {
+        if pair < rows.requests.pairs() {
+            input.set_pair(pair as usize, value);
+        }
+    }
+    warp.sync();
+    let (status, len) = serve::call(dispatcher, context, slot, function, header.arg_len);
+    let reply = ResponseHeader::reply(&header, status.0, len).to_words();
+    let job = Job { slot, bytes, index: number };
+    // Both stages are free again, and the result visible to all lanes.
+    warp.sync();
+    let written = send::respond_to(
+        dispatcher,
+        warp,
+        job,
+        reply,
+        len,
+        output,
+        poller.sizes.send,
+        |entry, at, pair| rows.responses.store_pair(entry, at as u32, pair),
+        |entry, at, pair| rows.sends.store_pair(entry, at as u32, pair),
+    );
+    let copy = dispatcher.bell.copies(lanes).then_some(written.own);
+    send::commit(dispatcher, warp, poller, Done::ALONE, copy);
+    // For the next poll, at once.
+    poller.idle = 0;
+    poller.adapt(1);
+    poller.guess = dispatcher.slot_after(slot);
+    let counted = ALONE.and(written.counted).and(outcome(status)).counter(Counter::Dispatched);
+    Some(After { counted, number: number_of(arrival, immediate) })
+}
 
-    /// The work left after a request was answered: no request waits for it.
-    #[inline(always)]
-    fn finish(&self, warp: Warp<'_>, poller: &mut PollerState, after: After) {
-        if self.config.sequence {
-            self.follow(warp, poller, 1, after.number);
-        }
-        self.block_state.count_bits_alone(warp, after.counted);
-        self.publish_soon(warp, poller);
-        poller.free -= 1;
-        if 2 * poller.free < poller.sizes.send {
-            self.reclaim_soon(warp, poller);
-        }
+/// The work left after a request was answered: no request waits for it.
+#[inline(always)]
+fn finish<M: Machine>(
+    dispatcher: &QueuePairDispatcher<'_, M>,
+    warp: Warp<'_>,
+    poller: &mut PollerState,
+    after: After,
+) {
+    if dispatcher.config.sequence {
+        completion::follow(dispatcher, warp, poller, 1, after.number);
+    }
+    dispatcher.block_state.count_bits_alone(warp, after.counted);
+    publish::counters_soon(dispatcher, warp, poller);
+    poller.free -= 1;
+    if 2 * poller.free < poller.sizes.send {
+        reclaim::soon(dispatcher, warp, poller);
     }
 }

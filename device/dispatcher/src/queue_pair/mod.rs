@@ -31,9 +31,13 @@
 //! | [`doorbell_lanes`] | the doorbell register, by lanes |
 //! | [`block_state`] | what the warps share |
 //! | [`pending`] | requests that wait for a graph, answers that graphs have outstanding |
+//! | `follow_up` | what a warp that serves leaves to graphs |
 //! | `graphs` | launching, collecting, relaunching |
 //! | `completion` | what completions say |
+//! | `poll` | one look at the completions |
 //! | `poller` | polling, taking, the end |
+//! | `reclaim` | room in the send queue |
+//! | `publish` | what the host is shown |
 //! | `serve` | one request, by one warp |
 //! | `fast_path` | polling and serving in the fast path, straight |
 //! | [`single`] | a queue pair served by one thread |
@@ -43,9 +47,13 @@ pub mod block_state;
 mod completion;
 pub mod doorbell_lanes;
 mod fast_path;
+mod follow_up;
 mod graphs;
 pub mod pending;
+mod poll;
 mod poller;
+mod publish;
+mod reclaim;
 mod send;
 mod serve;
 pub mod single;
@@ -53,7 +61,6 @@ mod state;
 
 pub use block_state::BlockState;
 pub use doorbell_lanes::{Bell, Copying};
-pub use graphs::Graphs;
 pub use pending::{PendingTable, Plan};
 
 use crate::queue_pair::single::Extent;
@@ -96,6 +103,15 @@ pub struct QueuePairDispatcher<'a, M> {
     pub warps: u32,
 }
 
+/// What graphs keep from one start to the next.
+#[derive(Debug)]
+pub struct Graphs {
+    /// Requests that wait, and answers that are outstanding.
+    pub pending: PendingTable,
+    /// The words of [`saved`] of which launches, relaunches and finished children are used.
+    pub saved: Words,
+}
+
 /// How a dispatcher's work ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
@@ -114,7 +130,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         let me = block.thread() / WARP_LANES;
         let context = WarpContext { warp, me, input, output };
         if me == 0 {
-            return self.run_poller(&|| block.sync(), context);
+            return poller::run(self, &|| block.sync(), context);
         }
         loop {
             // The block state is the poller's before this barrier, and no warp writes it until the next.
@@ -123,7 +139,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             if jobs == block_state::EXIT {
                 return Over::Ended;
             }
-            self.share(context, jobs);
+            serve::share(self, context, jobs);
             block.sync();
         }
     }
@@ -134,27 +150,45 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     pub fn run_alone(&self, warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
         let context = WarpContext { warp, me: 0, input, output };
         // No other warp takes part in a round.
-        self.run_poller(&|| warp.sync(), context)
+        poller::run(self, &|| warp.sync(), context)
     }
 
-    /// This warp's share of the jobs in the block state.
+    /// Room for a result.
     #[inline(always)]
-    fn share(&self, context: WarpContext<'_>, jobs: u64) {
-        let WarpContext { warp, me, .. } = context;
-        let mut index = me;
-        while u64::from(index) < jobs {
-            let job = self.block_state.job(index);
-            if let Some(written) = self.serve(context, job, None) {
-                self.block_state.count_bits(warp, written.counted);
-            }
-            index += self.warps;
-        }
+    fn capacity(&self) -> u32 {
+        let room = match self.config.reply {
+            Reply::Send => self.config.tx_stride,
+            Reply::WriteImm { stride, .. } => self.config.tx_stride.min(stride),
+        };
+        room.saturating_sub(ringcall_wire::header::HEADER_BYTES as u32)
     }
 
-    /// Whether the queues can be worked, and how many entries the receive and send queues and the completions have.
+    /// The first word of a request slot.
     #[inline(always)]
-    fn check(&self) -> Result<Sizes, QueueError> {
-        let config = &self.config;
+    fn slot_word(&self, slot: u32) -> usize {
+        slot as usize * (self.config.rx_stride / 8) as usize
+    }
+
+    /// The slot that is expected after this one.
+    #[inline(always)]
+    fn slot_after(&self, slot: u32) -> u32 {
+        if slot + 1 < self.config.slots { slot + 1 } else { 0 }
+    }
+}
+
+/// Entries of the queues.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    completions: u32,
+    receive: u32,
+    send: u32,
+}
+
+impl Sizes {
+    /// How many entries the receive and send queues and the completions have, if these queues can be worked.
+    #[inline(always)]
+    fn of<M>(dispatcher: &QueuePairDispatcher<'_, M>) -> Result<Self, QueueError> {
+        let config = &dispatcher.config;
         for stride in [config.rx_stride, config.tx_stride] {
             if stride == 0 || !stride.is_multiple_of(16) || stride >= 1 << 31 {
                 return Err(QueueError::Stride(stride));
@@ -163,10 +197,13 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         if config.slots == 0 || config.slots > ringcall_mlx5::endpoint::MAX_SLOTS {
             return Err(QueueError::Slots(config.slots));
         }
-        let sizes = Sizes {
-            completions: ringcall_mlx5::entries(&self.windows.rx_completions, cqe::WORDS)?,
-            receive: ringcall_mlx5::entries(&self.windows.receive, ringcall_mlx5::layout::RECEIVE_WQE_WORDS)?,
-            send: ringcall_mlx5::entries(&self.windows.send, ringcall_mlx5::layout::wqe::WORDS)?,
+        let sizes = Self {
+            completions: ringcall_mlx5::entries(&dispatcher.windows.rx_completions, cqe::WORDS)?,
+            receive: ringcall_mlx5::entries(
+                &dispatcher.windows.receive,
+                ringcall_mlx5::layout::RECEIVE_WQE_WORDS,
+            )?,
+            send: ringcall_mlx5::entries(&dispatcher.windows.send, ringcall_mlx5::layout::wqe::WORDS)?,
         };
         if config.depth == 0 || config.depth > sizes.receive {
             return Err(QueueError::Depth { depth: config.depth, entries: sizes.receive });
@@ -180,24 +217,6 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
         }
         Ok(sizes)
     }
-
-    /// Room for a result.
-    #[inline(always)]
-    fn capacity(&self) -> u32 {
-        let room = match self.config.reply {
-            Reply::Send => self.config.tx_stride,
-            Reply::WriteImm { stride, .. } => self.config.tx_stride.min(stride),
-        };
-        room.saturating_sub(ringcall_wire::header::HEADER_BYTES as u32)
-    }
-}
-
-/// Entries of the queues.
-#[derive(Debug, Clone, Copy)]
-struct Sizes {
-    completions: u32,
-    receive: u32,
-    send: u32,
 }
 
 /// The layout of the shared memory of a block that works a queue pair.

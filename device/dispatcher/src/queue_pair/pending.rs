@@ -262,7 +262,7 @@ impl PendingTable {
     }
 
     /// Brings the first `bytes` of a request that waits, header included, to a stage. By all lanes, as
-    /// [`fetch_answer`](Self::fetch_answer).
+    /// [`fetch_answer`].
     pub(super) fn fetch_request(&self, warp: Warp<'_>, entry: u32, bytes: u32, stage: Stage<'_>) {
         let first = self.plan.request(entry);
         for pair in warp.stride(bytes.div_ceil(16) as usize) {

@@ -2,6 +2,7 @@
 
 use super::block_state::CounterBits;
 use super::{MOST_JOBS, Sizes};
+use ringcall_gpu::team::Warp;
 use ringcall_mlx5::counters::Event;
 use ringcall_mlx5::doorbell::DoorbellRecord;
 use ringcall_mlx5::layout::cqe::{self, Syndrome};
@@ -85,6 +86,18 @@ impl PollerState {
         let index = self.consumed + u64::from(ahead);
         (index & u64::from(self.sizes.completions - 1)) as usize * cqe::WORDS
     }
+
+    /// Lets all lanes know what lane 0 knows of the send side.
+    #[inline(always)]
+    pub(super) fn learn(&mut self, warp: Warp<'_>, room: u32) {
+        const DEAD: u32 = 1 << 31;
+        let dead = if self.send.dead().is_some() { DEAD } else { 0 };
+        let word = warp.shuffle(room | dead, 0);
+        self.free = word & !DEAD;
+        if word & DEAD != 0 {
+            self.dead = Some(Syndrome::FLUSHED);
+        }
+    }
 }
 
 /// What the poller knows of graphs. The same on all lanes.
@@ -122,4 +135,13 @@ pub(super) struct Done {
 impl Done {
     /// For a request that came alone.
     pub(super) const ALONE: Self = Self { completions: 1, receives: 1, sent: 1 };
+}
+
+/// A response that was written, and its send request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written {
+    /// The calling lane's part of the send request, for a copy.
+    pub(super) own: [u64; 2],
+    /// The counters to add to.
+    pub(super) counted: CounterBits,
 }

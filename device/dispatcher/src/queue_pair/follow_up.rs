@@ -1,0 +1,97 @@
+//! What a warp that serves leaves to graphs: a request, deferred, or the graph that a handler asks for.
+
+use super::block_state::Job;
+use super::pending::{GROUP, PendingTable};
+use super::{Graphs, Machine, QueuePairDispatcher};
+use crate::ring::launcher::{GraphRequest, Launcher, Unprepared};
+use ringcall_gpu::stage::Stage;
+use ringcall_gpu::team::Warp;
+use ringcall_wire::counter::Counter;
+use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader};
+use ringcall_wire::launch::{DeviceEntry, HandlerKind};
+use ringcall_wire::status::Status;
+
+pub(super) fn launcher<'d, M: Machine>(dispatcher: &'d QueuePairDispatcher<'_, M>) -> Launcher<'d, M> {
+    Launcher {
+        machine: dispatcher.machine,
+        table: dispatcher.table,
+        launches: &dispatcher.block_state.launches,
+    }
+}
+
+/// Puts a request for a graph, or one that waits for a launch, aside; `false`: there is no entry left. By the warp that
+/// fetched it.
+pub(super) fn defer<M: Machine>(
+    dispatcher: &QueuePairDispatcher<'_, M>,
+    warp: Warp<'_>,
+    job: Job,
+    arg_len: u32,
+    input: Stage<'_>,
+) -> bool {
+    let Some(Graphs { pending, .. }) = dispatcher.graphs else { return false };
+    let Some(entry) = pending.defer(warp, job.slot, HEADER_BYTES as u32 + arg_len, input) else {
+        return false;
+    };
+    if warp.lane() == 0 {
+        dispatcher.block_state.defer(entry / GROUP);
+        dispatcher.block_state.count(Counter::Received);
+    }
+    // The stage is free again; and the poller, where this is it, sees all of the request.
+    warp.sync();
+    true
+}
+
+/// The graph that a handler may ask for, and the pending table.
+pub(super) fn follow_up_of<'d, M: Machine>(
+    dispatcher: &'d QueuePairDispatcher<'_, M>,
+    entry: &DeviceEntry,
+) -> Option<(&'d PendingTable, &'d DeviceEntry)> {
+    let graph = dispatcher.table.entry(entry.follow_up)?;
+    (graph.kind == HandlerKind::Graph as u32).then_some((&dispatcher.graphs?.pending, graph))
+}
+
+/// Takes the launch of a graph that a handler may ask for, before it is called: its request can wait on
+/// the pending table until it has run, and not afterwards. `false`: there is none left now. (An
+/// executable is not taken: the status tells a handler that asks while all executables run, since those
+/// that do not ask would wait for them, too.)
+pub(super) fn reserve<M: Machine>(
+    dispatcher: &QueuePairDispatcher<'_, M>,
+    warp: Warp<'_>,
+    entry: &DeviceEntry,
+) -> bool {
+    follow_up_of(dispatcher, entry).is_none() || dispatcher.block_state.launches.take(warp)
+}
+
+/// Gives back what [`reserve`] took, after a handler that did not ask.
+pub(super) fn release<M: Machine>(
+    dispatcher: &QueuePairDispatcher<'_, M>,
+    warp: Warp<'_>,
+    entry: &DeviceEntry,
+) {
+    if follow_up_of(dispatcher, entry).is_some() {
+        dispatcher.block_state.launches.give_back(warp);
+    }
+}
+
+/// Launches the graph that a handler asked for, for which [`reserve`] was asked. It gets the handler's request
+/// and sends no answer. By any warp.
+pub(super) fn launch_follow_up<M: Machine>(
+    dispatcher: &QueuePairDispatcher<'_, M>,
+    warp: Warp<'_>,
+    slot: u32,
+    entry: &DeviceEntry,
+    input: Stage<'_>,
+) -> Status {
+    let Some((pending, graph)) = follow_up_of(dispatcher, entry) else { return Status::LAUNCH_FAILED };
+    let header = RequestHeader::from_words(core::array::from_fn(|word| input.word(word)));
+    let graph_request = GraphRequest { header: &header, slot, capacity: dispatcher.capacity() };
+    let launcher = launcher(dispatcher);
+    let payload = |word| input.word(HEADER_WORDS + word);
+    match launcher.prepare_reserved(warp, graph, graph_request, payload, |mailbox| pending.is_clear(mailbox))
+    {
+        Ok(prepared) if launcher.fire(warp, &prepared) => Status::OK,
+        Ok(_) => Status::LAUNCH_FAILED,
+        Err(Unprepared::Later) => Status::BACKPRESSURE,
+        Err(Unprepared::NoRoute) => Status::NO_WORKER,
+    }
+}
