@@ -2,6 +2,8 @@
 
 #[path = "two_processes/access.rs"]
 mod access;
+#[path = "two_processes/models.rs"]
+mod models;
 
 use ringcall_transport::{CallerOptions, udp};
 use ringcall_wire::Status;

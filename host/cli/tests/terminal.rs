@@ -523,6 +523,7 @@ fn bad_arguments_are_refused_with_exit_code_2() {
                 ("--decoders", counts),
                 ("--service", &["x"]),
                 ("--instances", counts),
+                ("--sizes", &["x", "", "x=0", "x=y", "x=1,x=2"]),
                 ("--config", &["/no/such.yaml"]),
             ],
         ),

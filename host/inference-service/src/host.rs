@@ -151,8 +151,13 @@ impl Run {
 /// assert_eq!(reply.result, [1, 0, 1, 1]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// A service of [several shapes](Self::with_shapes) runs each request through the shape of the request's own length.
 #[derive(Clone)]
-pub struct HostDecoderService(Served);
+pub struct HostDecoderService {
+    /// By the length of their inputs, shortest first; one at least.
+    shapes: Vec<Served>,
+}
 
 /// The service on the CPU that hands over: what an instance's network makes of a request waits in the instance's queue for a worker,
 /// whose [`Stage`] (matching, say) answers. Workers are a [`ThreadPool`], each with its own stage.
@@ -194,24 +199,27 @@ pub struct HostPredecoderService {
     options: HostServiceOptions,
 }
 
-macro_rules! debug {
-    ($($service:ident: $served:tt;)*) => {$(
-        impl std::fmt::Debug for $service {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let Served { model, inputs, outputs } = &self.$served;
-                f.debug_struct(stringify!($service))
-                    .field("model", &model.name())
-                    .field("inputs", inputs)
-                    .field("outputs", outputs)
-                    .finish_non_exhaustive()
-            }
-        }
-    )*};
+impl std::fmt::Debug for Served {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { model, inputs, outputs } = self;
+        f.debug_struct("Served")
+            .field("model", &model.name())
+            .field("inputs", inputs)
+            .field("outputs", outputs)
+            .finish()
+    }
 }
 
-debug! {
-    HostDecoderService: 0;
-    HostPredecoderService: served;
+impl std::fmt::Debug for HostDecoderService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostDecoderService").field("shapes", &self.shapes).finish()
+    }
+}
+
+impl std::fmt::Debug for HostPredecoderService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostPredecoderService").field("served", &self.served).finish_non_exhaustive()
+    }
 }
 
 impl HostDecoderService {
@@ -220,34 +228,72 @@ impl HostDecoderService {
     /// # Errors
     /// Tensors that are not there.
     pub fn new(model: Arc<dyn Model>, options: &HostServiceOptions) -> Result<Self, ServiceError> {
-        Ok(Self(Served::new(model, options)?))
+        Self::with_shapes([model], options)
     }
 
-    /// What a request fills.
-    #[must_use]
-    pub fn inputs(&self) -> &Bindings {
-        &self.0.inputs
+    /// A service of several shapes of a model, each loaded with other sizes of its open dimensions. A request's length in bytes says
+    /// which of them runs; a length that no shape has is answered [`SCHEMA_MISMATCH`](Status::SCHEMA_MISMATCH).
+    ///
+    /// ```
+    /// use ringcall_infer::{ElementType, Model, Passthrough, TensorSpec};
+    /// use ringcall_inference_service::{HostDecoderService, HostServiceOptions};
+    /// use std::sync::Arc;
+    ///
+    /// let shape = |bytes| -> Result<Arc<dyn Model>, ringcall_infer::InferError> {
+    ///     let bits = TensorSpec::new("bits", ElementType::U8, [1, bytes])?;
+    ///     Ok(Arc::new(Passthrough::new("copy", vec![bits])?))
+    /// };
+    /// let service = HostDecoderService::with_shapes([shape(4)?, shape(9)?], &HostServiceOptions::default())?;
+    /// let mut handler = service.handler()?;
+    /// let mut result = [0; 9];
+    /// assert_eq!((handler(&[1; 4], &mut result), handler(&[1; 9], &mut result)), (Ok(4), Ok(9)));
+    /// assert!(handler(&[1; 5], &mut result).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// No shape, two that take requests of the same length, or tensors that are not there.
+    pub fn with_shapes(
+        models: impl IntoIterator<Item = Arc<dyn Model>>,
+        options: &HostServiceOptions,
+    ) -> Result<Self, ServiceError> {
+        let shapes = models.into_iter().map(|model| Served::new(model, options));
+        let mut shapes = shapes.collect::<Result<Vec<_>, _>>()?;
+        shapes.sort_by_key(|shape| shape.inputs.bytes());
+        if shapes.is_empty() {
+            return Err(ServiceError::Shape("a service has at least one shape of its model".to_owned()));
+        }
+        if let Some(pair) = shapes.windows(2).find(|pair| pair[0].inputs.bytes() == pair[1].inputs.bytes()) {
+            return Err(ServiceError::Shape(format!(
+                "two shapes take requests of {} bytes: a request's length could not choose between them",
+                pair[0].inputs.bytes()
+            )));
+        }
+        Ok(Self { shapes })
     }
 
-    /// What an answer is made of.
-    #[must_use]
-    pub fn outputs(&self) -> &Bindings {
-        &self.0.outputs
+    /// What a request fills and what its answer is made of, for each shape, the shortest request first.
+    pub fn shapes(&self) -> impl Iterator<Item = [&Bindings; 2]> {
+        self.shapes.iter().map(|shape| [&shape.inputs, &shape.outputs])
     }
 
-    /// The schema of its function.
+    /// The schema of its function. Of several shapes it says bytes of any length.
     #[must_use]
     pub fn schema(&self) -> HandlerSchema {
-        HandlerSchema::new().arg(described(self.inputs())).result(described(self.outputs()))
+        let [argument, result] = match &self.shapes[..] {
+            [only] => [&only.inputs, &only.outputs].map(described),
+            _ => [TypeDesc::any_bytes(); 2],
+        };
+        HandlerSchema::new().arg(argument).result(result)
     }
 
-    /// Bytes of a slot that has room for a request, and for its answer.
+    /// Bytes of a slot that has room for every request, and for its answer.
     #[must_use]
     pub fn slot_bytes(&self) -> u32 {
-        slot_bytes(self.inputs().bytes().max(self.outputs().bytes()))
+        slot_bytes(self.shapes().flatten().map(Bindings::bytes).max().unwrap_or(0))
     }
 
-    /// A handler for a function table, with its own engine.
+    /// A handler for a function table, with its own engine for each shape.
     ///
     /// # Errors
     /// The engine's own.
@@ -255,8 +301,11 @@ impl HostDecoderService {
     pub fn handler(
         &self,
     ) -> Result<impl FnMut(&[u8], &mut [u8]) -> Result<usize, Status> + Send + use<>, ServiceError> {
-        let mut run = self.0.run()?;
-        Ok(move |request: &[u8], result: &mut [u8]| run.run(request, result))
+        let mut runs = self.shapes.iter().map(Served::run).collect::<Result<Vec<_>, _>>()?;
+        Ok(move |request: &[u8], result: &mut [u8]| {
+            let shape = runs.binary_search_by_key(&request.len(), |run| run.inputs.bytes());
+            runs[shape.map_err(|_| Status::SCHEMA_MISMATCH)?].run(request, result)
+        })
     }
 }
 

@@ -95,10 +95,51 @@ fn requests_are_inputs_and_answers_outputs() {
 
     let sum = HostServiceOptions { outputs: Some(Pick::names(["sum"])), ..HostServiceOptions::default() };
     let service = HostDecoderService::new(Doubles::new(), &sum).expect("a service");
-    assert_eq!(service.outputs().bytes(), 4);
+    assert!(service.shapes().map(|[_, outputs]| outputs.bytes()).eq([4]));
     let mut result = [0; 4];
     let mut handler = service.handler().expect("an engine");
     assert_eq!((handler(&integers(&[1, 2, 3]), &mut result), result), (Ok(4), 6_i32.to_le_bytes()));
+}
+
+/// Shapes of one network in one ring, and requests of their lengths in any order: each answer is that of the network loaded alone for
+/// that length.
+#[test]
+fn a_requests_own_length_chooses_the_shape() {
+    const NETWORK: &[u8] = include_bytes!("../../../training/models/predecoder_3x64.onnx");
+    let sizes = [[4, 3, 3], [3, 5, 4], [8, 7, 7], [6, 5, 5]];
+    let shapes = sizes.map(|sizes| {
+        let names = ["layers", "height", "width"].map(str::to_owned);
+        let options = FileOptions { sizes: names.into_iter().zip(sizes).collect(), ..FileOptions::default() };
+        Runner::BuiltIn.load("3x64", NETWORK, &options).expect("a shape")
+    });
+    let options = HostServiceOptions::default();
+    let service = HostDecoderService::with_shapes(shapes.clone(), &options).expect("a service");
+    let lengths: Vec<usize> = service.shapes().map(|[inputs, _]| inputs.bytes()).collect();
+    assert_eq!(lengths, [4 * 9, 3 * 20, 6 * 25, 8 * 49].map(|cells| 4 * 4 * cells));
+
+    let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: service.slot_bytes() }).expect("a ring");
+    let table = FunctionTable::builder()
+        .host_call_with_schema("decode", service.schema(), service.handler().expect("engines"))
+        .build(&ring)
+        .expect("a table");
+    let dispatcher = HostDispatcher::builder(&ring, table).build().expect("wired").start().expect("started");
+    let mut client = Client::new(&ring);
+    let mut alone = shapes.map(|shape| {
+        HostDecoderService::new(shape, &options).expect("a service").handler().expect("an engine")
+    });
+    let mut expected = vec![0; service.slot_bytes() as usize];
+    for request in 0..60_usize {
+        let shape = request * 7 % 11 % sizes.len();
+        let cells: usize = sizes[shape].iter().product();
+        let cell = |at: usize| if (at * 31 + request) % 5 == 0 { 1_f32 } else { 0.0 };
+        let payload: Vec<u8> = (0..4 * cells).flat_map(|at| cell(at).to_le_bytes()).collect();
+        let reply = client.call("decode", &payload, LONG).expect("an answer");
+        let len = alone[shape](&payload, &mut expected).expect("it runs");
+        assert_eq!((reply.status, &reply.result[..]), (Status::OK, &expected[..len]), "{request}");
+        let other = client.call("decode", &payload[4..], LONG).expect("an answer");
+        assert_eq!((other.status, other.result.len()), (Status::SCHEMA_MISMATCH, 0), "{request}");
+    }
+    assert_eq!(dispatcher.stop(LONG).report.dropped, 0);
 }
 
 fn predecoder(
@@ -210,6 +251,13 @@ fn what_cannot_be_served_is_refused() {
     assert!(matches!(HostPredecoderService::new(Doubles::new(), &none), Err(ServiceError::Shape(_))));
     let missing = HostServiceOptions { inputs: Pick::names(["detectors"]), ..HostServiceOptions::default() };
     assert!(matches!(HostDecoderService::new(Doubles::new(), &missing), Err(ServiceError::NoTensor { .. })));
+
+    let shapes = |models: Vec<Arc<dyn Model>>| {
+        let service = HostDecoderService::with_shapes(models, &HostServiceOptions::default());
+        service.err().expect("refused").to_string()
+    };
+    assert!(shapes(Vec::new()).contains("at least one"));
+    assert!(shapes(vec![Doubles::new(), Doubles::new()]).contains("requests of 12 bytes"));
 
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("network.onnx");

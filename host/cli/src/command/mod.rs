@@ -83,7 +83,7 @@ const HEADINGS: [(&str, &[&str]); 8] = [
             "relay_deadline",
         ],
     ),
-    ("Before the decoder", &["engine", "model", "threshold", "onnxruntime", "kernels"]),
+    ("Before the decoder", &["engine", "model", "sizes", "threshold", "onnxruntime", "kernels"]),
     ("Decoding server", &["config", "check", "frame", "write_config", "decoders", "protocol", "parts"]),
     (
         "RDMA and peers",

@@ -121,6 +121,21 @@ impl Network {
         Ok(Self { file, engine: Engine::Onnx(engine) })
     }
 
+    /// The network with sizes of its open dimensions, whatever it is.
+    pub(crate) fn sized(&self, sizes: &[(String, usize)]) -> Result<Arc<dyn Model>> {
+        let refused = |why: &dyn std::fmt::Display| Misuse(format!("--sizes: {}: {why}", self.file));
+        match &self.engine {
+            Engine::Onnx(_) if self.file.engine().is_some() => {
+                bail!(refused(&"an engine that is built has its sizes"))
+            }
+            Engine::Onnx(engine) => {
+                let model = engine.load(&self.file, sizes).map_err(|why| refused(&format!("{why:#}")))?;
+                Ok(model.ok_or_else(|| refused(&"it has other open sizes"))?)
+            }
+            Engine::Gpu(_) => bail!(refused(&"--engine gpu takes those of an experiment")),
+        }
+    }
+
     /// A network of any size bound to an experiment, where there is one, or one of a single size as it is.
     pub(crate) fn bind(
         &self,
@@ -134,7 +149,7 @@ impl Network {
                 let predecoder = gpu.bind(any_size()?, threshold)?;
                 Ok(Bound { inference: predecoder.inference()?, threshold: Some(predecoder.threshold()) })
             }
-            Engine::Onnx(engine) => match engine.load(&self.file, &[])? {
+            Engine::Onnx(engine) => match engine.load::<&str>(&self.file, &[])? {
                 Some(_) if threshold.is_some() => bail!("--threshold: this model has its own built in"),
                 Some(model) => Ok(Bound::model(model, None)),
                 None => {

@@ -16,9 +16,13 @@ pub(super) struct OnnxEngine {
 
 impl OnnxEngine {
     /// With sizes for open dimensions; `None` if there are some without.
-    pub(super) fn load(&self, file: &NetworkFile, sizes: &[(&str, usize)]) -> Result<Option<Arc<dyn Model>>> {
+    pub(super) fn load<N: AsRef<str>>(
+        &self,
+        file: &NetworkFile,
+        sizes: &[(N, usize)],
+    ) -> Result<Option<Arc<dyn Model>>> {
         let options = FileOptions {
-            sizes: sizes.iter().map(|&(name, n)| (name.to_owned(), n)).collect(),
+            sizes: sizes.iter().map(|(name, n)| (name.as_ref().to_owned(), *n)).collect(),
             engine_save_path: self.engine_save_path.clone(),
         };
         match file.engine() {

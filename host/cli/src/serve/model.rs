@@ -36,6 +36,10 @@ pub(super) struct ModelArgs {
     /// user's cache, by what it is built of]
     #[arg(long, value_name = "FILE", requires = "model")]
     engine_save_path: Option<PathBuf>,
+    /// Decoder: sizes of the model's open dimensions; given more than once, requests of several lengths are served, each by the shape that
+    /// its own length chooses
+    #[arg(long, value_name = "NAME=N,…", value_parser = sizes, requires = "model")]
+    sizes: Vec<Sizes>,
     /// Threshold of a predecoder of any size [default: the model's own for this distance and noise]
     #[arg(long, value_name = "LOGIT")]
     threshold: Option<f32>,
@@ -54,12 +58,31 @@ pub(super) struct ModelArgs {
     match_workers: Option<u32>,
 }
 
+/// Sizes of a model's open dimensions, by their names: one shape of the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Sizes(Vec<(String, usize)>);
+
+/// Reads `NAME=N,NAME=N`.
+fn sizes(text: &str) -> Result<Sizes, String> {
+    let mut sizes: Vec<(String, usize)> = Vec::new();
+    for part in text.split(',') {
+        let (name, n) = part.split_once('=').ok_or_else(|| format!("`{part}` is no NAME=N"))?;
+        let n = number::within::<usize>(1, 1 << 20)(n).map_err(|why| format!("{name}: {why}"))?;
+        if name.is_empty() || sizes.iter().any(|(other, _)| other == name) {
+            return Err(format!("`{name}` is no name, or has two sizes"));
+        }
+        sizes.push((name.to_owned(), n));
+    }
+    Ok(Sizes(sizes))
+}
+
 impl ModelArgs {
     /// Fields that no other service has a use for.
-    pub(super) const FIELDS: [&'static str; 8] = [
+    pub(super) const FIELDS: [&'static str; 9] = [
         "model",
         "engine",
         "engine_save_path",
+        "sizes",
         "threshold",
         "instances",
         "queue_depth",
@@ -85,6 +108,12 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
             misuse("--engine-save-path is for --engine tensorrt, which builds an engine")
         }
         ServiceArg::Decoder if args.model.model.is_none() => misuse("--service decoder needs --model FILE"),
+        ServiceArg::Decoder if !args.model.sizes.is_empty() && args.model.threshold.is_some() => {
+            misuse("--threshold is for a model that --sizes leaves to the experiment: leave one of them out")
+        }
+        ServiceArg::Decoder if args.model.sizes.len() > 1 && args.model.engine_save_path.is_some() => misuse(
+            "--engine-save-path keeps one engine, and several --sizes need one each: leave one of them out",
+        ),
         ServiceArg::Decoder => {
             given.refuse(
                 &ModelArgs::PREDECODER,
@@ -96,6 +125,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
             )
         }
         ServiceArg::Predecoder => {
+            given.refuse(&["sizes"], "--service predecoder, whose sizes are the experiment's")?;
             args.experiment.require_surface("--service predecoder")?;
             if let super::Over::Own(own @ (super::TransportArg::Nic | super::TransportArg::Hsb)) =
                 args.transport
@@ -136,8 +166,6 @@ impl ModelService {
         let file = NetworkFile::read(options.model.as_deref())?;
         let shown = file.to_string();
         let network = Network::open_saving(file, options.engine, None, options.engine_save_path.as_deref())?;
-        let experiment = args.experiment.surface()?;
-        let Bound { inference, .. } = network.bind(experiment.as_ref(), options.threshold)?;
         let host = HostServiceOptions {
             instances: options.instances,
             queue_depth: options.queue_depth,
@@ -145,6 +173,13 @@ impl ModelService {
             poll_limit: options.poll_limit.unwrap_or(HostServiceOptions::default().poll_limit),
             ..HostServiceOptions::default()
         };
+        if !options.sizes.is_empty() {
+            let shapes = options.sizes.iter().map(|Sizes(sizes)| network.sized(sizes));
+            let service = HostDecoderService::with_shapes(shapes.collect::<Result<Vec<_>>>()?, &host);
+            return Ok(Some(Self::Decoder(service.map_err(|why| Misuse(format!("--sizes: {why}")))?)));
+        }
+        let experiment = args.experiment.surface()?;
+        let Bound { inference, .. } = network.bind(experiment.as_ref(), options.threshold)?;
         let Inference::Model(model) = &inference else { bail!("{shown}: no model of tensors") };
         let model: Arc<dyn Model> = Arc::clone(model);
         if args.service == ServiceArg::Decoder {
@@ -205,10 +240,16 @@ impl ModelService {
                 let shown = |bindings: &ringcall_inference_service::Bindings| {
                     bindings.bound().iter().map(|bound| bound.spec.name.clone()).collect::<Vec<_>>().join(",")
                 };
+                let lengths = |which: usize| {
+                    let bytes = service.shapes().map(|ends| ends[which].bytes().to_string());
+                    bytes.collect::<Vec<_>>().join(",")
+                };
+                let [inputs, outputs] =
+                    service.shapes().next().map_or_else(Default::default, |ends| ends.map(shown));
                 format!(
-                    " model=decoder inputs={} outputs={}",
-                    shown(service.inputs()),
-                    shown(service.outputs())
+                    " model=decoder inputs={inputs} outputs={outputs} request_bytes={} answer_bytes={}",
+                    lengths(0),
+                    lengths(1)
                 )
             }
             Self::Predecoder { service, problem, .. } => {
