@@ -359,6 +359,18 @@ fn bad_input_gives_one_clear_line() {
         (&["--handoff", "flag"][..], "--handoff flag is for --engine gpu with --dispatcher host"),
         (&["--engine", "gpu", "--dispatcher", "device", "--handoff", "flag"], "--handoff flag is for"),
         (&["--engine", "gpu", "--copies", "hook"], "--copies is for --handoff flag"),
+        (&["--dispatcher", "graphs"], "--dispatcher graphs is for --engine gpu"),
+        (
+            &["--code", "bb72", "--engine", "relay", "--dispatcher", "graphs"],
+            "--dispatcher graphs is for --engine gpu",
+        ),
+        (&["--engine", "gpu", "--dispatcher", "graphs", "--handoff", "flag"], "--handoff flag is for"),
+        (&["--engine", "gpu", "--dispatcher", "graphs", "--measurements"], "--measurements is for"),
+        (&["--engine", "gpu", "--kernels", "2"], "--kernels is for --dispatcher device, --dispatcher graphs"),
+        (&["--engine", "gpu", "--kernels", "0"], "--kernels"),
+        (&["--engine", "cpu", "--model", &onnx, "--engine-save-path", "x.engine"], "--engine tensorrt"),
+        (&["--ptp-clock", "sundial"], "--ptp-clock"),
+        (&["--code", "bb72", "--slices"], "--slices"),
     ] {
         let (code, stderr) = failure(args);
         assert_eq!(code, 2, "{args:?}: {stderr}");

@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Bound, MODEL, Predicted, experiment, from_env, on_device, round_and_round};
+use ringcall_cuda::driver::devrt;
 use ringcall_decoder_service::gpu::{Copies, GpuPredecoder};
 use ringcall_decoder_service::study::{Arm, Bind, Matching, Point, Relay, ShotCounts, State, Stop, Study};
 use ringcall_decoder_service::{
@@ -97,6 +98,87 @@ fn both_dispatchers_lose_nothing_and_predict_what_the_cpu_does() {
                 device[2].throughput_per_s(),
                 device[0].throughput_per_s(),
             );
+        }
+    });
+}
+
+/// A dispatch graph that stays on the device and launches a graph of the network for each request: nothing is lost, every answer is what
+/// the CPU's engine and matching predict, and it restarts.
+#[test]
+fn graphs_of_the_devices_dispatcher_predict_what_the_cpu_does() {
+    const NAME: &str = "graphs_of_the_devices_dispatcher_predict_what_the_cpu_does";
+    on_device(NAME, |context| {
+        if let Err(why) = devrt::find() {
+            return eprintln!("skipped: {NAME}: {}", why.to_string().lines().next().unwrap_or_default());
+        }
+        let n = from_env("RINGCALL_PIPELINE_REQUESTS", 2000);
+        for (distance, requests, shots) in [(3, n, n), (7, n, n), (13, n, n / 5)] {
+            let bound = Bound::new(distance, 0.006);
+            let problem = Problem::new(bound.model.clone()).expect("a problem");
+            let Predicted { shots, errors } = bound.predicted(bound.shots(shots, 11));
+            let network = bound.network.clone();
+            let predecoder =
+                GpuPredecoder::new("3x128_int8", network, &experiment(distance, 0.006), None, context);
+            let predecoder = predecoder.expect("bound");
+            let config = ServiceConfig { workers: 3, ..ServiceConfig::default() };
+            for (instances, interval) in
+                [(1, Duration::ZERO), (1, Duration::from_micros(30)), (4, Duration::ZERO)]
+            {
+                let dispatcher = predecoder.graph_dispatcher(config.slots, instances).expect("a dispatcher");
+                let service = Service::start_remote(&problem, dispatcher, config).expect("started");
+                let run = drive(round_and_round(&problem, &shots, requests), service, requests, interval);
+                assert_eq!(run.rate.errors, 0, "d = {distance}, {instances} graphs: not the CPU's answers");
+                assert!(run.stages.iter().map(|(name, _)| name).eq(REMOTE_STAGES));
+                eprintln!(
+                    "d = {distance}: {requests} requests of {} shots, each with the CPU's prediction ({errors} of them are wrong), by \
+                     {instances} graphs that the device launches, one every {} us: p50 {} ns, {:.0} a second",
+                    shots.len(),
+                    interval.as_micros(),
+                    run.latency.value_at_quantile(0.5),
+                    run.throughput_per_s(),
+                );
+            }
+            let mut dispatcher = predecoder.graph_dispatcher(8, 2).expect("a dispatcher");
+            for _ in 0..3 {
+                dispatcher.start().expect("started");
+                assert_eq!(dispatcher.health()(), Ok(()));
+                let stopped = dispatcher.stop(Duration::from_secs(5));
+                assert_eq!((stopped.ended, stopped.failure), (true, None));
+            }
+        }
+    });
+}
+
+/// A copy in the network's place, in graphs that raise ready flags: all is left to matching, whichever way bits cross the bus.
+#[test]
+fn a_copy_in_the_networks_place_leaves_all_to_matching() {
+    on_device("a_copy_in_the_networks_place_leaves_all_to_matching", |context| {
+        let requests = from_env("RINGCALL_PIPELINE_REQUESTS", 2000);
+        for distance in [3, 7, 13] {
+            let bound = Bound::new(distance, 0.006);
+            let problem = Problem::new(bound.model.clone()).expect("a problem");
+            let shots = bound.shots(requests.min(500), 11);
+            let network = bound.network.clone();
+            let predecoder =
+                GpuPredecoder::new("3x128_int8", network, &experiment(distance, 0.006), None, context);
+            let predecoder = predecoder.expect("bound");
+            let config = ServiceConfig { workers: 4, ..ServiceConfig::default() };
+            let run = |inference: &Inference| {
+                let service = Service::start(&problem, inference, config).expect("started");
+                drive(round_and_round(&problem, &shots, requests), service, requests, Duration::ZERO)
+            };
+            let alone = run(&Inference::None);
+            for copies in [Copies::Fastest, Copies::Kernels, Copies::CopyEngines, Copies::Hook] {
+                let copied = predecoder.launched_without(2, copies, config.slots).expect("graphs");
+                let copied = run(&copied);
+                assert_eq!(copied.rate.errors, alone.rate.errors, "d = {distance}, {copies:?}");
+                assert_eq!(copied.density_out.to_bits(), alone.density_out.to_bits(), "{copies:?}");
+                eprintln!(
+                    "d = {distance}, {copies:?}: without the network p50 {} ns, {:.0} a second",
+                    copied.latency.value_at_quantile(0.5),
+                    copied.throughput_per_s(),
+                );
+            }
         }
     });
 }

@@ -118,6 +118,7 @@ fn settings(
     let engine = match (args.engine, network) {
         (EngineArg::Matching, _) => format!("{} alone", problem.family().name()),
         (EngineArg::Tensorrt, None) => "passthrough (SKIP_TRT)".to_owned(),
+        (EngineArg::Gpu, None) => "a copy on the GPU (SKIP_TRT)".to_owned(),
         (engine, None) => engine.name(),
         (engine, Some(network)) => format!("{} ({})", engine.name(), network.file),
     };
@@ -134,7 +135,7 @@ fn settings(
         rows.push(("handoff", "flag".to_owned()));
         rows.push(("copies", format!("{:?}", args.copies.unwrap_or(CopiesArg::Auto)).to_lowercase()));
     }
-    if flag || args.dispatcher == DispatcherArg::Device {
+    if flag || args.dispatcher != DispatcherArg::Host {
         rows.push(("kernels", args.kernels.to_string()));
     }
     if problem.form().measurements().is_some() {

@@ -99,7 +99,7 @@ pub(super) fn start(
             problem: problem.clone(),
         });
     }
-    let skipped = args.engine == EngineArg::Tensorrt && skip_tensorrt();
+    let skipped = args.engine == EngineArg::Tensorrt && skip_network();
     if skipped {
         eprintln!("ringcall: SKIP_TRT is set: a copy runs in TensorRT's place");
     }
@@ -115,6 +115,12 @@ pub(super) fn start(
             let experiment = experiment.context("--handoff flag is for the generated experiment")?;
             let predecoder = OnGpu::open(&file)?.bind(experiment, args.threshold)?;
             let copies = args.copies.unwrap_or(CopiesArg::Auto).into();
+            if skip_network() {
+                eprintln!("ringcall: SKIP_TRT is set: a copy on the GPU runs in the network's place");
+                let inference = predecoder.launched_without(args.kernels, copies, config.slots)?;
+                let service = Service::start(problem, &inference, config)?;
+                return Ok(Started { service, network: None, problem: served });
+            }
             let inference = predecoder.launched(args.kernels, copies, config.slots)?;
             (Service::start(problem, &inference, config)?, Some(predecoder.threshold()))
         }
@@ -130,12 +136,18 @@ pub(super) fn start(
             let dispatcher = predecoder.dispatchers(config.slots, args.kernels)?;
             (Service::start_remote(problem, dispatcher, config)?, Some(predecoder.threshold()))
         }
+        DispatcherArg::Graphs => {
+            let experiment = experiment.context("--dispatcher graphs is for the generated experiment")?;
+            let predecoder = OnGpu::open_for_dispatcher(&file)?.bind(experiment, args.threshold)?;
+            let dispatcher = predecoder.graph_dispatcher(config.slots, args.kernels)?;
+            (Service::start_remote(problem, dispatcher, config)?, Some(predecoder.threshold()))
+        }
     };
     Ok(Started { service, network: Some(NetworkInUse { file: shown, threshold }), problem: served })
 }
 
-/// Whether a copy takes TensorRT's place, to measure what surrounds it: the environment's `SKIP_TRT`, set and not `0`.
-fn skip_tensorrt() -> bool {
+/// Whether a copy takes the network's place, to measure what surrounds it: the environment's `SKIP_TRT`, set and not `0`.
+fn skip_network() -> bool {
     std::env::var_os("SKIP_TRT").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
@@ -172,7 +184,7 @@ fn relay(args: &Args, problem: &Problem, config: ServiceConfig) -> Result<Servic
         DispatcherArg::Host => {
             Service::start(problem, &relay.inference().context("--engine relay")?, config)?
         }
-        DispatcherArg::Device => {
+        DispatcherArg::Device | DispatcherArg::Graphs => {
             let dispatcher = relay.dispatchers(config.slots, args.kernels).context("--engine relay")?;
             Service::start_remote_decoder(problem, dispatcher, config)?
         }

@@ -139,6 +139,8 @@ pub(crate) enum DispatcherArg {
     Host,
     /// A kernel on the GPU, which stays; workers take what it leaves
     Device,
+    /// A kernel on the GPU, which stays and launches a graph of the network for each request; workers take what it leaves
+    Graphs,
 }
 
 /// How a request comes to a GPU and its output to a worker, with the host's dispatcher.
@@ -313,7 +315,7 @@ pub(crate) struct Args {
     /// What runs before the decoder, or in its place
     #[arg(long, value_enum, default_value = "matching")]
     pub(super) engine: EngineArg,
-    /// Who takes requests from the ring: `device` is for --engine gpu and --engine relay
+    /// Who takes requests from the ring: `device` is for --engine gpu and --engine relay, `graphs` for --engine gpu
     #[arg(long, value_enum, default_value = "host")]
     pub(super) dispatcher: DispatcherArg,
     /// With --engine gpu and --dispatcher host: who launches a request's graph, and who says that it has ended
@@ -323,13 +325,13 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     pub(super) copies: Option<CopiesArg>,
     /// With --dispatcher device: kernels on the GPU, each on an equal part of it and for an equal part of the slots; with
-    /// --handoff flag: graphs on it at once, each on a stream and an equal part of it. More requests a second, each of which takes
+    /// --dispatcher graphs and --handoff flag: graphs on it at once, each on an equal part of it. More requests a second, each of which takes
     /// longer
     #[arg(long, default_value_t = 1, value_parser = number::within::<u32>(1, 32))]
     pub(super) kernels: u32,
     /// ONNX model of an --engine that runs one: detectors in, residual detectors (and logical frame) out, or a predecoder
     /// of any size, as in training/models; of --engine gpu: such a predecoder of up to 16 convolutions and 512 channels; with
-    /// --dispatcher device in integers, of 4 convolutions and at most 128 channels
+    /// --dispatcher device or graphs in integers, of 4 convolutions and at most 128 channels
     /// [default: the committed predecoder_3x128_int8, which is built in]
     #[arg(long, value_name = "FILE")]
     pub(super) model: Option<PathBuf>,
@@ -387,6 +389,9 @@ impl Args {
         {
             bail!(misuse("--dispatcher device is for --engine gpu and --engine relay"));
         }
+        if self.dispatcher == DispatcherArg::Graphs && self.engine != EngineArg::Gpu {
+            bail!(misuse("--dispatcher graphs is for --engine gpu"));
+        }
         if self.relay_deadline.is_some() && self.engine != EngineArg::Relay {
             bail!(misuse("--relay-deadline is for --engine relay"));
         }
@@ -400,8 +405,8 @@ impl Args {
         if self.copies.is_some() && !flag {
             bail!(misuse("--copies is for --handoff flag"));
         }
-        if self.kernels > 1 && self.dispatcher != DispatcherArg::Device && !flag {
-            bail!(misuse("--kernels is for --dispatcher device and --handoff flag"));
+        if self.kernels > 1 && self.dispatcher == DispatcherArg::Host && !flag {
+            bail!(misuse("--kernels is for --dispatcher device, --dispatcher graphs and --handoff flag"));
         }
         if self.deadline.deadline.is_some() && self.engine == EngineArg::Relay {
             bail!(misuse("--deadline does not apply to --engine relay: give --relay-deadline"));
@@ -410,7 +415,7 @@ impl Args {
             let option = if self.slices { "--slices" } else { "--measurements" };
             bail!(Misuse(format!("{option} does not apply to --engine relay")));
         }
-        if self.measurements && self.dispatcher == DispatcherArg::Device {
+        if self.measurements && self.dispatcher != DispatcherArg::Host {
             bail!(Misuse(
                 "--measurements is for --dispatcher host: the device's dispatcher takes detectors".to_owned()
             ));

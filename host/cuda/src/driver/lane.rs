@@ -291,6 +291,40 @@ impl Lane {
         unsafe { Self::new(kernels, stream, ends, Arc::clone(tensor), |_, after| Ok(after.to_vec())) }
     }
 
+    /// A lane whose work is a copy on the device, by a kernel's threads of 16 bytes each: the output begins with the input, and its other
+    /// bytes are 0. In a network's place it shows what surrounds the network.
+    ///
+    /// # Errors
+    /// A shorter output than input, no memory, or the driver refuses.
+    pub fn copying(
+        kernels: &LaneKernels,
+        stream: &Arc<Stream>,
+        [input_bytes, output_bytes]: [usize; 2],
+        [input_by, output_by]: [Carrier; 2],
+    ) -> Result<Self, CudaError> {
+        if input_bytes > output_bytes {
+            return Err(SharedError::OutOfBounds { end: input_bytes, len: output_bytes }.into());
+        }
+        let tensor =
+            |bytes: usize| DeviceBuffer::zeroed(stream.context(), bytes.next_multiple_of(PIECE).max(PIECE));
+        let (input, output) = (tensor(input_bytes)?, tensor(output_bytes)?);
+        let ends = LaneEnds {
+            input: input.address(),
+            input_bytes,
+            input_by,
+            output: output.address(),
+            output_bytes,
+            output_by,
+        };
+        let (from, to) = (ends.input, ends.output);
+        // SAFETY: the one kernel copies whole pieces between the two tensors, which are zeroed up to whole pieces and kept.
+        unsafe {
+            Self::new(kernels, stream, ends, (input, output), |graph, after| {
+                Ok(vec![kernels.add_copy(graph, to, from, input_bytes, after)?])
+            })
+        }
+    }
+
     /// Where the next run's input is written, while none is under way. Not read with [`Carrier::Hook`].
     #[must_use]
     pub fn input(&self) -> &Bytes {

@@ -1,10 +1,12 @@
-//! Cooperative dispatchers with a grid handler in them, as the pipeline knows a dispatcher that is elsewhere.
+//! Dispatchers on a device, with a grid handler in them or graphs that they launch, as the pipeline knows a dispatcher that is elsewhere.
 
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::{Ring, RingConfig};
 use ringcall_cuda::driver::Context;
+use ringcall_inference_service::AiDecoderService;
 use ringcall_launch::ring::{
-    DeviceDispatcher, DeviceError, DispatcherOptions, Functions, MappedRing, Modules, Running, Watch, Wired,
+    DeviceDispatcher, DeviceError, DispatcherOptions, Functions, KernelKind, MappedRing, Modules, Running,
+    Watch, Wired,
 };
 use ringcall_pipeline::BoxError;
 use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemoteStop};
@@ -12,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What runs in a dispatcher, and the memory that it runs on.
-pub(crate) trait GridFunction: std::fmt::Debug + Send {
+pub(crate) trait DeviceFunction: std::fmt::Debug + Send {
     fn slot_bytes(&self) -> u32;
     fn function(&self, functions: Functions, name: &str) -> Functions;
     fn modules(&self, modules: Modules) -> Modules;
@@ -21,7 +23,7 @@ pub(crate) trait GridFunction: std::fmt::Debug + Send {
     fn failure(&self) -> Option<String>;
 }
 
-impl GridFunction for ringcall_predecoder::GridHandler {
+impl DeviceFunction for ringcall_predecoder::GridHandler {
     fn slot_bytes(&self) -> u32 {
         self.slot_bytes()
     }
@@ -44,7 +46,7 @@ impl GridFunction for ringcall_predecoder::GridHandler {
     }
 }
 
-impl GridFunction for ringcall_bp_gpu::GridHandler {
+impl DeviceFunction for ringcall_bp_gpu::GridHandler {
     fn slot_bytes(&self) -> u32 {
         self.slot_bytes()
     }
@@ -59,6 +61,29 @@ impl GridFunction for ringcall_bp_gpu::GridHandler {
 
     fn options(&self) -> DispatcherOptions {
         self.options()
+    }
+
+    fn failure(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A network's graphs, which the dispatcher launches, one at a time an instance. A run that fails is answered `ENGINE_FAILED`.
+impl DeviceFunction for AiDecoderService {
+    fn slot_bytes(&self) -> u32 {
+        (**self).slot_bytes()
+    }
+
+    fn function(&self, functions: Functions, name: &str) -> Functions {
+        (**self).function(functions, name)
+    }
+
+    fn modules(&self, modules: Modules) -> Modules {
+        modules
+    }
+
+    fn options(&self) -> DispatcherOptions {
+        DispatcherOptions::new(KernelKind::graph())
     }
 
     fn failure(&self) -> Option<String> {
@@ -85,7 +110,7 @@ pub struct GpuDispatcher {
 #[derive(Debug)]
 struct Kernel {
     /// Taken out only where a kernel may still run on it.
-    handler: Option<Box<dyn GridFunction>>,
+    handler: Option<Box<dyn DeviceFunction>>,
     state: State,
 }
 
@@ -98,13 +123,13 @@ enum State {
 }
 
 impl GpuDispatcher {
-    /// With a kernel for each handler.
-    pub(crate) fn new<H: GridFunction + 'static>(
+    /// With a kernel for each handler, or around one service's graphs.
+    pub(crate) fn new<H: DeviceFunction + 'static>(
         handlers: Vec<H>,
         context: &Arc<Context>,
         slots: u32,
     ) -> Result<Self, DeviceError> {
-        let slot_bytes = handlers.first().map_or(0, GridFunction::slot_bytes);
+        let slot_bytes = handlers.first().map_or(0, DeviceFunction::slot_bytes);
         let ring = MappedRing::allocate(context, RingConfig { slots, slot_bytes })?;
         let parts = ring.parts(handlers.len() as u32)?;
         let wire = |(handler, part): (H, MappedRing)| {

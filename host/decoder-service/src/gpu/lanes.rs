@@ -6,11 +6,11 @@ use crate::trace::range;
 use ringcall::worker::{Hook, LaunchContext, LaunchError, Launcher};
 use ringcall::{Ring, Status};
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{Carrier, Lane, LaneKernels, Stream};
+use ringcall_cuda::driver::{Carrier, Context, Lane, LaneKernels, Stream};
 use ringcall_infer::{Model, TensorSpec};
 use ringcall_launch::ring::MappedRing;
 use ringcall_pipeline::{BoxError, Execution, OutputCheck, Raised, StageError};
-use ringcall_predecoder::{GpuError, GpuModel};
+use ringcall_predecoder::{GpuError, GpuModel, GpuRun};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a request's bits reach the device, and an answer's leave it.
@@ -43,7 +43,7 @@ impl Copies {
 /// worker's ready flag, and no thread waits for a stream.
 #[derive(Debug)]
 pub struct GpuLanes {
-    model: GpuModel,
+    work: Work,
     kernels: LaneKernels,
     /// Each with an equal part of the device: a worker has the one of its number, modulo their number.
     streams: Vec<Arc<Stream>>,
@@ -51,15 +51,57 @@ pub struct GpuLanes {
     ring: Option<MappedRing>,
 }
 
+/// What lies between the two ends of a lane.
+#[derive(Debug)]
+enum Work {
+    Network(GpuModel),
+    /// A copy in the network's place, of so many bytes of a request, and of an answer, whose other bytes stay 0.
+    Copy([usize; 2]),
+}
+
 impl GpuLanes {
     /// For a model on one of `streams` equal shares of its device.
     pub(crate) fn new(model: GpuModel, streams: u32, copies: Copies) -> Result<Self, GpuPredecoderError> {
         let context = Arc::clone(model.context());
-        let stream = |_| Ok::<_, CudaError>(Arc::new(Stream::new(&context)?));
+        Self::around(Work::Network(model), &context, streams, copies)
+    }
+
+    /// With a copy in the network's place: what it takes is what surrounds the network.
+    pub(crate) fn without_network(
+        context: &Arc<Context>,
+        bytes: [usize; 2],
+        streams: u32,
+        copies: Copies,
+    ) -> Result<Self, GpuPredecoderError> {
+        Self::around(Work::Copy(bytes), context, streams, copies)
+    }
+
+    fn around(
+        work: Work,
+        context: &Arc<Context>,
+        streams: u32,
+        copies: Copies,
+    ) -> Result<Self, GpuPredecoderError> {
+        let stream = |_| Ok::<_, CudaError>(Arc::new(Stream::new(context)?));
         let streams = (0..streams.max(1)).map(stream).collect::<Result<_, _>>();
-        let loaded = streams.and_then(|streams| Ok((streams, LaneKernels::load(&context)?)));
+        let loaded = streams.and_then(|streams| Ok((streams, LaneKernels::load(context)?)));
         let (streams, kernels) = loaded.map_err(GpuError::from)?;
-        Ok(Self { model, kernels, streams, copies, ring: None })
+        Ok(Self { work, kernels, streams, copies, ring: None })
+    }
+
+    /// A lane on a stream, and the run to reset where a block of the network may give up.
+    fn lane(&self, stream: &Arc<Stream>) -> Result<(Lane, Option<Arc<GpuRun>>), GpuError> {
+        let by = self.copies.carriers();
+        match &self.work {
+            Work::Network(model) => {
+                let (lane, run) = model.lane(&self.kernels, stream, by)?;
+                Ok((lane, Some(run)))
+            }
+            Work::Copy(bytes) => {
+                let by = by.unwrap_or_else(|| bytes.map(Carrier::fastest));
+                Ok((Lane::copying(&self.kernels, stream, *bytes, by)?, None))
+            }
+        }
     }
 
     /// Reads requests in the slots of this ring: for [`Copies::Hook`].
@@ -71,12 +113,19 @@ impl GpuLanes {
 
 impl LaunchedInference for GpuLanes {
     fn name(&self) -> &str {
-        self.model.name()
+        match &self.work {
+            Work::Network(model) => model.name(),
+            Work::Copy(_) => "a copy on the GPU",
+        }
     }
 
     fn bytes(&self) -> [usize; 2] {
-        [self.model.inputs(), self.model.outputs()]
-            .map(|specs| specs.iter().map(TensorSpec::size_bytes).sum())
+        match &self.work {
+            Work::Network(model) => {
+                [model.inputs(), model.outputs()].map(|specs| specs.iter().map(TensorSpec::size_bytes).sum())
+            }
+            Work::Copy(bytes) => *bytes,
+        }
     }
 
     fn ring(&self) -> Option<Ring> {
@@ -85,7 +134,7 @@ impl LaunchedInference for GpuLanes {
 
     fn worker(&self, worker: u32) -> Result<(Hook, Execution), BoxError> {
         let stream = &self.streams[worker as usize % self.streams.len()];
-        let (lane, run) = self.model.lane(&self.kernels, stream, self.copies.carriers())?;
+        let (lane, run) = self.lane(stream)?;
         let (ready, output) = (lane.ready().clone(), lane.output().clone());
         let [request_bytes, answer_bytes] = self.bytes();
         let staged = Arc::new(Mutex::new(Staged { lane, input: Err(UNSTAGED) }));
@@ -100,16 +149,18 @@ impl LaunchedInference for GpuLanes {
             Some(ring) => from_slot(staged, ring.clone(), request_bytes),
             None => by_the_host(staged, request_bytes),
         };
-        let check: OutputCheck = Box::new(move |answer| {
-            if !answer.get(..answer_bytes).is_none_or(GpuModel::gave_up) {
-                return Ok(());
-            }
-            // Whole again for the next request; if not even that is possible, the next launch says so.
-            let _ = run.reset();
-            Err(StageError(Status::ENGINE_FAILED))
+        let check = run.map(|run| -> OutputCheck {
+            Box::new(move |answer| {
+                if !answer.get(..answer_bytes).is_none_or(GpuModel::gave_up) {
+                    return Ok(());
+                }
+                // Whole again for the next request; if not even that is possible, the next launch says so.
+                let _ = run.reset();
+                Err(StageError(Status::ENGINE_FAILED))
+            })
         });
         let raised = Raised::Device(ready);
-        Ok((hook, Execution::Launched { launcher, raised, output, check: Some(check) }))
+        Ok((hook, Execution::Launched { launcher, raised, output, check }))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{Inference, Predecoder};
 use ringcall::RingConfig;
 use ringcall::wire::header::HEADER_BYTES;
 use ringcall_cuda::driver::{Context, Driver};
-use ringcall_inference_service::PredecoderEngine;
+use ringcall_inference_service::{AiDecoderService, PredecoderEngine, ServiceOptions};
 use ringcall_launch::ring::MappedRing;
 use ringcall_predecoder::{GpuModel, GridHandler, Network, Share, Wiring};
 use ringcall_qec::circuit::MemoryExperiment;
@@ -153,7 +153,30 @@ impl GpuPredecoder {
     ) -> Result<Inference, GpuPredecoderError> {
         let share = Share::WHOLE.one_of(streams.max(1));
         let model = GpuModel::wired_on(share, &self.name, &self.network, &self.context, &self.wiring)?;
-        let mut lanes = GpuLanes::new(model, streams, copies)?;
+        self.over_lanes(GpuLanes::new(model, streams, copies)?, copies, slots)
+    }
+
+    /// As [`launched`](Self::launched), with a copy in the network's place: detectors come back as they went, and no frame flips. What it
+    /// takes is what surrounds the network.
+    ///
+    /// # Errors
+    /// The driver refuses, or there is no memory that the device maps.
+    pub fn launched_without(
+        &self,
+        streams: u32,
+        copies: Copies,
+        slots: u32,
+    ) -> Result<Inference, GpuPredecoderError> {
+        let bytes = [self.wiring.request_bytes(), self.wiring.answer_bytes()];
+        self.over_lanes(GpuLanes::without_network(&self.context, bytes, streams, copies)?, copies, slots)
+    }
+
+    fn over_lanes(
+        &self,
+        mut lanes: GpuLanes,
+        copies: Copies,
+        slots: u32,
+    ) -> Result<Inference, GpuPredecoderError> {
         if copies == Copies::Hook {
             let slot_bytes = HEADER_BYTES + self.wiring.answer_bytes().max(self.wiring.request_bytes()) + 64;
             let slot_bytes = u32::try_from(slot_bytes.next_multiple_of(8)).unwrap_or(u32::MAX);
@@ -180,5 +203,17 @@ impl GpuPredecoder {
     pub fn dispatchers(&self, slots: u32, kernels: u32) -> Result<GpuDispatcher, GpuPredecoderError> {
         let handlers = GridHandler::several(&self.network, &self.context, &self.wiring, kernels)?;
         Ok(GpuDispatcher::new(handlers, &self.context, slots)?)
+    }
+
+    /// The device's own dispatcher, which launches a graph of the network for each request: a dispatch graph over a ring of so many slots,
+    /// and `instances` graphs at once, each on an equal part of the device.
+    ///
+    /// # Errors
+    /// A part of the device cannot run the network (see [`GpuModel::new`]), there is no `libcudadevrt.a` to launch graphs with, or no
+    /// memory that the device maps.
+    pub fn graph_dispatcher(&self, slots: u32, instances: u32) -> Result<GpuDispatcher, GpuPredecoderError> {
+        let options = ServiceOptions { instances, ..ServiceOptions::default() };
+        let service = AiDecoderService::new(&self.engine(instances)?, &options)?;
+        Ok(GpuDispatcher::new(vec![service], &self.context, slots)?)
     }
 }
