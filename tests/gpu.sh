@@ -2,7 +2,9 @@
 # Runs the tests of the device that lie packed beside this script, each in a process of its own so that a device that one of
 # them breaks is whole again for the next, and then the measurements. They are unpacked into the folder `programs` here.
 #
-#   ./run [--no-bench] [--memcheck] [FOLDER]    logs, bench.json and its histograms go to FOLDER, by default here
+#   ./run [--no-bench] [--memcheck] [FOLDER]    logs, tests.json, bench.json and its histograms go to FOLDER, by default here
+#
+# tests.json has the device, the commit and what became of each test: docs/performance keeps one of each release.
 #
 # With --memcheck the tests run under `compute-sanitizer --tool memcheck`. Calls that the driver refuses are not errors to
 # it here: the number of a kernel's parameters is found by asking for one too many. Its racecheck is of no use: it takes
@@ -44,10 +46,11 @@ seconds=${RINGCALL_TEST_SECONDS:-120}
 
 passed=0 failed=0 skipped=0
 failures=()
+results=()
 
 # run_test NAME LOG COMMAND...: runs one test, and counts it.
 run_test() {
-    local name=$1 log=$2 one=$out/.one.log code outcome begin took
+    local name=$1 log=$2 one=$out/.one.log code outcome begin took word
     shift 2
     begin=$EPOCHREALTIME
     timeout --kill-after=5 "$seconds" "$@" >"$one" 2>&1
@@ -68,6 +71,8 @@ run_test() {
         outcome=passed
         passed=$((passed + 1))
     fi
+    read -r word _ <<<"$outcome"
+    results+=("  \"$name\": {\"outcome\": \"${word,,}\", \"ms\": $took}")
     { echo "== $name: $outcome, $took ms"
       grep -v '^running 1 test$\|^$\|^test result:' "$one"
     } | tee -a "$log"
@@ -101,6 +106,18 @@ for words in device_call graph_launch pipeline_graph "load_module handlers.ptx" 
 done
 
 echo "$passed passed, $failed failed, $skipped skipped"
+device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
+settings=$(env | grep '^RINGCALL_' | sort | tr '\n' ' ' | tr -d '"\\')
+{ echo '{'
+  echo " \"device\": \"${device:-unknown}\","
+  echo " \"commit\": \"$(cat "$here/commit" 2>/dev/null || echo unknown)\","
+  echo " \"settings\": \"${settings% }\","
+  echo " \"passed\": $passed, \"failed\": $failed, \"skipped\": $skipped,"
+  echo ' "tests": {'
+  printf '%s\n' "${results[@]+"${results[@]}"}" | sed '$!s/$/,/'
+  echo ' }'
+  echo '}'
+} >"$out/tests.json"
 
 # host-call/32, host-graph/32 and device calls through the C library: to be compared with the command line's figures for them.
 for program in host_call host_graph device_call_32 device_call_512; do

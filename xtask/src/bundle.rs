@@ -53,6 +53,9 @@ pub(crate) struct BundleOptions {
 pub(crate) fn make(shell: &Shell, options: &BundleOptions) -> Result<()> {
     let bundle = emptied(shell.target("gpu-bundle"))?;
     let folder = emptied(shell.target("gpu-bundle-programs"))?;
+    // Figures and results name the commit that they are of, as far as there is one.
+    let commit = read(&mut shell.command("git", &["describe", "--always", "--dirty"])).unwrap_or_default();
+    write(&folder.join("commit"), commit.trim())?;
 
     for (package, tests) in TESTS {
         let mut args = vec!["test", "--release", "--no-run", "--message-format=json", "-p", package];
@@ -66,9 +69,6 @@ pub(crate) fn make(shell: &Shell, options: &BundleOptions) -> Result<()> {
         // The network's answers are held to those of the CPU's engine.
         let args =
             ["build", "--release", "--message-format=json", "-p", "ringcall-cli", "--features", "onnx"];
-        // Figures name the commit that they are of, as far as there is one.
-        let commit =
-            read(&mut shell.command("git", &["describe", "--always", "--dirty"])).unwrap_or_default();
         let messages = read(shell.cargo(&args).env("RINGCALL_COMMIT", commit.trim()))?;
         take(shell, &executable(&messages, "bin", "ringcall")?, &folder.join("ringcall"))?;
         copy(&shell.root().join(MODEL), &folder.join("predecoder.onnx"))?;
