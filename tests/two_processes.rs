@@ -509,7 +509,7 @@ fn options_that_do_not_apply_are_errors() {
             "give --transport roce",
         ),
         (
-            &["serve", "--transport", "hsb", "--device", "emulated", "--dispatcher", "device"],
+            &["serve", "--transport", "hsb", "--device", "emulated", "--dispatcher", "host"],
             "leave --dispatcher out",
         ),
         (&verbs, "give --peer with --remote-qp, or --rendezvous"),
@@ -539,6 +539,11 @@ fn options_that_do_not_apply_are_errors() {
     for (args, says) in [
         (&["serve", "--dispatcher", "unified"][..], "serves --transport nic"),
         (&["serve", "--transport", "nic", "--dispatcher", "host"], "leave --dispatcher out"),
+        (&["serve", "--transport", "nic", "--kernels", "three"], "--kernels is of --dispatcher device"),
+        (
+            &["serve", "--transport", "udp", "--dispatcher", "device", "--kernels", "three"],
+            "--kernels is of --dispatcher device with --transport nic",
+        ),
         (&["serve", "--transport", "plugin:nowhere.so", "--dispatcher", "device"], "leave --dispatcher out"),
         (
             &["serve", "--dispatcher", "device", "--distance", "5"],

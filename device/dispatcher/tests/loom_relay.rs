@@ -8,8 +8,12 @@ mod loom_support;
 use loom::thread;
 use loom_support::{FUNCTION, answer_of, broken, look, model, ring};
 use ringcall_dispatcher::queue_pair::single::Extent;
-use ringcall_dispatcher::relay::{Receiver, Sender, SenderConfig, SenderWindows, Step};
+use ringcall_dispatcher::queue_pair::{Bell, Copying};
+use ringcall_dispatcher::relay::{Receiver, Sender, Step};
+use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::{Bytes, Region, Words};
+use ringcall_gpu::stage::Stage;
+use ringcall_gpu::team::Warp;
 use ringcall_mlx5::cq::CompletionQueue;
 use ringcall_mlx5::doorbell::{DoorbellRecord, Register};
 use ringcall_mlx5::endpoint::{Config, Endpoint, Poll, Reply, Windows};
@@ -36,13 +40,13 @@ fn bytes(len: usize) -> Bytes {
     Region::zeroed(len).expect("memory").bytes(0, len).expect("inside")
 }
 
-fn completions() -> Words {
-    let window = words(cqe::WORDS);
+fn completions(entries: usize) -> Words {
+    let window = words(entries * cqe::WORDS);
     CompletionQueue::prepare(&window);
     window
 }
 
-/// Queues of one entry. The send side is the sender's; the NIC keeps the send counter itself.
+/// Queues of as many entries as one slot needs. The send side is the sender's; the NIC keeps the send counter itself.
 #[derive(Clone)]
 struct Queues {
     ring: SharedRing,
@@ -57,63 +61,74 @@ impl Queues {
     fn new() -> Self {
         Self {
             ring: ring(1),
-            rx_completions: completions(),
+            rx_completions: completions(2),
             record: words(1),
-            tx_completions: completions(),
+            tx_completions: completions(1),
             send: words(wqe::WORDS),
             uar: words(1),
         }
     }
 
-    fn endpoint(&self) -> Endpoint<Register> {
-        let config = Config {
+    fn config() -> Config {
+        Config {
             qpn: QPN,
             slots: 1,
             rx_stride: FRAME as u32,
             tx_stride: FRAME as u32,
             tx_lkey: 0,
             tx_base: 0,
-            depth: 1,
+            depth: 2,
             buffers: Buffers::Credits,
             sequence: false,
             reply: Reply::Send,
             record: RecordMode::NotWritten,
-        };
-        let windows = Windows {
-            rx_completions: self.rx_completions.clone(),
+        }
+    }
+
+    /// Of the two sides the one that is worked, and memory of its own in place of the other.
+    fn windows(&self, receives: bool) -> Windows {
+        let own = |own: &Words, other: Words| if receives { own.clone() } else { other };
+        Windows {
+            rx_completions: own(&self.rx_completions, words(0)),
             rx_completions_record: None,
-            receive: words(2),
-            tx_completions: completions(),
+            receive: own(&words(4), words(0)),
+            tx_completions: if receives { words(0) } else { self.tx_completions.clone() },
             tx_completions_record: None,
-            send: words(wqe::WORDS),
-            record: self.record.clone(),
+            send: if receives { words(0) } else { self.send.clone() },
+            record: own(&self.record, words(1)),
             rx_data: self.ring.windows().rx_data,
             tx_data: bytes(FRAME),
             counters: words(0),
             shutdown: words(0),
-        };
-        Endpoint::new(config, windows, Register::new(words(1)).expect("a word")).expect("an endpoint")
+        }
     }
 
-    fn receiver(&self) -> Receiver<Register> {
-        Receiver::new(self.endpoint(), self.ring.clone(), Extent::Received).expect("a receiver")
+    fn endpoint(&self) -> Endpoint<Register> {
+        let (tx_completions, send) = (completions(1), words(wqe::WORDS));
+        let windows = Windows { tx_completions, send, ..self.windows(true) };
+        Endpoint::new(Self::config(), windows, Register::new(words(1)).expect("a word")).expect("an endpoint")
     }
 
-    fn sender(&self) -> Sender<Register> {
-        let config =
-            SenderConfig { qpn: QPN, stride: FRAME as u32, lkey: 0, base: 0, record: RecordMode::NotWritten };
-        let windows = SenderWindows {
-            completions: self.tx_completions.clone(),
-            completions_record: None,
-            send: self.send.clone(),
-            record: words(1),
-            data: bytes(FRAME),
-            counters: words(0),
-            shutdown: words(0),
-        };
-        let doorbell = Register::new(self.uar.clone()).expect("a word");
-        Sender::new(config, windows, self.ring.clone(), doorbell).expect("a sender")
+    fn receiver(&self) -> Receiver {
+        let windows = self.windows(true);
+        let mut receiver =
+            Receiver::new(Self::config(), &windows, self.ring.clone(), Extent::Received).expect("a receiver");
+        receiver.begin(Warp::single());
+        receiver
     }
+
+    fn sender(&self) -> Sending {
+        let bell = Bell::new(self.uar.clone(), Copying::Not).expect("a word");
+        let windows = self.windows(false);
+        let sender = Sender::new(Self::config(), &windows, self.ring.clone(), bell).expect("a sender");
+        Sending { sender, stage: (0..FRAME / 8).map(|_| BlockU64::new(0)).collect() }
+    }
+}
+
+/// A sender and its stage.
+struct Sending {
+    sender: Sender,
+    stage: Vec<BlockU64>,
 }
 
 /// NIC and peer: what was delivered, and what was answered.
@@ -123,13 +138,15 @@ struct Nic {
     answered: u32,
 }
 
-/// An entry of a queue of one, its owner byte last.
+/// An entry of a queue, its owner byte last.
 fn complete(window: &Words, index: u32, entry: Cqe) {
-    let entry = entry.with_owner(entry.opcode(), cqe::owner_of_lap(index.into(), 1));
+    let entries = window.len() / cqe::WORDS;
+    let entry = entry.with_owner(entry.opcode(), cqe::owner_of_lap(index.into(), entries as u64));
+    let first = index as usize % entries * cqe::WORDS;
     for at in cqe::offset::IMMEDIATE / 8..cqe::OWNER_WORD {
-        window.store(at, entry.0[at], Relaxed);
+        window.store(first + at, entry.0[at], Relaxed);
     }
-    window.store(cqe::OWNER_WORD, entry.0[cqe::OWNER_WORD], Release);
+    window.store(first + cqe::OWNER_WORD, entry.0[cqe::OWNER_WORD], Release);
 }
 
 fn request(i: u32) -> RequestHeader {
@@ -186,6 +203,9 @@ fn serve(ring: &SharedRing) {
     }
 }
 
+/// A turn that took a completion which brought no request.
+const DROPPED: Step = Step::Took { filled: 0, dropped: 1 };
+
 /// One look of a receiver, and of a sender.
 trait Receives: Send + 'static {
     fn step(&mut self) -> Step;
@@ -195,15 +215,15 @@ trait Sends: Send + 'static {
     fn step(&mut self);
 }
 
-impl Receives for Receiver<Register> {
+impl Receives for Receiver {
     fn step(&mut self) -> Step {
-        Self::step(self)
+        Self::step(self, Warp::single())
     }
 }
 
-impl Sends for Sender<Register> {
+impl Sends for Sending {
     fn step(&mut self) {
-        Self::step(self, &mut [0; FRAME]);
+        self.sender.step(Warp::single(), Stage::new(&self.stage));
     }
 }
 
@@ -215,7 +235,7 @@ fn relay<R: Receives, S: Sends>(receiver: fn(&Queues) -> R, sender: fn(&Queues) 
     let (mut receiver, mut sender) = (receiver(&queues), sender(&queues));
     let ring = queues.ring.clone();
     let mut nic = Nic { queues, delivered: 0, answered: 0 };
-    let receive = |receiver: &mut R| assert_ne!(receiver.step(), Step::Dropped, "the slot is not vacant");
+    let receive = |receiver: &mut R| assert_ne!(receiver.step(), DROPPED, "the slot is not vacant");
     // The first request is in the ring already: what is explored is the way from its answer to the second.
     nic.deliver();
     receive(&mut receiver);
@@ -344,7 +364,7 @@ impl Receives for Loose {
         let slot = self.ring.geometry().slot(arrived.slot()).expect("the slot");
         self.ring.windows().rx_flags.store(0, self.ring.geometry().request_address(slot), Relaxed);
         self.endpoint.hand_over(arrived);
-        Step::Filled
+        Step::Took { filled: 1, dropped: 0 }
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `unified-grid` | `ringcall_unified_grid` | a cooperative grid on the queues of a NIC | those, and grid handlers |
 //! | `unified-graph` | `ringcall_unified_graph` | the only node of a graph, on the queues of a NIC | thread and warp handlers, and graphs |
 //! | `hooks` | `ringcall_unified_hooks` | one thread, on a transport that is linked in | thread handlers |
+//! | `relay` | `ringcall_relay_receive`, `ringcall_relay_send` | one warp each, around a dispatcher of a ring | requests from the queues of a NIC into the ring, answers from the ring to them |
 //! | `floor` | `ringcall_floor` | one thread | a bare flag, sent back: what every figure is compared with |
 //! | `transport` | none: `cudaq_dev_*` | | a transport over the queues of a NIC, to be linked with `hooks` |
 //! | [`inference`] | `ringcall_gateway_*`, `ringcall_predecoder_*` | the first and the last node of a graph | a request into tensors, tensors into an answer |
@@ -46,6 +47,7 @@
     ),
     feature(asm_experimental_arch, linkage)
 )]
+#![cfg_attr(all(target_arch = "nvptx64", feature = "relay"), feature(asm_experimental_arch))]
 #![allow(unsafe_code)] // named for it: see ARCHITECTURE.md, "Where unsafe lives"
 
 #[cfg(all(
@@ -92,9 +94,17 @@ mod machine;
 mod probes;
 #[cfg(all(
     target_arch = "nvptx64",
-    any(feature = "unified", feature = "unified-grid", feature = "unified-graph", feature = "transport")
+    any(
+        feature = "unified",
+        feature = "unified-grid",
+        feature = "unified-graph",
+        feature = "transport",
+        feature = "relay"
+    )
 ))]
 mod queues;
+#[cfg(all(target_arch = "nvptx64", feature = "relay"))]
+pub mod relay;
 #[cfg(any(not(target_arch = "nvptx64"), feature = "samples"))]
 pub mod samples;
 #[cfg(all(
@@ -107,7 +117,8 @@ pub mod samples;
         feature = "unified",
         feature = "unified-grid",
         feature = "unified-graph",
-        feature = "hooks"
+        feature = "hooks",
+        feature = "relay"
     )
 ))]
 #[allow(dead_code)] // each kernel takes its part of it

@@ -56,6 +56,15 @@ impl Counters {
         self.add(event, 1);
     }
 
+    /// Goes on from counts that another start left, as `count` says them.
+    pub fn resume(&mut self, count: impl Fn(Event) -> u64) {
+        for &event in Event::ALL {
+            if let Some(own) = self.counts.get_mut(event as usize) {
+                *own = count(event);
+            }
+        }
+    }
+
     /// Counts `n`. The count shown is stored, never read: the word is written by this endpoint alone.
     #[inline(always)]
     pub fn add(&mut self, event: Event, n: u64) {

@@ -101,10 +101,12 @@ impl SendQueue {
         })
     }
 
-    /// The same queue, to which `posted` requests were posted before, the NIC being done with the first `done` of them.
+    /// The same queue, to which `posted` requests were posted before, the NIC being done with the first `done` of them and `completions`
+    /// having been read.
     #[must_use]
-    pub fn resumed(mut self, posted: u64, done: u64) -> Self {
+    pub fn resumed(mut self, posted: u64, done: u64, completions: u64) -> Self {
         (self.producer, self.done) = (posted, done.min(posted));
+        self.completions = self.completions.resumed(completions);
         self
     }
 

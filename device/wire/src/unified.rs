@@ -114,6 +114,23 @@ pub struct UnifiedParams {
     pub execs: u32,
 }
 
+/// Parameters of the two kernels that stand around a dispatcher of a ring, passed by value: one fills the ring from a queue pair, the
+/// other sends its answers. Each has its own [`control`] block; of the queues each works its side alone.
+///
+/// The ring's request slots are [`UnifiedParams::rx_data`], and its response slots have [`UnifiedParams::tx_stride`] bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct RelayParams {
+    /// The queue pair. [`scratch`](UnifiedParams::scratch) and [`stage_bytes`](UnifiedParams::stage_bytes) are the sender's stage.
+    pub queues: UnifiedParams,
+    /// The ring's request flags.
+    pub rx_flags: u64,
+    /// The ring's response flags.
+    pub tx_flags: u64,
+    /// The ring's response slots.
+    pub responses: u64,
+}
+
 /// The control block: the words of [`launch::control`], and after them what a queue pair has more. Word offsets.
 pub mod control {
     use super::{MAX_WARPS, launch};
@@ -166,3 +183,4 @@ pub const RX_READY: i32 = 0;
 pub const RX_SHUTDOWN: i32 = 1;
 
 const _: () = assert!(size_of::<UnifiedParams>() == 21 * 8 + 20 * 4);
+const _: () = assert!(size_of::<RelayParams>() == size_of::<UnifiedParams>() + 3 * 8);

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`ring`] | the dispatchers of a ring in mapped memory, and graphs for its requests |
 //! | [`queue_pair`] | the unified dispatcher of a NIC's queue pair, and of linked transport functions |
+//! | [`relay`] | three kernels: a dispatcher of a ring between one that fills it from a queue pair and one that sends its answers |
 //!
 //! The crate builds and starts on any machine; without a GPU, the driver's functions return an error that
 //! names the missing part ([`ringcall_cuda`]).
@@ -13,4 +14,5 @@
 #![deny(unsafe_code)]
 
 pub mod queue_pair;
+pub mod relay;
 pub mod ring;

@@ -3,13 +3,17 @@
 
 use ringcall::{FunctionTable, HostDispatcher, Ring};
 use ringcall_dispatcher::queue_pair::single::Extent;
-use ringcall_dispatcher::relay::{Receiver, Sender, SenderConfig, SenderWindows, Step};
+use ringcall_dispatcher::queue_pair::{Bell, Copying};
+use ringcall_dispatcher::relay::{CREDITS_PER_SLOT, Receiver, Sender, Step};
+use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::{Bytes, Region, Words};
-use ringcall_mlx5::endpoint::{self, Endpoint, Reply, Windows};
+use ringcall_gpu::stage::Stage;
+use ringcall_gpu::team::{Warp, run_warp};
+use ringcall_mlx5::endpoint::{self, Reply, Windows};
 use ringcall_mlx5::layout::{cqe, wqe};
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sq::RecordMode;
-use ringcall_mlx5::{BlueFlame, Bound, CompletionQueue, Ended, Event, QueueError};
+use ringcall_mlx5::{CompletionQueue, Ended, Event, QueueError};
 use ringcall_protocol::SharedRing;
 use ringcall_protocol::ring::RingWindows;
 use ringcall_roce::RoceSocket;
@@ -18,11 +22,12 @@ use ringcall_sim::nic::thread::Running;
 use ringcall_sim::nic::{Config, Memory, Message, Nic, Port, Region as Registered};
 use ringcall_sim::socket_nic::{Count, Delivery, PortOptions, RocePort};
 use ringcall_wire::header::RequestHeader;
+use ringcall_wire::unified::control;
 use ringcall_wire::{Counter, FunctionId, names};
 use std::net::SocketAddrV4;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SLOTS: u32 = 16;
 const STRIDE: u32 = 256;
@@ -51,19 +56,19 @@ fn ring() -> SharedRing {
     SharedRing::new(SLOTS, STRIDE, STRIDE, windows, None).expect("a ring")
 }
 
-/// Queues of `depth`, whose request slots are the ring's.
-fn windows(ring: &SharedRing, depth: u32) -> Windows {
-    let depth = depth as usize;
+/// Queues for so many slots, whose request slots are the ring's.
+fn windows(ring: &SharedRing, slots: u32) -> Windows {
+    let (receives, depth) = ((slots * CREDITS_PER_SLOT) as usize, slots as usize);
     let windows = Windows {
-        rx_completions: words(depth * cqe::WORDS),
+        rx_completions: words(receives * cqe::WORDS),
         rx_completions_record: None,
-        receive: words(depth * 2),
+        receive: words(receives * 2),
         tx_completions: words(depth * cqe::WORDS),
         tx_completions_record: None,
         send: words(depth * wqe::WORDS),
         record: words(1),
         rx_data: ring.windows().rx_data,
-        tx_data: bytes(depth as u32 * STRIDE),
+        tx_data: bytes(slots * STRIDE),
         counters: words(Event::COUNT),
         shutdown: words(1),
     };
@@ -72,7 +77,7 @@ fn windows(ring: &SharedRing, depth: u32) -> Windows {
     windows
 }
 
-fn endpoint_config(qpn: u32, depth: u32, record: RecordMode) -> endpoint::Config {
+fn endpoint_config(qpn: u32, slots: u32, record: RecordMode) -> endpoint::Config {
     endpoint::Config {
         qpn,
         slots: SLOTS,
@@ -80,7 +85,7 @@ fn endpoint_config(qpn: u32, depth: u32, record: RecordMode) -> endpoint::Config
         tx_stride: STRIDE,
         tx_lkey: TX_KEY,
         tx_base: 0,
-        depth,
+        depth: slots * CREDITS_PER_SLOT,
         buffers: Buffers::Credits,
         sequence: false,
         reply: Reply::Send,
@@ -88,11 +93,17 @@ fn endpoint_config(qpn: u32, depth: u32, record: RecordMode) -> endpoint::Config
     }
 }
 
-/// A queue pair and its NIC.
-struct Qp {
+/// A queue pair, as agents work it.
+#[derive(Clone)]
+struct Queues {
     qpn: u32,
     windows: Windows,
     uar: Words,
+}
+
+/// A queue pair and its NIC.
+struct Qp {
+    queues: Queues,
     nic: Running<RocePort>,
 }
 
@@ -110,40 +121,46 @@ impl Qp {
         ]);
         let config = Config { qpn: options.qp, record, burst: 16 };
         let nic = Nic::new(config, &windows, uar.clone(), memory, port).expect("a NIC");
-        Self { qpn: options.qp, windows, uar, nic: Running::start(nic).expect("a thread") }
+        let queues = Queues { qpn: options.qp, windows, uar };
+        Self { queues, nic: Running::start(nic).expect("a thread") }
     }
+}
 
-    fn receiver(&self, ring: &SharedRing, record: RecordMode) -> Receiver<BlueFlame> {
-        let doorbell = BlueFlame::new(self.uar.clone()).expect("8 words");
+impl Queues {
+    fn receiver(&self, ring: &SharedRing, record: RecordMode) -> Receiver {
         let config = endpoint_config(self.qpn, SLOTS, record);
-        let endpoint = Endpoint::new(config, self.windows.clone(), doorbell).expect("an endpoint");
-        Receiver::new(endpoint, ring.clone(), Extent::Received).expect("a receiver")
+        Receiver::new(config, &self.windows, ring.clone(), Extent::Received).expect("a receiver")
     }
 
-    fn sender(&self, ring: &SharedRing, record: RecordMode) -> Sender<BlueFlame> {
-        let doorbell = BlueFlame::new(self.uar.clone()).expect("8 words");
-        let config = SenderConfig { qpn: self.qpn, stride: STRIDE, lkey: TX_KEY, base: 0, record };
-        Sender::new(config, sender_windows(&self.windows), ring.clone(), doorbell).expect("a sender")
-    }
-}
-
-/// The send side's windows; the record of a queue pair that receives is the receiver's.
-fn sender_windows(windows: &Windows) -> SenderWindows {
-    SenderWindows {
-        completions: windows.tx_completions.clone(),
-        completions_record: None,
-        send: windows.send.clone(),
-        record: words(1),
-        data: windows.tx_data.clone(),
-        counters: words(Event::COUNT),
-        shutdown: windows.shutdown.clone(),
+    fn sender(&self, ring: &SharedRing, record: RecordMode) -> Sender {
+        let bell = Bell::new(self.uar.clone(), Copying::Staged).expect("8 words");
+        let config = endpoint_config(self.qpn, SLOTS, record);
+        // The receiver has the doorbell record and the counters of a queue pair that it works, too.
+        let windows = match record {
+            RecordMode::Written => self.windows.clone(),
+            RecordMode::NotWritten => {
+                Windows { record: words(1), counters: words(Event::COUNT), ..self.windows.clone() }
+            }
+        };
+        Sender::new(config, &windows, ring.clone(), bell).expect("a sender")
     }
 }
 
-const BOUND: Bound = Bound { between: 16, turns: u64::MAX };
+/// The lanes of each of the two agents.
+const LANES: u32 = 2;
 
-/// Plays to a service of three agents; `pairs` is one queue pair or two.
-fn serve(two_pairs: bool, play: impl FnOnce(PlayerTarget, RoceSocket) -> Report) -> Report {
+/// What a warp's lane 0 says.
+fn lane_0<T>(of_lanes: Vec<T>) -> T {
+    of_lanes.into_iter().next().expect("a lane")
+}
+
+/// A stage as long as a send slot.
+fn stage() -> Vec<BlockU64> {
+    (0..STRIDE / 8).map(|_| BlockU64::new(0)).collect()
+}
+
+/// Plays to a service of three agents, two of which have so many lanes, on one queue pair or two.
+fn serve(two_pairs: bool, lanes: u32, play: impl FnOnce(PlayerTarget, RoceSocket) -> Report) -> Report {
     let ring = ring();
     let socket = RoceSocket::bind(any()).expect("a socket");
     let options = PortOptions::new(SLOTS, STRIDE);
@@ -152,22 +169,11 @@ fn serve(two_pairs: bool, play: impl FnOnce(PlayerTarget, RoceSocket) -> Report)
     // With one, the NIC keeps the send counter itself.
     let record = if two_pairs { RecordMode::Written } else { RecordMode::NotWritten };
     let first = Qp::new(&ring, port, &options, record);
-    let mut receiver = first.receiver(&ring, record);
     let second = two_pairs.then(|| {
         let options = PortOptions { qp: 0x99, peer: Some(socket.local_addr()), ..options };
         let port = RocePort::bind(options, Delivery::Frames, 1).expect("a port").without_requests();
         Qp::new(&ring, port, &options, record)
     });
-    let mut sender = match &second {
-        None => first.sender(&ring, record),
-        Some(second) => {
-            let doorbell = BlueFlame::new(second.uar.clone()).expect("8 words");
-            let config = SenderConfig { qpn: second.qpn, stride: STRIDE, lkey: TX_KEY, base: 0, record };
-            let windows =
-                SenderWindows { record: second.windows.record.clone(), ..sender_windows(&second.windows) };
-            Sender::new(config, windows, ring.clone(), doorbell).expect("a sender")
-        }
-    };
     let served = Ring::external(ring.clone());
     let table = FunctionTable::builder()
         .host_call(names::RPC_INCREMENT, |request: &[u8], result: &mut [u8]| {
@@ -178,15 +184,36 @@ fn serve(two_pairs: bool, play: impl FnOnce(PlayerTarget, RoceSocket) -> Report)
         .expect("a table");
     let dispatcher =
         HostDispatcher::builder(&served, table).build().expect("a dispatcher").start().expect("started");
-    let receiving = thread::spawn(move || {
-        let ended = receiver.run(BOUND, thread::yield_now);
-        (ended, receiver.counters().get(Event::RxUnanswered))
-    });
-    let sending = thread::spawn(move || {
-        let mut scratch = vec![0; STRIDE as usize];
-        let ended = sender.run(&mut scratch, BOUND, thread::yield_now);
-        (ended, sender.counters().get(Event::TxPosted))
-    });
+    let of_receiver = first.queues.clone();
+    let of_sender = second.as_ref().unwrap_or(&first).queues.clone();
+    let state = words(control::WORDS);
+    let receiving = {
+        let (pair, ring, state) = (of_receiver.clone(), ring.clone(), state.clone());
+        thread::spawn(move || {
+            lane_0(run_warp(lanes, |warp| {
+                let mut receiver = pair.receiver(&ring, record).open(warp, &state);
+                let ended = receiver.run(warp, thread::yield_now);
+                receiver.close(warp, &state);
+                (ended, receiver.counters().get(Event::RxUnanswered))
+            }))
+        })
+    };
+    let sending = {
+        let pair = of_sender.clone();
+        thread::spawn(move || {
+            let stage = stage();
+            lane_0(run_warp(lanes, |warp| {
+                let mut sender = pair.sender(&ring, record);
+                let ended = sender.run(warp, Stage::new(&stage), thread::yield_now);
+                (ended, sender.counters().get(Event::TxPosted))
+            }))
+        })
+    };
+    let begin = Instant::now();
+    while state.load(control::STATE, Acquire) != control::STATE_RUNNING {
+        assert!(begin.elapsed() < Duration::from_secs(20), "the receiver does not begin");
+        thread::yield_now();
+    }
     let target = PlayerTarget {
         peer: address,
         qp: options.qp,
@@ -196,12 +223,12 @@ fn serve(two_pairs: bool, play: impl FnOnce(PlayerTarget, RoceSocket) -> Report)
         pages: SLOTS,
     };
     let report = play(target, socket);
-    first.windows.shutdown.store(0, 1, Relaxed);
-    if let Some(second) = &second {
-        second.windows.shutdown.store(0, 1, Relaxed);
+    for pair in [of_receiver, of_sender] {
+        pair.windows.shutdown.store(0, control::STOP_DRAIN, Relaxed);
     }
     let ((filled, how), unanswered) = receiving.join().expect("receiver");
     assert_eq!((how, unanswered), (Ended::Stopped, 0));
+    assert_eq!(state.load(control::STATE, Acquire), control::STATE_ENDED);
     let ((sent, how), posted) = sending.join().expect("sender");
     assert_eq!((how, sent, filled), (Ended::Stopped, posted, posted));
     let stopped = dispatcher.stop(Duration::from_secs(5));
@@ -221,15 +248,16 @@ fn serve(two_pairs: bool, play: impl FnOnce(PlayerTarget, RoceSocket) -> Report)
 #[test]
 fn every_request_is_answered_rightly_and_once() {
     for two_pairs in [false, true] {
-        for payload_bytes in [16, 200] {
-            let report = serve(two_pairs, |target, socket| {
+        // Lanes that are threads take turns, so of them a few requests are enough.
+        for (lanes, payload_bytes, n) in [(1, 16, 1500), (1, 200, 1500), (LANES, 16, 24), (LANES, 200, 24)] {
+            let report = serve(two_pairs, lanes, |target, socket| {
                 let mut config = PlayerConfig::new(target);
                 config.timeout = Duration::from_secs(20);
                 let mut player = Player::new(socket, config).expect("a player");
-                let mut windows = Increment::new(1500, payload_bytes);
+                let mut windows = Increment::new(n, payload_bytes);
                 player.run(&mut windows, &mut Increment::check, &|| false).expect("it runs")
             });
-            assert!(report.clean() && report.correct == 1500, "{two_pairs} {payload_bytes}: {report:?}");
+            assert!(report.clean() && report.correct == n, "{two_pairs} {lanes} {payload_bytes}: {report:?}");
         }
     }
 }
@@ -237,7 +265,7 @@ fn every_request_is_answered_rightly_and_once() {
 #[test]
 fn faults_hurt_no_other() {
     for two_pairs in [false, true] {
-        let report = serve(two_pairs, |target, socket| {
+        let report = serve(two_pairs, 1, |target, socket| {
             let mut config = PlayerConfig::new(target);
             config.timeout = Duration::from_secs(1);
             config.faults = Faults {
@@ -255,6 +283,10 @@ fn faults_hurt_no_other() {
     }
 }
 
+/// A turn that took one request, or one completion that brought none.
+const FILLED: Step = Step::Took { filled: 1, dropped: 0 };
+const DROPPED: Step = Step::Took { filled: 0, dropped: 1 };
+
 /// Everything on one thread, message by message: what a receiver makes of requests that are not whole, and of a peer that
 /// writes into a slot that is being served.
 #[test]
@@ -267,34 +299,31 @@ fn what_is_not_whole_is_told_and_a_taken_slot_is_left_alone() {
     let (port, mut peer) = ringcall_sim::nic::Wire::pair(16);
     let config = Config { qpn: 1, record: RecordMode::Written, burst: 16 };
     let mut nic = Nic::new(config, &windows, uar.clone(), memory, port).expect("a NIC");
-    let endpoint = Endpoint::new(
-        endpoint_config(1, SLOTS, RecordMode::Written),
-        windows,
-        BlueFlame::new(uar).expect("8 words"),
-    );
-    let mut receiver =
-        Receiver::new(endpoint.expect("an endpoint"), ring.clone(), Extent::Received).expect("a receiver");
-    let mut send = |receiver: &mut Receiver<BlueFlame>, slot: u32, bytes: &[u8]| {
+    let warp = Warp::single();
+    let config = endpoint_config(1, SLOTS, RecordMode::Written);
+    let mut receiver = Receiver::new(config, &windows, ring.clone(), Extent::Received).expect("a receiver");
+    receiver.begin(warp);
+    let mut send = |receiver: &mut Receiver, slot: u32, bytes: &[u8]| {
         let message =
             Message::WriteImm { address: u64::from(slot * STRIDE), rkey: key, immediate: slot | 7 << 12 };
         assert!(peer.send(message, bytes));
         while nic.step() {}
-        receiver.step()
+        receiver.step(warp)
     };
     let header =
         |arg_len, id| RequestHeader::new(FunctionId::of(names::RPC_INCREMENT).0, arg_len, id, 9).to_bytes();
     let whole = [&header(8, 1)[..], &[1; 8]].concat();
-    assert_eq!(receiver.step(), Step::Idle);
+    assert_eq!(receiver.step(warp), Step::Idle);
     for slot in 0..4 {
         // Bytes of earlier requests, which must not become part of what follows.
         ring.windows().rx_data.write((slot * STRIDE) as usize, &[&header(64, 99)[..], &[0xAA; 64]].concat());
     }
-    assert_eq!(send(&mut receiver, 0, &whole), Step::Filled);
-    assert_eq!(send(&mut receiver, 1, &whole[..31]), Step::Filled);
-    assert_eq!(send(&mut receiver, 2, &whole[..23]), Step::Filled);
-    assert_eq!(send(&mut receiver, 3, &[]), Step::Filled);
+    assert_eq!(send(&mut receiver, 0, &whole), FILLED);
+    assert_eq!(send(&mut receiver, 1, &whole[..31]), FILLED);
+    assert_eq!(send(&mut receiver, 2, &whole[..23]), FILLED);
+    assert_eq!(send(&mut receiver, 3, &[]), FILLED);
     // Not served yet: the second one is not put on top.
-    assert_eq!(send(&mut receiver, 0, &whole), Step::Dropped);
+    assert_eq!(send(&mut receiver, 0, &whole), DROPPED);
     assert_eq!(receiver.counters().get(Event::RxUnanswered), 1);
     assert_eq!(receiver.counters().get(Event::RxReposted), 5);
     let served = Ring::external(ring);
@@ -320,25 +349,24 @@ fn what_is_not_whole_is_told_and_a_taken_slot_is_left_alone() {
 #[test]
 fn depths_are_tied_to_the_ring_s() {
     let ring = ring();
-    let uar = words(8);
-    let doorbell = || BlueFlame::new(uar.clone()).expect("8 words");
     let half = windows(&ring, SLOTS / 2);
-    let endpoint = |windows: &Windows, depth| {
-        Endpoint::new(endpoint_config(1, depth, RecordMode::Written), windows.clone(), doorbell())
-            .expect("an endpoint")
-    };
     let whole = windows(&ring, SLOTS);
+    let receiver = |config: endpoint::Config, windows: &Windows| {
+        Receiver::new(config, windows, ring.clone(), Extent::Received).map(|_| ())
+    };
+    let config = endpoint_config(1, SLOTS, RecordMode::Written);
+    assert_eq!(receiver(config, &whole), Ok(()));
     let buffers = Buffers::Slots { lkey: 1, base: 0, stride: STRIDE };
-    let config = endpoint::Config { buffers, ..endpoint_config(1, SLOTS, RecordMode::Written) };
-    let sends = Endpoint::new(config, whole.clone(), doorbell()).expect("an endpoint");
-    let error = Receiver::new(sends, ring.clone(), Extent::Received).map(|_| ());
-    assert_eq!(error, Err(QueueError::Buffers), "sends choose no slot");
-    let error = Receiver::new(endpoint(&half, SLOTS / 2), ring.clone(), Extent::Received).map(|_| ());
-    assert_eq!(error, Err(QueueError::Depth { depth: SLOTS / 2, entries: SLOTS }));
-    let config = SenderConfig { qpn: 1, stride: STRIDE, lkey: TX_KEY, base: 0, record: RecordMode::Written };
-    let error = Sender::new(config, sender_windows(&half), ring.clone(), doorbell()).map(|_| ());
-    assert_eq!(error, Err(QueueError::Slots(SLOTS)));
-    let short = SenderConfig { stride: STRIDE / 2, ..config };
-    let error = Sender::new(short, sender_windows(&whole), ring, doorbell()).map(|_| ());
-    assert_eq!(error, Err(QueueError::Stride(STRIDE / 2)));
+    let sends = endpoint::Config { buffers, ..config };
+    assert_eq!(receiver(sends, &whole), Err(QueueError::Buffers), "sends choose no slot");
+    let few = endpoint::Config { depth: SLOTS, ..config };
+    assert_eq!(receiver(few, &half), Err(QueueError::Depth { depth: SLOTS, entries: 2 * SLOTS }));
+    let sender = |config: endpoint::Config, windows: &Windows| {
+        let bell = Bell::new(words(8), Copying::Not).expect("8 words");
+        Sender::new(config, windows, ring.clone(), bell).map(|_| ())
+    };
+    assert_eq!(sender(config, &whole), Ok(()));
+    assert_eq!(sender(config, &half), Err(QueueError::Slots(SLOTS)));
+    let short = endpoint::Config { tx_stride: STRIDE / 2, ..config };
+    assert_eq!(sender(short, &whole), Err(QueueError::Stride(STRIDE / 2)));
 }

@@ -56,6 +56,7 @@ const PROGRAMS: &[Program] = &[
     kernel("unified-grid", &["unified-grid"]),
     kernel("unified-graph", &["unified-graph"]),
     kernel("hooks", &["hooks"]),
+    kernel("relay", &["relay"]),
     Program { files: Files::Oldest, ..kernel("floor", &["floor"]) },
     kernel("transport", &["transport"]),
     Program { files: Files::Oldest, ..kernel("samples", &["samples"]) },
@@ -285,7 +286,7 @@ mod tests {
             count(&[], &[]),
             PROGRAMS.iter().map(|program| program.compiled_for().len()).sum::<usize>()
         );
-        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 10);
+        assert_eq!(count(&["ringcall-kernels"], &["sm_90"]), 11);
         assert_eq!(count(&["ringcall-kernels"], &["sm_80"]), PROGRAMS.len());
     }
 

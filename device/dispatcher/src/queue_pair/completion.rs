@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use ringcall_gpu::team::Warp;
 use ringcall_mlx5::counters::Event;
 use ringcall_mlx5::cq::{Arrival, Polled, Side};
-use ringcall_mlx5::endpoint::{SLOT_BITS, SLOT_MASK};
+use ringcall_mlx5::endpoint::{Config, SLOT_BITS, SLOT_MASK};
 use ringcall_mlx5::layout::cqe::{self, Cqe, Syndrome, opcode};
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sequence::Found;
@@ -51,7 +51,8 @@ pub(super) fn classify<M: Machine>(
         Polled::Failed { side: Side::Receive, .. } => return drop(Event::RxErrors, true),
         _ => return drop(Event::RxStray, false),
     };
-    let slot = match slot_of(dispatcher, poller, arrival, immediate, wqe_counter, bytes) {
+    let slot = match slot_of(&dispatcher.config, poller.sizes.receive, arrival, immediate, wqe_counter, bytes)
+    {
         Ok(slot) => slot,
         Err(why) => return drop(why, true),
     };
@@ -59,11 +60,11 @@ pub(super) fn classify<M: Machine>(
     Completion { job: Job::word(slot, bytes), number, uses: true, flushed: false }
 }
 
-/// The slot that a message of so many bytes arrived in; or what it is dropped for.
+/// The slot that a message of so many bytes arrived in, of a queue pair whose receive queue has so many entries; or what it is dropped for.
 #[inline(always)]
-pub(super) fn slot_of<M: Machine>(
-    dispatcher: &QueuePairDispatcher<'_, M>,
-    poller: &PollerState,
+pub(crate) fn slot_of(
+    config: &Config,
+    receive_entries: u32,
     arrival: Arrival,
     immediate: u32,
     wqe_counter: u16,
@@ -72,15 +73,15 @@ pub(super) fn slot_of<M: Machine>(
     let slot = match arrival {
         Arrival::WriteImm => immediate & SLOT_MASK,
         // A send went to the slot of its receive request, whatever the immediate says.
-        Arrival::Send | Arrival::SendImm if matches!(dispatcher.config.buffers, Buffers::Slots { .. }) => {
-            u32::from(wqe_counter) & (poller.sizes.receive - 1)
+        Arrival::Send | Arrival::SendImm if matches!(config.buffers, Buffers::Slots { .. }) => {
+            u32::from(wqe_counter) & (receive_entries - 1)
         }
         _ => return Err(Event::RxUnaccepted),
     };
-    if slot >= dispatcher.config.slots {
+    if slot >= config.slots {
         return Err(Event::RxBadSlot);
     }
-    if bytes > dispatcher.config.rx_stride {
+    if bytes > config.rx_stride {
         return Err(Event::RxTooLong);
     }
     Ok(slot)
@@ -110,6 +111,6 @@ pub(super) fn follow<M: Machine>(
 
 /// The number of a message, if it has one.
 #[inline(always)]
-pub(super) fn number_of(arrival: Arrival, immediate: u32) -> Option<u32> {
+pub(crate) fn number_of(arrival: Arrival, immediate: u32) -> Option<u32> {
     (arrival != Arrival::Send).then_some(immediate >> SLOT_BITS)
 }

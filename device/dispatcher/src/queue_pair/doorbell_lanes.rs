@@ -42,13 +42,13 @@ impl Bell {
 
     /// Whether a warp of so many lanes copies.
     #[inline(always)]
-    pub(super) fn copies(&self, lanes: u32) -> bool {
+    pub(crate) fn copies(&self, lanes: u32) -> bool {
         self.copying != Copying::Not && lanes >= LANES
     }
 
     /// Whether the copy is made after the fence by several lanes, which then have to know of the fence.
     #[inline(always)]
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.copying == Copying::Whole
     }
 
@@ -57,7 +57,7 @@ impl Bell {
     /// The first word is the last request's doorbell. It was stored, and polls of memory have come back
     /// since.
     #[inline(always)]
-    pub(super) fn stage(&self, lane: u32, pair: [u64; 2]) {
+    pub(crate) fn stage(&self, lane: u32, pair: [u64; 2]) {
         if self.copying != Copying::Staged || lane >= LANES {
             return;
         }
@@ -70,7 +70,7 @@ impl Bell {
 
     /// After the fence: this lane's part of the request.
     #[inline(always)]
-    pub(super) fn copy(&self, lane: u32, pair: [u64; 2]) {
+    pub(crate) fn copy(&self, lane: u32, pair: [u64; 2]) {
         match self.copying {
             Copying::Whole if lane < LANES => self.uar.store_pair(2 * lane as usize, pair),
             Copying::Staged if lane == 0 => self.uar.store(0, pair[0], Ordering::Relaxed),

@@ -161,7 +161,9 @@ fn serve_fast<M: Machine>(
     let Polled::Received { arrival, immediate, bytes, wqe_counter } = Polled::of(&entry) else {
         return None;
     };
-    let Ok(slot) = completion::slot_of(dispatcher, poller, arrival, immediate, wqe_counter, bytes) else {
+    let Ok(slot) =
+        completion::slot_of(&dispatcher.config, poller.sizes.receive, arrival, immediate, wqe_counter, bytes)
+    else {
         return None;
     };
     let extent = match dispatcher.extent {

@@ -44,7 +44,7 @@
 //! | `send` | response and send request; the fences, the record, the bell |
 
 pub mod block_state;
-mod completion;
+pub(crate) mod completion;
 pub mod doorbell_lanes;
 mod fast_path;
 mod follow_up;
@@ -54,7 +54,7 @@ mod poll;
 mod poller;
 mod publish;
 mod reclaim;
-mod send;
+pub(crate) mod send;
 mod serve;
 pub mod single;
 mod state;

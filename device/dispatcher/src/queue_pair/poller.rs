@@ -70,11 +70,10 @@ fn open<M: Machine>(
     let load = |word| dispatcher.control.load(word, Ordering::Relaxed);
     let windows = dispatcher.windows;
     let completions =
-        CompletionQueue::new(windows.tx_completions.clone(), windows.tx_completions_record.clone())?
-            .resumed(load(control::SEND_CONSUMED));
+        CompletionQueue::new(windows.tx_completions.clone(), windows.tx_completions_record.clone())?;
     let send =
         SendQueue::new(windows.send.clone(), completions, dispatcher.config.qpn, dispatcher.config.record)?
-            .resumed(load(control::POSTED), load(control::DONE));
+            .resumed(load(control::POSTED), load(control::DONE), load(control::SEND_CONSUMED));
     let record = DoorbellRecord::new(windows.record.clone())?;
     let opened = warp.any(load(control::OPENED) != 0);
     let receives = if opened { load(control::RECEIVES) } else { dispatcher.config.depth.into() };

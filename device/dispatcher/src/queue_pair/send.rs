@@ -9,7 +9,7 @@ use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
 use ringcall_mlx5::counters::Event;
 use ringcall_mlx5::cq::RECORD_MASK;
-use ringcall_mlx5::endpoint::Reply;
+use ringcall_mlx5::endpoint::{Config, Reply};
 use ringcall_mlx5::layout::wqe::{self, Completion, Operation, Remote};
 use ringcall_mlx5::layout::{self, Segment, pair};
 use ringcall_mlx5::sq::{RecordMode, SendQueue};
@@ -58,7 +58,54 @@ pub(super) fn respond_to<M: Machine>(
     store_response: impl Fn(u32, usize, [u64; 2]),
     store_request: impl Fn(u32, usize, [u64; 2]),
 ) -> Written {
-    let entry = (job.index & u64::from(entries - 1)) as u32;
+    let posted = write_response(
+        warp,
+        &dispatcher.config,
+        job.index,
+        job.slot,
+        header,
+        len,
+        output,
+        entries,
+        store_response,
+        store_request,
+    );
+    let counted = CounterBits::NONE
+        .event(Event::TxPosted, true)
+        .event(Event::TxInline, posted.is_inline)
+        .event(Event::TxSignalled, posted.is_signalled);
+    Written { own: posted.own, counted }
+}
+
+/// A response and its send request, as they were written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Posted {
+    /// The calling lane's part of the send request, for a copy.
+    pub(crate) own: [u64; 2],
+    /// Whether the request carries its bytes.
+    pub(crate) is_inline: bool,
+    /// Whether it asks for a completion.
+    pub(crate) is_signalled: bool,
+}
+
+/// Writes a response of `len` bytes after its header, and the request that sends it: number `index` of the queue pair `config`, whose
+/// send queue has so many entries, for the request in slot `slot`. The response's body lies in `output` after the room for the header. The
+/// ways to store a pair are as [`respond_to`]'s.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)] // what a response consists of
+pub(crate) fn write_response(
+    warp: Warp<'_>,
+    config: &Config,
+    index: u64,
+    slot: u32,
+    header: [u64; HEADER_WORDS],
+    len: u32,
+    output: Stage<'_>,
+    entries: u32,
+    store_response: impl Fn(u32, usize, [u64; 2]),
+    store_request: impl Fn(u32, usize, [u64; 2]),
+) -> Posted {
+    let entry = (index & u64::from(entries - 1)) as u32;
     let total = HEADER_BYTES as u32 + len;
     let words = (total as usize).div_ceil(8);
     let [h0, h1, h2] = header;
@@ -72,12 +119,12 @@ pub(super) fn respond_to<M: Machine>(
         };
         [if 2 * pair < words { a } else { 0 }, if 2 * pair + 1 < words { b } else { 0 }]
     };
-    let operation = match dispatcher.config.reply {
+    let operation = match config.reply {
         Reply::Send => Operation::Send,
         Reply::WriteImm { base, stride } => {
-            let offset = u64::from(job.slot) * u64::from(stride);
+            let offset = u64::from(slot) * u64::from(stride);
             let address = base.address.wrapping_add(offset);
-            Operation::WriteImm(Remote { address, ..base }, job.slot)
+            Operation::WriteImm(Remote { address, ..base }, slot)
         }
     };
     let remote = operation.remote();
@@ -91,15 +138,12 @@ pub(super) fn respond_to<M: Machine>(
             store_response(entry, at, frame(at));
         }
     }
-    let completion = SendQueue::completion_of(job.index, SendQueue::interval_of(entries));
-    let control = wqe::control_words(job.index as u16, dispatcher.config.qpn, completion, operation, size);
+    let completion = SendQueue::completion_of(index, SendQueue::interval_of(entries));
+    let control = wqe::control_words(index as u16, config.qpn, completion, operation, size);
     let remote = remote.map_or([0; 2], Remote::to_words);
-    let offset = u64::from(entry) * u64::from(dispatcher.config.tx_stride);
-    let segment = Segment {
-        bytes: total,
-        lkey: dispatcher.config.tx_lkey,
-        address: dispatcher.config.tx_base.wrapping_add(offset),
-    };
+    let offset = u64::from(entry) * u64::from(config.tx_stride);
+    let segment =
+        Segment { bytes: total, lkey: config.tx_lkey, address: config.tx_base.wrapping_add(offset) };
     let segment = segment.to_words();
     let request = |part: usize| match part {
         0 => control,
@@ -123,11 +167,7 @@ pub(super) fn respond_to<M: Machine>(
         own = request(part);
         store_request(entry, part, own);
     }
-    let counted = CounterBits::NONE
-        .event(Event::TxPosted, true)
-        .event(Event::TxInline, is_inline)
-        .event(Event::TxSignalled, completion == Completion::Always);
-    Written { own, counted }
+    Posted { own, is_inline, is_signalled: completion == Completion::Always }
 }
 
 /// Makes send requests and the receive credit visible to the NIC, and rings. `copy` is this lane's part of the request,

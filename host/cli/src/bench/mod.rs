@@ -145,7 +145,12 @@ const BENCHES: &[(&str, Baseline, Measure)] = &[
     ("device-call/32", Baseline::Device, |bench| {
         device::device_call(bench, rpc_increment::HANDLER, 32, KernelKind::batched())
     }),
-    ("unified/32", Baseline::Device, |bench| device::unified(bench, rpc_increment::HANDLER, 32)),
+    ("unified/32", Baseline::Device, |bench| {
+        device::queue_pair(bench, device::Kernels::Unified, rpc_increment::HANDLER, 32)
+    }),
+    ("three-kernels/32", Baseline::Device, |bench| {
+        device::queue_pair(bench, device::Kernels::Three, rpc_increment::HANDLER, 32)
+    }),
     ("device-call/512", Baseline::Device, |bench| {
         device::device_call(bench, rpc_increment_warp::HANDLER, 512, KernelKind::broad())
     }),

@@ -46,11 +46,14 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
                 bail!(misuse("arguments after `--` are for a plug-in: give --transport plugin:LIBRARY"));
             }
             match (transport, args.dispatcher) {
-                (TransportArg::Hsb, _) => super::hsb::check(args)?,
-                (TransportArg::Nic, None | Some(DispatcherArg::Unified)) => (),
-                (TransportArg::Nic, Some(_)) => {
-                    bail!(misuse("--transport nic is served by the unified loop: leave --dispatcher out"));
+                (TransportArg::Nic | TransportArg::Hsb, Some(DispatcherArg::Host)) => {
+                    let name = transport.name();
+                    bail!(misuse(&format!(
+                        "--transport {name} is served by the unified loop, or by kernels of a GPU: leave --dispatcher out, or give device"
+                    )));
                 }
+                (TransportArg::Hsb, _) => super::hsb::check(args)?,
+                (TransportArg::Nic, _) => (),
                 (_, Some(DispatcherArg::Unified)) => {
                     bail!(misuse("--dispatcher unified serves --transport nic"));
                 }
@@ -68,7 +71,16 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
             }
         }
     }
+    let on_queues = matches!(args.transport, Over::Own(TransportArg::Nic | TransportArg::Hsb));
+    if args.kernels.is_some() && !(on_queues && args.dispatcher == Some(DispatcherArg::Device)) {
+        bail!(misuse(
+            "--kernels is of --dispatcher device with --transport nic or hsb, whose queues kernels work"
+        ));
+    }
     if args.dispatcher == Some(DispatcherArg::Device) {
+        if on_queues && args.slots > MAX_PAGES {
+            bail!(misuse("--dispatcher device works queues of 4096 --slots at most"));
+        }
         let what =
             "--dispatcher device, whose kernel serves rpc_increment beside a thread of the transport's";
         given.refuse(&ExperimentArgs::FIELDS, what)?;

@@ -1,26 +1,63 @@
-//! `--dispatcher device`: the ring in mapped memory, served by a persistent kernel.
+//! `--dispatcher device`: a ring in mapped memory, or the queues of an emulated adapter, served by persistent kernels.
 
+use super::figures::{self, Counted, Figures};
+use super::hsb;
+use super::served::{Outcome, Served};
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use ringcall::RingConfig;
-use ringcall_cuda::driver::Driver;
+use ringcall_cuda::driver::{Context as DeviceContext, Driver};
+use ringcall_dispatcher::queue_pair::Copying;
+use ringcall_dispatcher::relay::CREDITS_PER_SLOT;
+use ringcall_launch::queue_pair::{
+    MappedQueues, QueuePair, Running as UnifiedRunning, Shape, UnifiedDispatcher, UnifiedOptions,
+    UnifiedWatch,
+};
+use ringcall_launch::relay::{RelayDispatcher, RelayOptions, RelayWatch, Running as RelayRunning};
 use ringcall_launch::ring::{
     DeviceDispatcher, DispatcherOptions, Functions, KernelKind, MappedRing, Modules, Running,
 };
+use ringcall_mlx5::endpoint::{Config, Reply};
+use ringcall_mlx5::rq::Buffers;
+use ringcall_mlx5::sq::RecordMode;
+use ringcall_mlx5::{Ended, Event};
+use ringcall_protocol::counters::Snapshot;
+use ringcall_roce::PortOptions;
+use ringcall_roce::introduced::Introduction;
+use ringcall_sim::socket_nic::{self, Adapter, AdapterQueues, LoopCounts, SocketNicOptions};
+use ringcall_transport::{Endpoint, roce};
 use ringcall_wire::function::names;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+/// The kernels that serve an adapter's queues, as an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum KernelsArg {
+    /// One, from a completion to the doorbell
+    Unified,
+    /// Three: one fills a ring from the queues, a dispatcher serves it, one sends its answers
+    Three,
+}
+
+/// The first device's context.
+fn context() -> Result<Arc<DeviceContext>> {
+    Driver::load()
+        .and_then(|driver| driver.device(0)?.context())
+        .context("--dispatcher device needs a GPU (`ringcall doctor` says what is missing)")
+}
 
 /// A ring that a device maps.
 ///
 /// # Errors
 /// No driver, no device, or one that cannot map host memory.
 pub(super) fn ring(config: RingConfig) -> Result<MappedRing> {
-    let context = Driver::load()
-        .and_then(|driver| driver.device(0)?.context())
-        .context("--dispatcher device needs a GPU (`ringcall doctor` says what is missing)")?;
-    MappedRing::allocate(&context, config).context("a ring that the GPU maps")
+    MappedRing::allocate(&context()?, config).context("a ring that the GPU maps")
 }
 
-/// The kernel, with `rpc_increment` from the committed PTX. Decoders run on the host.
-pub(super) fn start(ring: &MappedRing) -> Result<DeviceDispatcher<Running>> {
+/// `rpc_increment` from the committed PTX. Decoders run on the host.
+fn served(context: &Arc<DeviceContext>) -> Result<(Functions, Modules)> {
     let handlers: Vec<_> = ringcall_kernels::samples::handlers::all()
         .into_iter()
         .filter(|handler| handler.name == names::RPC_INCREMENT)
@@ -28,8 +65,167 @@ pub(super) fn start(ring: &MappedRing) -> Result<DeviceDispatcher<Running>> {
     if handlers.is_empty() {
         bail!("the device handlers have no {}", names::RPC_INCREMENT);
     }
-    let functions = Functions::new().handlers(&handlers);
-    let modules = Modules::new().ptx_for("samples", ringcall_kernels::samples::PTX, ring.context())?;
+    let modules = Modules::new().ptx_for("samples", ringcall_kernels::samples::PTX, context)?;
+    Ok((Functions::new().handlers(&handlers), modules))
+}
+
+/// The kernel, with its functions.
+pub(super) fn start(ring: &MappedRing) -> Result<DeviceDispatcher<Running>> {
+    let (functions, modules) = served(ring.context())?;
     let options = DispatcherOptions::new(KernelKind::regular());
     Ok(DeviceDispatcher::wire(ring, functions, modules, options)?.start()?)
+}
+
+/// Kernels that run on the queues of an adapter.
+enum Kernels {
+    Unified(UnifiedDispatcher<UnifiedRunning>),
+    Three(RelayDispatcher<RelayRunning>),
+}
+
+impl Kernels {
+    fn start(kernels: KernelsArg, pair: &QueuePair, functions: Functions, modules: Modules) -> Result<Self> {
+        Ok(match kernels {
+            KernelsArg::Unified => {
+                let options = UnifiedOptions::default();
+                Self::Unified(UnifiedDispatcher::wire(pair, functions, modules, options)?.start()?)
+            }
+            KernelsArg::Three => {
+                let options = RelayOptions::default();
+                Self::Three(RelayDispatcher::wire(pair, None, functions, modules, options)?.start()?)
+            }
+        })
+    }
+
+    fn counts(&self) -> Arc<dyn LoopCounts> {
+        match self {
+            Self::Unified(running) => Arc::new(Counts::Unified(running.watch())),
+            Self::Three(running) => Arc::new(Counts::Three(running.watch())),
+        }
+    }
+
+    /// How they ended; `None`: they did not.
+    fn stop(self, deadline: Duration) -> Option<Ended> {
+        let (stuck, dead) = match self {
+            Self::Unified(running) => {
+                let stopped = running.stop(deadline);
+                (stopped.dispatcher.is_none(), stopped.report.dead)
+            }
+            Self::Three(running) => {
+                let stopped = running.stop(deadline);
+                (stopped.dispatcher.is_none(), stopped.report.dead)
+            }
+        };
+        match (stuck, dead) {
+            (true, _) => None,
+            (false, Some(_)) => Some(Ended::Dead),
+            (false, None) => Some(Ended::Stopped),
+        }
+    }
+}
+
+/// What the kernels count.
+#[derive(Debug)]
+enum Counts {
+    Unified(UnifiedWatch),
+    Three(RelayWatch),
+}
+
+impl LoopCounts for Counts {
+    fn event(&self, event: Event) -> u64 {
+        match self {
+            Self::Unified(watch) => watch.event(event),
+            Self::Three(watch) => watch.event(event),
+        }
+    }
+
+    fn counters(&self) -> Snapshot {
+        match self {
+            Self::Unified(watch) => watch.counters(),
+            Self::Three(watch) => watch.counters(),
+        }
+    }
+}
+
+/// An emulated adapter on a socket, whose queues kernels work.
+pub(super) struct AdapterService {
+    adapter: Adapter,
+    kernels: Kernels,
+}
+
+/// The least that a stop leaves to the kernels.
+const LEAST_STOP: Duration = Duration::from_millis(50);
+
+/// Queues in memory that a device maps, kernels on them, and an adapter on a socket. With `by_context` the queues are made of what the
+/// adapter hands out, as an HSB's or DOCA's are.
+pub(super) fn adapter(
+    kernels: KernelsArg,
+    port: PortOptions,
+    peers: usize,
+    by_context: bool,
+    introductions: Option<Receiver<Introduction>>,
+) -> Result<AdapterService> {
+    let context = context()?;
+    let slots = port.pages;
+    let (record, credits) = match kernels {
+        KernelsArg::Unified => (RecordMode::Written, 1),
+        // Two kernels work the queue pair, whose doorbell record has one writer.
+        KernelsArg::Three => (RecordMode::NotWritten, CREDITS_PER_SLOT),
+    };
+    let entries = slots.next_power_of_two();
+    let config = Config {
+        qpn: port.qp,
+        slots,
+        rx_stride: port.page_bytes,
+        tx_stride: port.page_bytes,
+        tx_lkey: TX_KEY,
+        tx_base: 0,
+        depth: entries * credits,
+        buffers: Buffers::Credits,
+        sequence: false,
+        reply: Reply::Send,
+        record,
+    };
+    let shape = Shape {
+        config,
+        receive: entries * credits,
+        send: entries,
+        completions: entries * credits,
+        told: false,
+        copying: Copying::Staged,
+    };
+    let queues = MappedQueues::allocate(&context, shape).context("queues that the GPU maps")?;
+    let (functions, modules) = served(&context)?;
+    let pair = if by_context { hsb::pair(&context, &queues, record)? } else { queues.pair().clone() };
+    let kernels = Kernels::start(kernels, &pair, functions, modules)?;
+    let memory = AdapterQueues { config, windows: queues.windows(), uar: queues.uar() };
+    let options = SocketNicOptions { port, peers, ..SocketNicOptions::default() };
+    let adapter = Adapter::start(options, &memory, introductions, kernels.counts())?;
+    Ok(AdapterService { adapter, kernels })
+}
+
+/// The key that the adapter reads answers with.
+const TX_KEY: u32 = 0x7478;
+
+impl Served for AdapterService {
+    fn endpoint(&self) -> Endpoint {
+        // What a peer speaks to it is RoCE.
+        let mut details = self.adapter.options().port.details();
+        details.push(("device", socket_nic::NAME.to_owned()));
+        Endpoint { transport: roce::NAME, address: SocketAddr::V4(self.adapter.address()), details }
+    }
+
+    fn figures(&self) -> Figures {
+        let watch = self.adapter.watch();
+        Arc::new(move || {
+            let counters = figures::dispatcher(&watch.counters());
+            let figures = figures::queue_pair(watch.named()).chain(counters).collect();
+            Counted { figures, latencies: None }
+        })
+    }
+
+    fn stop(self: Box<Self>, deadline: Duration) -> Outcome {
+        let Self { adapter, kernels } = *self;
+        let report = adapter.stop(deadline, |rest| kernels.stop(rest.max(LEAST_STOP)));
+        Outcome::of_nic(&report)
+    }
 }

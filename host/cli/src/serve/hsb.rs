@@ -1,14 +1,19 @@
 //! `--transport hsb`: queues that a transport context names, of an adapter or of an emulated one.
 
-use super::{Args, DispatcherArg};
+use super::Args;
 use crate::usage::misuse;
 use anyhow::{Context as _, Result, bail};
-use ringcall_mlx5::{BlueFlame, Endpoint};
+use ringcall_gpu::shared::Words;
+use ringcall_launch::queue_pair::{MappedQueues, QueuePair};
+use ringcall_mlx5::layout::{RECEIVE_WQE_WORDS, RECORD_SEND, cqe, wqe};
+use ringcall_mlx5::sq::RecordMode;
+use ringcall_mlx5::{BlueFlame, Endpoint, endpoint};
 use ringcall_rdma::context::Context;
 use ringcall_rdma::devx::Library;
 use ringcall_rdma::doca::{DeviceCompletions, DeviceQp, DeviceReceive, QpLayout};
 use ringcall_rdma::unified::{QueuesError, UnifiedQueues};
 use ringcall_sim::socket_nic::AdapterQueues;
+use ringcall_wire::unified::UnifiedParams;
 
 /// The device that is none.
 const EMULATED: &str = "emulated";
@@ -29,11 +34,6 @@ pub(super) fn check(args: &Args) -> Result<()> {
              by this command yet: give --device emulated"
         );
     }
-    if args.dispatcher == Some(DispatcherArg::Device) {
-        return Err(misuse(
-            "the emulated adapter of --transport hsb is served by the unified loop on a CPU: leave --dispatcher out",
-        ));
-    }
     Ok(())
 }
 
@@ -48,36 +48,66 @@ fn over(queues: &AdapterQueues<'_>, context: &[u8], pair: &[u8]) -> Result<Endpo
     UnifiedQueues::new(&Context::of_any_form(context)?, &pair)?.emulated(queues.windows, queues.uar)
 }
 
+/// The queue pair of an emulated adapter for the kernels of a device, by the same way: `queues` are in memory that the device maps.
+pub(super) fn pair(
+    device: &std::sync::Arc<ringcall_cuda::driver::Context>,
+    queues: &MappedQueues,
+    record: RecordMode,
+) -> Result<QueuePair> {
+    let [context, pair] = hand_out_addresses(queues.pair().config(), queues.pair().addresses());
+    let made = UnifiedQueues::new(&Context::of_any_form(&context)?, &QpLayout::SDK.read(&pair)?)?;
+    made.check_device(device.device().ordinal(), |address| device.device_of(address))?;
+    // A context does not say whether the adapter keeps the send counter by itself.
+    let config = endpoint::Config { record, ..made.config };
+    Ok(queues.pair_of(config, &made.addresses)?)
+}
+
 /// Context and struct of an emulated adapter.
 fn hand_out(queues: &AdapterQueues<'_>) -> [Vec<u8>; 2] {
     let AdapterQueues { config, windows, uar } = queues;
-    let entries = |words: usize, each: usize| u32::try_from(words / each).unwrap_or(u32::MAX);
-    let completions = |window: &ringcall_gpu::shared::Words| DeviceCompletions {
-        address: window.address(),
-        entries: entries(window.len(), ringcall_mlx5::layout::cqe::WORDS),
+    let entries = |words: &Words, each: usize| u32::try_from(words.len() / each).unwrap_or(u32::MAX);
+    let addresses = UnifiedParams {
+        rx_completions: windows.rx_completions.address(),
+        rx_completion_entries: entries(&windows.rx_completions, cqe::WORDS),
+        receive: windows.receive.address(),
+        receive_entries: entries(&windows.receive, RECEIVE_WQE_WORDS),
+        tx_completions: windows.tx_completions.address(),
+        tx_completion_entries: entries(&windows.tx_completions, cqe::WORDS),
+        send: windows.send.address(),
+        send_entries: entries(&windows.send, wqe::WORDS),
+        record: windows.record.address(),
+        uar: uar.address(),
+        rx_data: windows.rx_data.address(),
+        tx_data: windows.tx_data.address(),
+        ..UnifiedParams::default()
     };
-    let record = windows.record.address();
+    hand_out_addresses(config, &addresses)
+}
+
+/// The same of queues that are known by their addresses.
+fn hand_out_addresses(config: &endpoint::Config, at: &UnifiedParams) -> [Vec<u8>; 2] {
+    let completions = |address, entries| DeviceCompletions { address, entries };
     let pair = DeviceQp {
         number: config.qpn,
-        send: windows.send.address(),
-        send_entries: entries(windows.send.len(), ringcall_mlx5::layout::wqe::WORDS),
-        send_record: record + ringcall_mlx5::layout::RECORD_SEND as u64,
-        doorbell: uar.address(),
-        send_completions: completions(&windows.tx_completions),
+        send: at.send,
+        send_entries: at.send_entries,
+        send_record: at.record + RECORD_SEND as u64,
+        doorbell: at.uar,
+        send_completions: completions(at.tx_completions, at.tx_completion_entries),
         receive: Some(DeviceReceive {
-            address: windows.receive.address(),
-            entries: entries(windows.receive.len(), ringcall_mlx5::layout::RECEIVE_WQE_WORDS),
-            record,
-            completions: completions(&windows.rx_completions),
+            address: at.receive,
+            entries: at.receive_entries,
+            record: at.record,
+            completions: completions(at.rx_completions, at.rx_completion_entries),
         }),
     };
     let context = Context {
         // Not followed: the struct is handed over beside it.
-        qp: windows.send.address(),
-        rx_data: windows.rx_data.address(),
+        qp: at.send,
+        rx_data: at.rx_data,
         rx_stride: config.rx_stride.into(),
         slots: config.slots,
-        tx_data: windows.tx_data.address(),
+        tx_data: at.tx_data,
         tx_stride: config.tx_stride.into(),
         tx_mkey: config.tx_lkey.to_be(),
         frame_bytes: config.tx_stride.into(),

@@ -114,7 +114,7 @@ enum ThreadsArg {
 enum DispatcherArg {
     /// A thread of this process
     Host,
-    /// A persistent kernel on a GPU, which serves `rpc_increment`; the transport has its own thread
+    /// Persistent kernels on a GPU, which serve `rpc_increment`; the transport has its own thread
     Device,
     /// A loop over an adapter's queues, without a ring (`--transport nic`)
     Unified,
@@ -165,6 +165,9 @@ pub(crate) struct Args {
     /// What serves requests [default: host; with --transport nic unified]
     #[arg(long, value_enum)]
     dispatcher: Option<DispatcherArg>,
+    /// With --dispatcher device and --transport nic or hsb: the kernels that work the adapter's queues [default: unified]
+    #[arg(long, value_enum)]
+    kernels: Option<device::KernelsArg>,
     /// Serve the decoders of this YAML file by `enqueue_syndromes`, `get_corrections` and `reset_decoder`, each decoder on a ring
     /// and a port of its own: from that of --bind on, or free ones. Slots have room for a whole decode, unless --slot-bytes is given
     #[arg(long, value_name = "FILE")]

@@ -206,7 +206,7 @@ impl Outcome {
         }
     }
 
-    fn of_nic(report: &socket_nic::Report) -> Self {
+    pub(super) fn of_nic(report: &socket_nic::Report) -> Self {
         let (messages, requests, answers) = report.balance();
         let balance @ (frames, slots) = (messages, requests.abs() + answers.abs());
         let broken: u64 = report.broken().map(|(_, n)| n).sum();

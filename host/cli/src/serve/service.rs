@@ -250,6 +250,18 @@ impl Service {
 
     fn nic(args: &Args, problem: Option<Problem>, introductions: Introductions) -> Result<Self> {
         use ringcall_sim::socket_nic::{Service, SocketNicOptions, Threads};
+        let by_context = args.transport == Over::Own(TransportArg::Hsb);
+        if args.dispatcher == Some(DispatcherArg::Device) {
+            let kernels = args.kernels.unwrap_or(device::KernelsArg::Unified);
+            let port = port(args, args.slot_bytes())?;
+            let served = device::adapter(kernels, port, peers(args), by_context, introductions)?;
+            return Ok(Self {
+                served: Box::new(served),
+                decodes: None,
+                predecoder: None,
+                model: String::new(),
+            });
+        }
         let model = ModelService::open(args, problem.as_ref())?;
         let slot_bytes = model.as_ref().map_or(0, ModelService::slot_bytes).max(args.slot_bytes());
         let port = port(args, slot_bytes)?;
@@ -266,7 +278,7 @@ impl Service {
         let depth = args.slots.clamp(1, 4096).next_power_of_two();
         let options =
             SocketNicOptions { port, peers: peers(args), depth, threads, ..SocketNicOptions::default() };
-        let service = if args.transport == Over::Own(TransportArg::Hsb) {
+        let service = if by_context {
             Service::start_wired(options, table, introductions, &super::hsb::wire)?
         } else {
             Service::start_introduced(options, table, introductions)?

@@ -7,7 +7,7 @@ use super::handle::Handle;
 use super::raw_stream::RawStream;
 use super::weak_cache::WeakCache;
 use crate::CudaError;
-use cudarc::driver::sys::CUctx_st;
+use cudarc::driver::sys::{CUctx_st, CUpointer_attribute};
 use std::sync::Arc;
 
 /// A device's primary context, held until the last handle to something in it is gone.
@@ -53,6 +53,19 @@ impl Context {
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// The device whose memory an address is in, if it is any's that this process knows: device memory, and host memory that is pinned for
+    /// a device.
+    #[must_use]
+    pub fn device_of(&self, address: u64) -> Option<u32> {
+        let api = self.enter().ok()?;
+        let mut ordinal: i32 = -1;
+        let attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        // SAFETY: the driver writes an int. An address that is nobody's is an error of its, not a fault.
+        let code = unsafe { (api.cuPointerGetAttribute)((&raw mut ordinal).cast(), attribute, address) };
+        api.check(code, "asking whose memory an address is in").ok()?;
+        u32::try_from(ordinal).ok()
     }
 
     /// Makes this the calling thread's current context. Every call here does so by itself; only code that calls CUDA

@@ -10,7 +10,7 @@ pub(super) struct Claim(Arc<AtomicBool>);
 
 /// A claim that was taken, which is given back when this is dropped.
 #[derive(Debug)]
-pub(super) struct Claimed(Option<Arc<AtomicBool>>);
+pub(crate) struct Claimed(Option<Arc<AtomicBool>>);
 
 impl Claim {
     /// Takes it; `what` is claimed, for the error.
@@ -24,7 +24,7 @@ impl Claim {
 
 impl Claimed {
     /// Never gives it back.
-    pub(super) fn for_ever(mut self) {
+    pub(crate) fn for_ever(mut self) {
         self.0 = None;
     }
 }

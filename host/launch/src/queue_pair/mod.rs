@@ -31,7 +31,8 @@ mod wire;
 pub use hooks::{HookTransport, QueueContext};
 pub use queues::{MappedQueues, QueuePair, Shape};
 pub use stop::{Stuck, UnifiedReport, UnifiedStopped};
-use wire::{Parts, queue_params};
+use wire::Parts;
+pub(crate) use wire::queue_params;
 
 use crate::ring::{
     ActiveLaunch, DeviceError, Functions, Halt, Kept, KernelKind, LaunchStats, LoadedGraph, Modules,
@@ -104,35 +105,35 @@ impl Resources {
         self.control.store(control::STOP, how, Ordering::Release);
     }
 
-    /// Waits until the kernel polls.
-    fn await_running(&self, stream: &Stream) -> Result<(), DeviceError> {
-        let begin = Instant::now();
-        loop {
-            match self.read(control::STATE) {
-                control::STATE_NEW => (),
-                control::STATE_FAILED => {
-                    return Err(DeviceError::Shape(
-                        "the kernel refused the queues: entries are powers of two below 65536, completions hold what \
-                         requests complete with, no more receive requests are posted than fit"
-                            .to_owned(),
-                    ));
-                }
-                _ => return Ok(()),
-            }
-            if let StreamState::Failed(error) = stream.query() {
-                return Err(error.into());
-            }
-            if begin.elapsed() > BEGINS_WITHIN {
-                return Err(DeviceError::DidNotBegin(BEGINS_WITHIN));
-            }
-            std::thread::yield_now();
-        }
-    }
-
     fn counters(&self) -> Snapshot {
         Snapshot::from_counts(std::array::from_fn::<_, { Counter::COUNT }, _>(|index| {
             self.read(control::COUNTERS + index)
         }))
+    }
+}
+
+/// Waits until a kernel that works queues polls, as its control block says.
+pub(crate) fn await_running(words: &Words, stream: &Stream) -> Result<(), DeviceError> {
+    let begin = Instant::now();
+    loop {
+        match words.load(control::STATE, Ordering::Acquire) {
+            control::STATE_NEW => (),
+            control::STATE_FAILED => {
+                return Err(DeviceError::Shape(
+                    "the kernel refused the queues: entries are powers of two below 65536, completions hold what \
+                     requests complete with, no more receive requests are posted than fit"
+                        .to_owned(),
+                ));
+            }
+            _ => return Ok(()),
+        }
+        if let StreamState::Failed(error) = stream.query() {
+            return Err(error.into());
+        }
+        if begin.elapsed() > BEGINS_WITHIN {
+            return Err(DeviceError::DidNotBegin(BEGINS_WITHIN));
+        }
+        std::thread::yield_now();
     }
 }
 
@@ -241,12 +242,38 @@ impl UnifiedDispatcher<Wired> {
         launcher.launch(&stream)?;
         // From here on it is dropped as a running one is.
         let launched = ActiveLaunch::new(&resources, &launcher, &stream, hold);
-        resources.await_running(&stream)?;
+        await_running(&resources.control, &stream)?;
         Ok(UnifiedDispatcher { resources, launcher, stream, state: Running { launched } })
     }
 }
 
+/// Reads what a unified dispatcher counts, from any thread, also after it has ended.
+#[derive(Debug, Clone)]
+pub struct UnifiedWatch {
+    resources: Arc<Resources>,
+}
+
+impl UnifiedWatch {
+    /// All counters of requests, as of the last round. Never blocks, never touches a stream.
+    #[must_use]
+    pub fn counters(&self) -> Snapshot {
+        self.resources.counters()
+    }
+
+    /// How often something happened on the queues, as of the last round.
+    #[must_use]
+    pub fn event(&self, event: Event) -> u64 {
+        self.resources.read(control::EVENTS + event as usize)
+    }
+}
+
 impl<State> UnifiedDispatcher<State> {
+    /// A handle for watching from elsewhere.
+    #[must_use]
+    pub fn watch(&self) -> UnifiedWatch {
+        UnifiedWatch { resources: Arc::clone(&self.resources) }
+    }
+
     /// All counters of requests, as of the last round. Never blocks, never touches a stream.
     #[must_use]
     pub fn counters(&self) -> Snapshot {

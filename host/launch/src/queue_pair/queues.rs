@@ -18,11 +18,11 @@ use std::sync::Arc;
 /// is in the queues it alone knows, from one start to the next and indefinitely.
 #[derive(Clone)]
 pub struct QueuePair {
-    pub(super) context: Arc<Context>,
-    pub(super) config: Config,
+    pub(crate) context: Arc<Context>,
+    pub(crate) config: Config,
     pub(super) copying: Copying,
     /// Addresses and entries alone.
-    pub(super) addresses: UnifiedParams,
+    pub(crate) addresses: UnifiedParams,
     pub(super) claim: Claim,
     pub(super) _owner: Arc<dyn Any + Send + Sync>,
 }
@@ -35,8 +35,20 @@ impl std::fmt::Debug for QueuePair {
 
 impl QueuePair {
     /// Takes it for a dispatcher or a transport.
-    pub(super) fn claim(&self) -> Result<Claimed, DeviceError> {
+    pub(crate) fn claim(&self) -> Result<Claimed, DeviceError> {
         self.claim.take("the queue pair has a dispatcher already, or had one")
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Where queues, record, register and slots are, and how many entries each has: addresses of the device's.
+    #[must_use]
+    pub fn addresses(&self) -> &UnifiedParams {
+        &self.addresses
     }
 
     /// A queue pair that the caller made (through DevX, say). Of `addresses` the fields that say where the
@@ -175,6 +187,49 @@ impl MappedQueues {
     #[must_use]
     pub fn pair(&self) -> &QueuePair {
         &self.pair
+    }
+
+    /// The queue pair that `config` and `addresses` describe, which an adapter has handed out: it has to be this one, to the last address
+    /// and length. So what was made of a transport context can be trusted without a promise of the caller's.
+    ///
+    /// # Errors
+    /// The first part that is not this queue pair's.
+    pub fn pair_of(&self, config: Config, addresses: &UnifiedParams) -> Result<QueuePair, DeviceError> {
+        let own = &self.pair.addresses;
+        let each = |a: &UnifiedParams, c: &Config| {
+            [
+                [a.rx_completions, a.rx_completion_entries.into()],
+                [a.receive, a.receive_entries.into()],
+                [a.tx_completions, a.tx_completion_entries.into()],
+                [a.send, a.send_entries.into()],
+                [a.record, 1],
+                [a.uar, 1],
+                [a.rx_data, u64::from(c.slots) << 32 | u64::from(c.rx_stride)],
+                [a.tx_data, u64::from(c.tx_stride)],
+            ]
+        };
+        let [here, there] = [each(own, &self.pair.config), each(addresses, &config)];
+        const PARTS: [&str; 8] = [
+            "the receive completions",
+            "the receive queue",
+            "the send completions",
+            "the send queue",
+            "the doorbell record",
+            "the doorbell register",
+            "the request slots",
+            "the response slots",
+        ];
+        let other =
+            PARTS.into_iter().zip(here.into_iter().zip(there)).find(|(_, (here, there))| here != there);
+        if let Some((what, (_, [address, _]))) = other {
+            return Err(DeviceError::Shape(format!("{what} at {address:#x} are not the emulated adapter's")));
+        }
+        let addresses = UnifiedParams {
+            rx_completions_record: own.rx_completions_record,
+            tx_completions_record: own.tx_completions_record,
+            ..*addresses
+        };
+        Ok(QueuePair { config, addresses, ..self.pair.clone() })
     }
 
     /// The queues as the host sees them, for a NIC. Their counters and stop word are not used.

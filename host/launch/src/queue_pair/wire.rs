@@ -32,7 +32,7 @@ fn option_bits(pair: &QueuePair, extent: Extent) -> u32 {
 }
 
 /// What a kernel, or a transport, is told of a queue pair.
-pub(super) fn queue_params(pair: &QueuePair, extent: Extent) -> UnifiedParams {
+pub(crate) fn queue_params(pair: &QueuePair, extent: Extent) -> UnifiedParams {
     let config = &pair.config;
     let (rx_lkey, rx_base) = match config.buffers {
         Buffers::Slots { lkey, base, .. } => (lkey, base),
@@ -132,8 +132,15 @@ impl<L: Fn(u32, u32, u32, bool) -> u32> Parts<'_, L> {
             ..params
         };
         let name = kernel.entry();
-        let launcher =
-            UnifiedLauncher::unified(context, &module, name, kind, [threads, shared], &params, &stream)?;
+        let launcher = UnifiedLauncher::unified(
+            context,
+            &module,
+            name,
+            kind,
+            [threads, shared],
+            params.as_bytes(),
+            &stream,
+        )?;
         let resources = Resources {
             context: Arc::clone(context),
             control: region.words(0, control::WORDS)?,

@@ -7,7 +7,6 @@ use ringcall_cuda::driver::{
     Context, DeviceAddress, Graph, GraphExec, Kernel, KernelArgs, Launch, Module, Stream,
 };
 use ringcall_wire::launch::DispatchParams;
-use ringcall_wire::unified::UnifiedParams;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -70,18 +69,18 @@ impl Launcher {
         Self::prepare(context, kernel, &how, KernelArgs::new().bytes(params.as_bytes()), stream)
     }
 
-    /// The same for the unified kernel `name` with blocks of `threads` threads.
+    /// The same for the kernel `name` with blocks of `threads` threads and these parameters.
     pub(crate) fn unified(
         context: &Arc<Context>,
         module: &Module,
         name: &'static str,
         kind: KernelKind,
         [threads, shared]: [u32; 2],
-        params: &UnifiedParams,
+        params: &[u8],
         stream: &Stream,
     ) -> Result<Self, DeviceError> {
         let how = How { name, kind, threads, shared, blocks: kind.blocks(), cluster: 1 };
-        let args = KernelArgs::new().bytes(params.as_bytes());
+        let args = KernelArgs::new().bytes(params);
         Self::prepare(context, module.kernel(name)?, &how, args, stream)
     }
 

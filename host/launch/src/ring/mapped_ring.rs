@@ -6,6 +6,7 @@ use ringcall_cuda::driver::{Context, MappedRegion};
 use ringcall_protocol::ring::RingWindows;
 use ringcall_protocol::{Geometry, SharedRing, SlotIndex};
 use ringcall_wire::header::HEADER_BYTES;
+use std::any::Any;
 use std::sync::Arc;
 
 /// Flags of one sector.
@@ -17,7 +18,7 @@ const SECTOR: u32 = 4;
 pub struct MappedRing {
     context: Arc<Context>,
     ring: Ring,
-    addresses: Addresses,
+    pub(super) addresses: Addresses,
     memory: Arc<Memory>,
     /// The first of its slots in that memory.
     first: u32,
@@ -34,11 +35,38 @@ struct Memory {
 
 /// The ring as the device sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Addresses {
-    pub(super) rx_flags: u64,
-    pub(super) tx_flags: u64,
-    pub(super) rx_data: u64,
-    pub(super) tx_data: u64,
+pub(crate) struct Addresses {
+    pub(crate) rx_flags: u64,
+    pub(crate) tx_flags: u64,
+    pub(crate) rx_data: u64,
+    pub(crate) tx_data: u64,
+}
+
+/// A ring that a dispatcher is wired to, in mapped memory or not.
+#[derive(Debug)]
+pub(crate) struct DeviceRing {
+    pub(crate) context: Arc<Context>,
+    pub(crate) geometry: Geometry,
+    pub(crate) addresses: Addresses,
+    /// Address of request slot 0 as producers write it into flags, where that is another than the device's.
+    pub(crate) rx_peer: u64,
+    /// The host's view of it, where it has one.
+    pub(crate) host: Option<Ring>,
+    /// Keeps its memory.
+    pub(crate) _owner: Arc<dyn Any + Send + Sync>,
+}
+
+impl From<&MappedRing> for DeviceRing {
+    fn from(ring: &MappedRing) -> Self {
+        Self {
+            context: Arc::clone(&ring.context),
+            geometry: *ring.ring.geometry(),
+            addresses: ring.addresses,
+            rx_peer: ring.ring.bases().rx_host,
+            host: Some(ring.ring.clone()),
+            _owner: Arc::new(ring.clone()),
+        }
+    }
 }
 
 impl MappedRing {
@@ -125,9 +153,5 @@ impl MappedRing {
     pub fn payload(&self, slot: SlotIndex) -> (&MappedRegion, usize) {
         let stride = self.ring.geometry().rx_stride() as usize;
         (&self.memory.rx_data, (self.first as usize + slot.as_usize()) * stride + HEADER_BYTES)
-    }
-
-    pub(super) fn addresses(&self) -> Addresses {
-        self.addresses
     }
 }

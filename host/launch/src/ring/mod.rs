@@ -67,6 +67,7 @@ pub use linked::{LinkedDispatcher, LinkedFunction, LinkedGraphs, LinkedRing};
 pub(crate) use loaded_graph::LoadedGraph;
 pub use manager::{Manager, NotStarted};
 pub use mapped_ring::MappedRing;
+pub(crate) use mapped_ring::{Addresses, DeviceRing};
 pub use modules::Modules;
 pub use resources::AHEAD_SHARED;
 pub(crate) use resources::check_shape;
@@ -299,9 +300,18 @@ impl DeviceDispatcher<Wired> {
         modules: Modules,
         options: DispatcherOptions,
     ) -> Result<Self, DeviceError> {
-        let context = ring.context();
-        let stream = Arc::new(Stream::new(context)?);
-        let (resources, launcher) = resources::wire(ring, &functions, &modules, options, &stream)?;
+        Self::wire_to(DeviceRing::from(ring), &functions, &modules, options)
+    }
+
+    /// The same for a ring that need not be in mapped memory.
+    pub(crate) fn wire_to(
+        ring: DeviceRing,
+        functions: &Functions,
+        modules: &Modules,
+        options: DispatcherOptions,
+    ) -> Result<Self, DeviceError> {
+        let stream = Arc::new(Stream::new(&ring.context)?);
+        let (resources, launcher) = resources::wire(ring, functions, modules, options, &stream)?;
         Ok(Self { resources: Arc::new(resources), launcher: Arc::new(launcher), stream, state: Wired(()) })
     }
 

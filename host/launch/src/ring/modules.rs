@@ -23,6 +23,7 @@ static GRAPH: &str = committed!("graph.sm_90");
 static UNIFIED: &str = committed!("unified.sm_90");
 static UNIFIED_GRID: &str = committed!("unified-grid.sm_90");
 static UNIFIED_GRAPH: &str = committed!("unified-graph.sm_90");
+static RELAY: &str = committed!("relay.sm_90");
 static HOOKS: &str = committed!("hooks.sm_90");
 static TRANSPORT: &str = committed!("transport.sm_90");
 /// The same for every architecture.
@@ -179,6 +180,11 @@ impl Modules {
         self.load_with(FLOOR, context, KernelKind::regular(), &[])
     }
 
+    /// The two kernels around a dispatcher of a ring.
+    pub(crate) fn load_relay(context: &Arc<Context>) -> Result<Module, DeviceError> {
+        Self::new().load_with(RELAY, context, KernelKind::Regular { blocks: 1, warps: 1 }, &[])
+    }
+
     /// As [`load`](Self::load), with a unified kernel.
     pub(super) fn load_unified(
         &self,
@@ -281,9 +287,19 @@ mod tests {
 
     #[test]
     fn an_older_device_gets_a_text_that_it_takes() {
-        for kernel in
-            [DISPATCH, GRID, AHEAD, GRAPH, UNIFIED, UNIFIED_GRID, UNIFIED_GRAPH, HOOKS, TRANSPORT, FLOOR]
-        {
+        for kernel in [
+            DISPATCH,
+            GRID,
+            AHEAD,
+            GRAPH,
+            UNIFIED,
+            UNIFIED_GRID,
+            UNIFIED_GRAPH,
+            HOOKS,
+            RELAY,
+            TRANSPORT,
+            FLOOR,
+        ] {
             for capability in [(8, 0), (8, 9)] {
                 let text = text_for(kernel, capability).expect("Ampere and Ada are served");
                 assert!(text.contains("\n.version 8.0\n.target sm_80\n"));

@@ -5,8 +5,9 @@ use super::launch::Launcher;
 use super::loaded_graph::{LoadedGraph, fill_addresses};
 use super::modules::Modules;
 use super::modules::address_in;
-use super::{DeviceError, DispatcherOptions, Halt, KernelKind, MappedRing, failure};
+use super::{DeviceError, DeviceRing, DispatcherOptions, Halt, KernelKind, failure};
 use core::sync::atomic::Ordering;
+use ringcall::Ring;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
 use ringcall_dispatcher::ring::grid::GridChannel;
@@ -25,7 +26,7 @@ const BEGINS_WITHIN: Duration = Duration::from_secs(1);
 /// What a kernel uses while it runs, and what the host reads of it.
 #[derive(Debug)]
 pub(super) struct Resources {
-    ring: MappedRing,
+    ring: DeviceRing,
     names: Vec<(u32, String)>,
     shares_ring: bool,
     kernel: KernelKind,
@@ -43,14 +44,14 @@ pub(super) struct Resources {
 
 /// Makes all of it.
 pub(super) fn wire(
-    ring: &MappedRing,
+    ring: DeviceRing,
     functions: &Functions,
     modules: &Modules,
     chosen: DispatcherOptions,
     stream: &Stream,
 ) -> Result<(Resources, Launcher), DeviceError> {
-    let context = ring.context();
-    let geometry = *ring.ring().geometry();
+    let context = &Arc::clone(&ring.context);
+    let geometry = ring.geometry;
     let kind = chosen.kernel;
     check_shape(kind, geometry.slots())?;
     let mut table = functions.lay_out(&geometry, kind)?;
@@ -92,13 +93,13 @@ pub(super) fn wire(
     };
     let (entries, cells) = (upload(table.entries.as_bytes())?, upload(table.cells.as_bytes())?);
     let (multiplier, shift) = table.index.parts();
-    let addresses = ring.addresses();
+    let addresses = ring.addresses;
     let params = DispatchParams {
         rx_flags: addresses.rx_flags,
         tx_flags: addresses.tx_flags,
         rx_data: addresses.rx_data,
         tx_data: addresses.tx_data,
-        rx_peer: ring.ring().bases().rx_host,
+        rx_peer: ring.rx_peer,
         entries: entries.address().0,
         cells: cells.address().0,
         control: control_region.device_address(0)?.0,
@@ -123,7 +124,7 @@ pub(super) fn wire(
     let names =
         table.entries.iter().zip(&functions.all).map(|(entry, f)| (entry.id, f.name.clone())).collect();
     let resources = Resources {
-        ring: ring.clone(),
+        ring,
         names,
         shares_ring: chosen.shared_ring || functions.shares(),
         kernel: kind,
@@ -212,11 +213,12 @@ impl Halt for Resources {
 
 impl Resources {
     pub(super) fn context(&self) -> &Arc<Context> {
-        self.ring.context()
+        &self.ring.context
     }
 
-    pub(super) fn ring(&self) -> &MappedRing {
-        &self.ring
+    /// The ring as the host sees it, if it does.
+    pub(super) fn host_ring(&self) -> Option<&Ring> {
+        self.ring.host.as_ref()
     }
 
     /// Whether other dispatchers serve the ring too.

@@ -120,10 +120,11 @@ impl DeviceDispatcher<Running> {
     }
 }
 
-/// Answers what the kernel left in the ring.
+/// Answers what the kernel left in the ring, where the host reaches it.
 fn refuse_rest(resources: &Resources) -> (u64, u64) {
-    let ring = resources.ring().ring().shared();
     let (mut refused, mut unanswered) = (0, 0);
+    let Some(ring) = resources.host_ring() else { return (refused, unanswered) };
+    let ring = ring.shared();
     Scan::new(ring.geometry().slots()).full(ring, |seen| match seen.claim(ring) {
         Some(request) => {
             let _ = request.answer(ring, Status::SHUTTING_DOWN, &[]);

@@ -9,6 +9,7 @@ mod device;
 mod graphs;
 mod grid;
 mod hooks;
+mod relay;
 mod rig;
 
 use rig::{Pair, Peer, TIMEOUT, calls, on_device, queues, setting, stop_clean, try_wire, wire};
@@ -20,7 +21,6 @@ use ringcall_mlx5::sq::RecordMode;
 use ringcall_sim::nic::{Fault, Queue};
 use ringcall_wire::Counter;
 use ringcall_wire::header::HEADER_BYTES;
-use ringcall_wire::status::Status;
 use std::time::Instant;
 
 #[test]
@@ -30,24 +30,9 @@ fn every_status() {
             for warps in [1, 8] {
                 let kernel = KernelKind::Regular { blocks: 1, warps };
                 let pair = Pair { stride, kernel, ..Pair::of_depth(8) };
-                let room = stride - HEADER_BYTES as u32;
                 let (wired, mut rig) = wire(context, pair);
                 let running = wired.start().expect("started");
-                let good = |id| Peer::frame("rpc_increment", len, id, &vec![7; len as usize]);
-                let mut bad_magic = good(2);
-                bad_magic[1] ^= 4;
-                let cases = [
-                    (good(1), Status::OK, len),
-                    (bad_magic, Status::BAD_MAGIC, 0),
-                    (Peer::frame("nobody", 4, 3, &[1; 4]), Status::UNKNOWN_FUNCTION, 0),
-                    (Peer::frame("rpc_increment", room + 1, 4, &[1; 4]), Status::ARG_TOO_LONG, 0),
-                    (Peer::frame("rpc_increment", 5, 5, &[1; 4]), Status::ARG_TOO_LONG, 0),
-                    (Peer::frame("rpc_mock_decode", 15, 6, &[1; 15]), Status::SCHEMA_MISMATCH, 0),
-                    (Peer::frame("rpc_overclaim", 0, 7, &[]), Status::RESULT_TOO_LONG, 0),
-                    (good(8)[..HEADER_BYTES - 1].to_vec(), Status::BAD_MAGIC, 0),
-                    (Peer::frame("rpc_increment_warp", len, 9, &vec![1; len as usize]), Status::OK, len),
-                    (good(10), Status::OK, len),
-                ];
+                let cases = Peer::cases(stride, len);
                 for (frame, status, owed) in &cases {
                     rig.peer.send(frame);
                     let (header, result) = rig.peer.receive();

@@ -3,6 +3,7 @@
 pub(crate) use crate::device::on_device;
 use ringcall_cuda::driver::Context;
 use ringcall_dispatcher::queue_pair::Copying;
+use ringcall_dispatcher::relay::CREDITS_PER_SLOT;
 use ringcall_launch::queue_pair::{MappedQueues, Running, Shape, UnifiedDispatcher, UnifiedOptions, Wired};
 use ringcall_launch::ring::{DeviceError, Functions, KernelKind, Modules};
 use ringcall_mlx5::endpoint::{Config, Reply, SLOT_BITS};
@@ -41,6 +42,8 @@ pub(crate) struct Pair {
     pub(crate) copying: Copying,
     pub(crate) record: RecordMode,
     pub(crate) kernel: KernelKind,
+    /// Receive requests for each slot.
+    pub(crate) credits: u32,
 }
 
 impl Pair {
@@ -53,7 +56,14 @@ impl Pair {
             copying: Copying::Staged,
             record: RecordMode::Written,
             kernel: KernelKind::regular(),
+            credits: 1,
         }
+    }
+
+    /// For three kernels, which share its doorbell record or have one each.
+    pub(crate) const fn for_relay(depth: u32, record: RecordMode) -> Self {
+        let credits = CREDITS_PER_SLOT;
+        Self { completions: depth * credits, record, credits, ..Self::of_depth(depth) }
     }
 
     fn config(&self) -> Config {
@@ -64,7 +74,7 @@ impl Pair {
             tx_stride: self.stride,
             tx_lkey: TX_KEY,
             tx_base: TX_BASE,
-            depth: self.depth,
+            depth: self.depth * self.credits,
             buffers: Buffers::Credits,
             sequence: true,
             reply: Reply::Send,
@@ -76,6 +86,8 @@ impl Pair {
 /// The peer: sends requests, and receives responses.
 pub(crate) struct Peer {
     wire: Wire,
+    /// Where responses come, if they have a queue pair of their own.
+    answers: Option<Wire>,
     pair: Pair,
     sent: u64,
     payload: Vec<u8>,
@@ -87,11 +99,37 @@ impl Peer {
         [&header.to_bytes(), payload].concat()
     }
 
+    /// A request for every status, in slots of `stride` bytes and with payloads of `len`; the status, and the bytes of the result.
+    pub(crate) fn cases(stride: u32, len: u32) -> Vec<(Vec<u8>, Status, u32)> {
+        let room = stride - HEADER_BYTES as u32;
+        let good = |id| Peer::frame("rpc_increment", len, id, &vec![7; len as usize]);
+        let mut bad_magic = good(2);
+        bad_magic[1] ^= 4;
+        vec![
+            (good(1), Status::OK, len),
+            (bad_magic, Status::BAD_MAGIC, 0),
+            (Peer::frame("nobody", 4, 3, &[1; 4]), Status::UNKNOWN_FUNCTION, 0),
+            (Peer::frame("rpc_increment", room + 1, 4, &[1; 4]), Status::ARG_TOO_LONG, 0),
+            (Peer::frame("rpc_increment", 5, 5, &[1; 4]), Status::ARG_TOO_LONG, 0),
+            (Peer::frame("rpc_mock_decode", 15, 6, &[1; 15]), Status::SCHEMA_MISMATCH, 0),
+            (Peer::frame("rpc_overclaim", 0, 7, &[]), Status::RESULT_TOO_LONG, 0),
+            (good(8)[..HEADER_BYTES - 1].to_vec(), Status::BAD_MAGIC, 0),
+            (Peer::frame("rpc_increment_warp", len, 9, &vec![1; len as usize]), Status::OK, len),
+            (good(10), Status::OK, len),
+        ]
+    }
+
     /// Writes a frame into the next slot, and says so.
     pub(crate) fn send(&mut self, frame: &[u8]) {
-        let slot = (self.sent % u64::from(self.pair.depth)) as u32;
+        self.send_to((self.sent % u64::from(self.pair.depth)) as u32, frame);
+    }
+
+    /// Writes a frame, and says that it is in this slot, which need not be.
+    pub(crate) fn send_to(&mut self, slot: u32, frame: &[u8]) {
+        // What no slot has lies in the first one.
+        let at = if slot < self.pair.depth { slot } else { 0 };
         let message = Message::WriteImm {
-            address: u64::from(slot) * u64::from(self.pair.stride),
+            address: u64::from(at) * u64::from(self.pair.stride),
             rkey: RX_KEY,
             immediate: slot | (self.sent as u32) << SLOT_BITS,
         };
@@ -101,7 +139,7 @@ impl Peer {
 
     /// The next response, if there is one.
     pub(crate) fn poll(&mut self) -> Option<(ResponseHeader, &[u8])> {
-        self.wire.receive(&mut self.payload)?;
+        self.answers.as_mut().unwrap_or(&mut self.wire).receive(&mut self.payload)?;
         let header = ResponseHeader::from_bytes(&self.payload).expect("a header");
         assert!(header.has_magic());
         assert_eq!(self.payload.len(), HEADER_BYTES + header.result_len as usize, "exactly as long as it is");
@@ -122,13 +160,24 @@ impl Peer {
 
     /// `n` calls of the functions that `name_of` names, each of which adds 1 to every byte of `len`, with `window` under way, at
     /// most half of the slots. The answers may come in any order; all are checked.
-    pub(crate) fn mix(&mut self, n: u64, window: u64, len: usize, name_of: impl Fn(u64) -> &'static str) {
+    pub(crate) fn mix(
+        &mut self,
+        n: u64,
+        window: u64,
+        len: usize,
+        mut name_of: impl FnMut(u64) -> &'static str,
+    ) {
         let (mut sent, mut last) = (0, Instant::now());
         let mut under_way = std::collections::HashSet::new();
         let mut payload = vec![0; len];
         while sent < n || !under_way.is_empty() {
             let mut idle = true;
-            while sent < n && (under_way.len() as u64) < window {
+            // A slot is written again once its request has its answer.
+            let depth = u64::from(self.pair.depth);
+            let taken = |sent: u64, under_way: &std::collections::HashSet<u32>| {
+                sent >= depth && under_way.contains(&((sent - depth) as u32))
+            };
+            while sent < n && (under_way.len() as u64) < window && !taken(sent, &under_way) {
                 fill(&mut payload, sent);
                 self.send(&Self::frame(name_of(sent), len as u32, sent as u32, &payload));
                 under_way.insert(sent as u32);
@@ -198,6 +247,8 @@ fn fill(payload: &mut [u8], i: u64) {
 pub(crate) struct Rig {
     pub(crate) peer: Peer,
     pub(crate) nic: thread::Running<Wire>,
+    /// The adapter of the queue pair that responses have of their own.
+    pub(crate) sending: Option<thread::Running<Wire>>,
 }
 
 /// The samples' handlers of these kinds that take slots of `stride` bytes.
@@ -210,11 +261,27 @@ pub(crate) fn samples(kinds: &[HandlerKind], stride: u32) -> Vec<ringcall_handle
 
 /// A queue pair of this shape, and what is on the NIC's other side.
 pub(crate) fn queues(context: &Arc<Context>, pair: Pair) -> (MappedQueues, Rig) {
+    let (queues, nic, wire) = adapter(context, pair);
+    let peer = Peer { wire, answers: None, pair, sent: 0, payload: Vec::new() };
+    (queues, Rig { peer, nic, sending: None })
+}
+
+/// A queue pair for requests and one for responses, and what is on the NIC's other side.
+pub(crate) fn two_queues(context: &Arc<Context>, pair: Pair) -> ([MappedQueues; 2], Rig) {
+    let (first, mut rig) = queues(context, pair);
+    let (second, nic, wire) = adapter(context, pair);
+    rig.sending = Some(nic);
+    rig.peer.answers = Some(wire);
+    ([first, second], rig)
+}
+
+/// A queue pair of this shape, its NIC, and the other end of the wire.
+fn adapter(context: &Arc<Context>, pair: Pair) -> (MappedQueues, thread::Running<Wire>, Wire) {
     let shape = Shape {
         config: pair.config(),
-        receive: pair.depth,
-        send: pair.depth,
-        completions: pair.completions,
+        receive: (pair.depth * pair.credits).next_power_of_two(),
+        send: pair.depth.next_power_of_two(),
+        completions: pair.completions.next_power_of_two(),
         told: pair.told,
         copying: pair.copying,
     };
@@ -233,8 +300,7 @@ pub(crate) fn queues(context: &Arc<Context>, pair: Pair) -> (MappedQueues, Rig) 
     let (port, wire) = Wire::pair(4096);
     let config = NicConfig { qpn: QPN, record: pair.record, burst: 16 };
     let nic = Nic::new(config, windows, queues.uar().clone(), memory, port).expect("a NIC");
-    let nic = thread::Running::start(nic).expect("a thread");
-    (queues, Rig { peer: Peer { wire, pair, sent: 0, payload: Vec::new() }, nic })
+    (queues, thread::Running::start(nic).expect("a thread"), wire)
 }
 
 /// A dispatcher of the samples' thread and warp handlers on a queue pair of this shape, wired, and what is on the NIC's other
@@ -282,8 +348,10 @@ pub(crate) fn stop_clean(running: UnifiedDispatcher<Running>) -> UnifiedDispatch
 impl Rig {
     /// Ends the NIC: no rule was broken, and nothing was dropped for want of credit.
     pub(crate) fn end(self) {
-        let nic = self.nic.stop().expect("NIC");
-        assert_eq!(nic.violations().broken().collect::<Vec<_>>(), []);
-        assert_eq!((nic.stats().rx_no_credit, nic.stats().tx_lost), (0, 0));
+        for nic in [Some(self.nic), self.sending].into_iter().flatten() {
+            let nic = nic.stop().expect("NIC");
+            assert_eq!(nic.violations().broken().collect::<Vec<_>>(), []);
+            assert_eq!((nic.stats().rx_no_credit, nic.stats().tx_lost), (0, 0));
+        }
     }
 }

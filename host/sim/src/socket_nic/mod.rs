@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`port`] | a NIC's port on a socket: every check between a packet and a message |
 //! | [`service`] | queues in this process's memory, the NIC, and the unified loop, on one thread or two |
+//! | [`adapter`] | the NIC alone, on queues that a device's kernels work |
 //! | [`report`], [`counts`] | what was counted, live and in the end |
 //!
 //! ```
@@ -43,6 +44,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod adapter;
 pub mod counts;
 mod driver;
 pub mod port;
@@ -50,10 +52,11 @@ mod queues;
 pub mod report;
 pub mod service;
 
+pub use adapter::Adapter;
 pub use counts::{Count, Counts};
 pub use port::{Delivery, PortError, RocePort};
 pub use queues::AdapterQueues;
-pub use report::{Report, Watch};
+pub use report::{LoopCounts, Report, Watch};
 pub use ringcall_roce::PortOptions;
 pub use service::{Service, ServiceError, SocketNicOptions, SteppedService, Threads, Wiring};
 

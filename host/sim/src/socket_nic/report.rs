@@ -14,12 +14,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// What a loop counts that is not this crate's: a device's kernels.
+pub trait LoopCounts: fmt::Debug + Send + Sync {
+    /// How often something happened on the queues, now.
+    fn event(&self, event: Event) -> u64;
+    /// The counters of requests, now.
+    fn counters(&self) -> Snapshot;
+}
+
+/// Where the loop counts.
+#[derive(Debug, Clone)]
+enum Loop {
+    /// On a thread of this process.
+    Here { endpoint: Words, bank: Arc<Bank> },
+    /// Anywhere.
+    Elsewhere(Arc<dyn LoopCounts>),
+}
+
 /// Live counts of a service. Cheap to clone, for any thread.
 #[derive(Debug, Clone)]
 pub struct Watch {
     port: Arc<Counts>,
-    endpoint: Words,
-    bank: Arc<Bank>,
+    serving: Loop,
     /// Where the operating system says.
     drops: Option<SocketDrops>,
 }
@@ -31,7 +47,16 @@ impl Watch {
         bank: Arc<Bank>,
         drops: Option<SocketDrops>,
     ) -> Self {
-        Self { port, endpoint, bank, drops }
+        Self { port, serving: Loop::Here { endpoint, bank }, drops }
+    }
+
+    /// Of a loop that counts by itself.
+    pub(crate) fn of_loop(
+        port: Arc<Counts>,
+        counts: Arc<dyn LoopCounts>,
+        drops: Option<SocketDrops>,
+    ) -> Self {
+        Self { port, serving: Loop::Elsewhere(counts), drops }
     }
 
     /// Datagrams that the operating system dropped because the receive buffer was full; 0 where it does not say.
@@ -49,15 +74,23 @@ impl Watch {
     /// A count of the queue pair.
     #[must_use]
     pub fn event(&self, event: Event) -> u64 {
-        self.endpoint.load(event as usize, Ordering::Relaxed)
+        match &self.serving {
+            Loop::Here { endpoint, .. } => endpoint.load(event as usize, Ordering::Relaxed),
+            Loop::Elsewhere(counts) => counts.event(event),
+        }
     }
 
     /// The loop's counters.
     #[must_use]
     pub fn counters(&self) -> Snapshot {
-        let mut snapshot = Snapshot::default();
-        snapshot.absorb(&self.bank);
-        snapshot
+        match &self.serving {
+            Loop::Here { bank, .. } => {
+                let mut snapshot = Snapshot::default();
+                snapshot.absorb(bank);
+                snapshot
+            }
+            Loop::Elsewhere(counts) => counts.counters(),
+        }
     }
 
     /// Counts of port and queue pair: name, meaning, value.

@@ -241,9 +241,9 @@ pub type Wiring<'a> = &'a dyn Fn(&AdapterQueues<'_>) -> Result<Endpoint<BlueFlam
 /// Of the queues as they are.
 const PLAIN: Wiring<'static> = &|queues| queues.endpoint().map_err(|error| error.to_string());
 
-const POLL_INTERVAL: Duration = Duration::from_millis(1);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-fn failed(what: &'static str) -> impl FnOnce(std::io::Error) -> ServiceError {
+pub(crate) fn failed(what: &'static str) -> impl FnOnce(std::io::Error) -> ServiceError {
     move |source| ServiceError::Io { what, source }
 }
 

@@ -5,16 +5,16 @@ mod call;
 mod copies;
 mod graph;
 mod host_graph;
+mod queue_pair;
 mod ring;
-mod unified;
 
 pub(super) use baseline::run as baseline;
 pub(super) use call::{cooperative, device_call};
 pub(super) use copies::{Way, run as copies};
 pub(super) use graph::{burst, launches};
 pub(super) use host_graph::run as host_graph;
+pub(super) use queue_pair::{Kernels, run as queue_pair};
 pub(super) use ring::round_trips;
-pub(super) use unified::run as unified;
 
 use anyhow::Result;
 use ringcall_cuda::CudaError;

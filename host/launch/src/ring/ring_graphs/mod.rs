@@ -62,7 +62,7 @@ impl RingGraphs {
     /// None yet.
     #[must_use]
     pub fn new(ring: &MappedRing) -> Self {
-        let addresses = ring.addresses();
+        let addresses = ring.addresses;
         let workers = GraphWorkers::new(ring.ring().shared().clone(), addresses.tx_data, addresses.tx_flags);
         Self { ring: ring.clone(), workers }
     }

@@ -1,4 +1,4 @@
-//! Calls through the unified kernel: over a NIC that is simulated on its own thread, with the peer at the other
+//! Calls through the unified kernel, and through three kernels: over a NIC that is simulated on its own thread, with the peer at the other
 //! end of its port.
 //!
 //! The peer lives on the NIC's thread: a message's time begins when the NIC is handed it, and ends when the NIC hands the
@@ -11,9 +11,11 @@ use anyhow::{Result, bail};
 use hdrhistogram::Histogram;
 use ringcall::FunctionId;
 use ringcall_dispatcher::queue_pair::Copying;
+use ringcall_dispatcher::relay::CREDITS_PER_SLOT;
 use ringcall_gpu::clock;
 use ringcall_handler::Handler;
-use ringcall_launch::queue_pair::{MappedQueues, Shape, UnifiedDispatcher, UnifiedOptions};
+use ringcall_launch::queue_pair::{MappedQueues, Running, Shape, UnifiedDispatcher, UnifiedOptions};
+use ringcall_launch::relay::{RelayDispatcher, RelayOptions, Running as RelayRunning};
 use ringcall_launch::ring::{Functions, Modules};
 use ringcall_mlx5::endpoint::{Config, Reply, SLOT_BITS};
 use ringcall_mlx5::rq::Buffers;
@@ -41,8 +43,8 @@ struct Peer {
     sent: u64,
     answered: u64,
     wrong: u64,
-    /// When each request under way was handed over.
-    begun: Vec<u64>,
+    /// When each request under way was handed over, and its number; by its slot.
+    begun: Vec<Option<(u64, u64)>>,
     last: u64,
     times: Histogram<u64>,
 }
@@ -52,21 +54,28 @@ impl Peer {
         (id % u64::from(DEPTH)) as usize
     }
 
-    fn is_right(&self, response: &[u8]) -> bool {
-        let Ok(header) = ResponseHeader::from_bytes(response) else { return false };
-        header.status == 0
-            && header.request_id == self.answered as u32
+    /// When the request began that this is the answer to, if it is one.
+    fn settle(&mut self, response: &[u8]) -> Option<u64> {
+        let header = ResponseHeader::from_bytes(response).ok()?;
+        let open = self.begun.get_mut(Self::place(header.request_id.into()))?;
+        let (begun, _) = open.take_if(|(_, id)| *id as u32 == header.request_id)?;
+        let right = header.status == 0
             && response.len() == HEADER_BYTES + self.payload.len()
             && response[HEADER_BYTES..]
                 .iter()
                 .zip(&self.payload)
-                .all(|(got, sent)| *got == sent.wrapping_add(1))
+                .all(|(got, sent)| *got == sent.wrapping_add(1));
+        right.then_some(begun)
     }
 }
 
 impl Port for Peer {
     fn receive(&mut self, payload: &mut Vec<u8>) -> Option<Message> {
-        if self.sent == self.requests || self.sent >= self.answered + self.window {
+        let slot = Self::place(self.sent);
+        if self.sent == self.requests
+            || self.sent >= self.answered + self.window
+            || self.begun[slot].is_some()
+        {
             return None;
         }
         let now = clock::now_ns();
@@ -75,8 +84,7 @@ impl Port for Peer {
         payload.clear();
         payload.extend_from_slice(&header.to_bytes());
         payload.extend_from_slice(&self.payload);
-        let slot = Self::place(self.sent);
-        self.begun[slot] = now;
+        self.begun[slot] = Some((now, self.sent));
         self.sent += 1;
         let address = slot as u64 * u64::from(self.stride);
         Some(Message::WriteImm { address, rkey: RX_KEY, immediate: slot as u32 & ((1 << SLOT_BITS) - 1) })
@@ -84,10 +92,12 @@ impl Port for Peer {
 
     fn send(&mut self, _: Message, response: &[u8]) -> bool {
         let now = clock::now_ns();
-        self.wrong += u64::from(!self.is_right(response));
-        if self.answered >= self.warm_up {
-            let begun = self.begun[Self::place(self.answered)];
-            self.times.saturating_record((now - begun).max(1));
+        match self.settle(response) {
+            Some(begun) if self.answered >= self.warm_up => {
+                self.times.saturating_record((now - begun).max(1));
+            }
+            Some(_) => (),
+            None => self.wrong += 1,
         }
         self.answered += 1;
         self.last = now;
@@ -95,15 +105,92 @@ impl Port for Peer {
     }
 }
 
+/// Which kernels serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Kernels {
+    /// The unified one.
+    Unified,
+    /// Three: a dispatcher of a ring between one that receives and one that sends.
+    Three,
+}
+
+impl Kernels {
+    /// How the NIC learns how many requests are posted: of three kernels two work the queue pair, whose record has one writer.
+    const fn record(self) -> RecordMode {
+        match self {
+            Self::Unified => RecordMode::Written,
+            Self::Three => RecordMode::NotWritten,
+        }
+    }
+
+    /// Receive requests.
+    const fn receives(self) -> u32 {
+        match self {
+            Self::Unified => DEPTH,
+            Self::Three => DEPTH * CREDITS_PER_SLOT,
+        }
+    }
+}
+
 /// One request at a time, then as many as fit.
-pub(in super::super) fn run(bench: &Bench, handler: Handler, payload_bytes: usize) -> Result<Row> {
-    let (row, _) = exchange(bench, handler, payload_bytes, 1, bench.trips, bench.trips / 10)?;
-    let (flood, per_s) = exchange(bench, handler, payload_bytes, WINDOW.into(), bench.requests, 0)?;
+pub(in super::super) fn run(
+    bench: &Bench,
+    kernels: Kernels,
+    handler: Handler,
+    payload_bytes: usize,
+) -> Result<Row> {
+    let (row, _) = exchange(bench, kernels, handler, payload_bytes, 1, bench.trips, bench.trips / 10)?;
+    let (flood, per_s) = exchange(bench, kernels, handler, payload_bytes, WINDOW.into(), bench.requests, 0)?;
     Ok(Row { per_s: Some(per_s), lost: row.lost + flood.lost, wrong: row.wrong + flood.wrong, ..row })
+}
+
+/// Kernels that run.
+enum Dispatcher {
+    Unified(UnifiedDispatcher<Running>),
+    Three(RelayDispatcher<RelayRunning>),
+}
+
+impl Dispatcher {
+    fn start(
+        kernels: Kernels,
+        queues: &MappedQueues,
+        functions: Functions,
+        modules: Modules,
+    ) -> Result<Self> {
+        let pair = queues.pair();
+        Ok(match kernels {
+            Kernels::Unified => {
+                let options = UnifiedOptions::default();
+                Self::Unified(UnifiedDispatcher::wire(pair, functions, modules, options)?.start()?)
+            }
+            Kernels::Three => {
+                let options = RelayOptions::default();
+                Self::Three(RelayDispatcher::wire(pair, None, functions, modules, options)?.start()?)
+            }
+        })
+    }
+
+    fn stop(self, deadline: Duration) -> Result<()> {
+        let (clean, report) = match self {
+            Self::Unified(running) => {
+                let report = running.stop(deadline).report;
+                (report.is_clean(), format!("{report:?}"))
+            }
+            Self::Three(running) => {
+                let report = running.stop(deadline).report;
+                (report.is_clean(), format!("{report:?}"))
+            }
+        };
+        if !clean {
+            bail!("the dispatcher did not stop cleanly: {report}");
+        }
+        Ok(())
+    }
 }
 
 fn exchange(
     bench: &Bench,
+    kernels: Kernels,
     handler: Handler,
     payload_bytes: usize,
     window: u64,
@@ -112,6 +199,7 @@ fn exchange(
 ) -> Result<(Row, f64)> {
     let context = context()?;
     let stride = (HEADER_BYTES + payload_bytes).next_multiple_of(64) as u32;
+    let receives = kernels.receives();
     let config = Config {
         qpn: QPN,
         slots: DEPTH,
@@ -119,17 +207,17 @@ fn exchange(
         tx_stride: stride,
         tx_lkey: TX_KEY,
         tx_base: 0,
-        depth: DEPTH,
+        depth: receives,
         buffers: Buffers::Credits,
         sequence: false,
         reply: Reply::Send,
-        record: RecordMode::Written,
+        record: kernels.record(),
     };
     let shape = Shape {
         config,
-        receive: DEPTH,
+        receive: receives,
         send: DEPTH,
-        completions: DEPTH,
+        completions: receives,
         told: false,
         copying: Copying::Staged,
     };
@@ -149,16 +237,15 @@ fn exchange(
         sent: 0,
         answered: 0,
         wrong: 0,
-        begun: vec![0; DEPTH as usize],
+        begun: vec![None; DEPTH as usize],
         last: 0,
         times: histogram()?,
     };
-    let nic_config = NicConfig { qpn: QPN, record: RecordMode::Written, burst: WINDOW as usize };
+    let nic_config = NicConfig { qpn: QPN, record: kernels.record(), burst: WINDOW as usize };
     let mut nic = Nic::new(nic_config, queues.windows(), queues.uar().clone(), memory, peer)?;
     let functions = Functions::new().handlers(&[handler]);
     let modules = Modules::new().ptx_for("samples", ringcall_kernels::samples::PTX, &context)?;
-    let options = UnifiedOptions::default();
-    let dispatcher = UnifiedDispatcher::wire(queues.pair(), functions, modules, options)?.start()?;
+    let dispatcher = Dispatcher::start(kernels, &queues, functions, modules)?;
 
     let core = bench.cores.client();
     let measured = std::thread::scope(|scope| {
@@ -197,9 +284,7 @@ fn exchange(
         quit.store(1, std::sync::atomic::Ordering::Relaxed);
         stopped
     });
-    if !stopped.report.is_clean() {
-        bail!("the dispatcher did not stop cleanly: {:?}", stopped.report);
-    }
+    stopped?;
     let broken: Vec<_> = nic.violations().broken().collect();
     if !broken.is_empty() {
         bail!("rules of the NIC were broken: {broken:?}");

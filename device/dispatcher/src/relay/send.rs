@@ -1,0 +1,425 @@
+//! From a ring to a queue pair.
+
+use super::{Order, StopWord};
+use crate::queue_pair::Bell;
+use crate::queue_pair::send::{Posted, write_response};
+use core::sync::atomic::Ordering;
+use ringcall_gpu::shared::{Bytes, Words};
+use ringcall_gpu::stage::Stage;
+use ringcall_gpu::team::Warp;
+use ringcall_gpu::{barrier, hint};
+use ringcall_mlx5::QueueError;
+use ringcall_mlx5::counters::{Counters, Event};
+use ringcall_mlx5::cq::CompletionQueue;
+use ringcall_mlx5::doorbell::{Doorbell, DoorbellRecord};
+use ringcall_mlx5::endpoint::{Config, Reply, Windows};
+use ringcall_mlx5::layout;
+use ringcall_mlx5::layout::cqe::Syndrome;
+use ringcall_mlx5::layout::wqe;
+use ringcall_mlx5::sq::{RecordMode, SendQueue};
+use ringcall_mlx5::wait::Ended;
+use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
+use ringcall_wire::flag::{self, TxState};
+use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, ResponseHeader};
+use ringcall_wire::unified::control;
+
+/// Turns for the last completions after the end was ordered at once.
+const LAST_TURNS: u32 = 4096;
+/// Turns between two looks at the stop word while the NIC is waited for.
+const TURNS_PER_LOOK: u32 = 16;
+
+/// From a ring to a queue pair. One warp works it, each of whose lanes has one of these, and no other agent takes the ring's answers.
+#[derive(Debug)]
+pub struct Sender {
+    config: Config,
+    ring: SharedRing,
+    flags: [Words; 2],
+    answers: Words,
+    requests: Words,
+    data: Words,
+    bell: Bell,
+    /// Lane 0's, as are the record and the counters.
+    send: SendQueue,
+    record: DoorbellRecord,
+    counters: Counters,
+    stop: StopWord,
+    /// Send requests posted.
+    posted: u64,
+    /// Send requests that there is room for, as last seen.
+    free: u32,
+    /// The slot whose answer is expected next.
+    next: u32,
+    /// The group of slots, a lane each, that is looked at in this turn beside the slots that are expected next.
+    group: u32,
+    /// Turns without anything.
+    quiet: u32,
+    dead: Option<Syndrome>,
+}
+
+impl Sender {
+    /// A sender over memory whose completion queue was [prepared](CompletionQueue::prepare): the send side of `windows`, and of its
+    /// doorbell record the send counter, where the receive side is not another agent's. A stage that it is run with is as long as
+    /// a send slot.
+    ///
+    /// # Errors
+    /// A shape that cannot be, fewer entries than the ring has slots, or memory too short.
+    pub fn new(config: Config, windows: &Windows, ring: SharedRing, bell: Bell) -> Result<Self, QueueError> {
+        let geometry = *ring.geometry();
+        let stride = config.tx_stride;
+        let fits = |stride: u32| stride.is_multiple_of(16) && stride < 1 << 31;
+        if stride < geometry.tx_stride() || !fits(stride) || !fits(geometry.tx_stride()) {
+            return Err(QueueError::Stride(stride));
+        }
+        if let Reply::WriteImm { stride: have, .. } = config.reply
+            && have < stride
+        {
+            return Err(QueueError::Remote { have, needed: stride });
+        }
+        let completions =
+            CompletionQueue::new(windows.tx_completions.clone(), windows.tx_completions_record.clone())?;
+        let send = SendQueue::new(windows.send.clone(), completions, config.qpn, config.record)?;
+        if send.entries() < geometry.slots() {
+            return Err(QueueError::Slots(geometry.slots()));
+        }
+        let needed = send.entries() as usize * stride as usize;
+        if windows.tx_data.len() < needed {
+            return Err(QueueError::TooSmall { needed: needed / 8, have: windows.tx_data.len() / 8 });
+        }
+        let of_ring = ring.windows();
+        let words = |bytes: &Bytes| bytes.words().clone();
+        Ok(Self {
+            config,
+            ring,
+            flags: [of_ring.rx_flags, of_ring.tx_flags],
+            answers: words(&of_ring.tx_data),
+            requests: windows.send.clone(),
+            data: words(&windows.tx_data),
+            bell,
+            free: send.entries(),
+            send,
+            record: DoorbellRecord::new(windows.record.clone())?,
+            counters: Counters::new(windows.counters.clone()),
+            stop: StopWord::new(windows.shutdown.clone()),
+            posted: 0,
+            next: 0,
+            group: 0,
+            quiet: 0,
+            dead: None,
+        })
+    }
+
+    /// The counters; those of lane 0 count.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Takes the queue up where the last start left it; then tells the host that it works.
+    #[must_use]
+    #[inline(always)]
+    pub fn open(mut self, warp: Warp<'_>, control: &Words) -> Self {
+        let load = |word| control.load(word, Ordering::Relaxed);
+        if super::opened(warp, control) {
+            self.posted = load(control::POSTED);
+            self.send = self.send.resumed(self.posted, load(control::DONE), load(control::SEND_CONSUMED));
+            let written = self.config.record == RecordMode::Written;
+            self.record = self.record.resumed(0, if written { self.posted as u16 } else { 0 });
+            self.counters.resume(|event| load(control::EVENTS + event as usize));
+        }
+        let room = self.send.entries() - self.send.under_way() as u32;
+        self.learn(warp, room);
+        if warp.lane() == 0 {
+            super::running(control);
+        }
+        warp.sync();
+        self
+    }
+
+    /// Waits until the NIC has sent all answers, leaves the cursors for the next start, and tells the host that it has ended.
+    #[inline(always)]
+    pub fn close(&mut self, warp: Warp<'_>, control: &Words) {
+        if warp.lane() == 0 {
+            self.finish();
+            let store = |word, value| control.store(word, value, Ordering::Relaxed);
+            store(control::POSTED, self.send.posted());
+            store(control::DONE, self.send.done());
+            store(control::SEND_CONSUMED, self.send.completions_read());
+            let dead = self.dead.or(self.send.dead());
+            super::ended(control, dead.map_or(0, |syndrome| syndrome.0.into()));
+        }
+        warp.sync();
+    }
+
+    /// Sends answers until it is stopped or the queue pair dead; how many. A stop that drains sends every answer that is there.
+    /// `relax` is called after a turn that found nothing.
+    #[inline(always)]
+    pub fn run(&mut self, warp: Warp<'_>, stage: Stage<'_>, mut relax: impl FnMut()) -> (u64, Ended) {
+        let mut sent = 0;
+        let mut draining = false;
+        loop {
+            let order = self.stop.turn(warp);
+            if order == Order::End {
+                return (sent, Ended::Stopped);
+            }
+            if order == Order::Drain && !draining {
+                // Only looks from here on count.
+                (draining, self.quiet) = (true, 0);
+            }
+            let more = self.step(warp, stage);
+            sent += u64::from(more);
+            if self.dead.is_some() {
+                return (sent, Ended::Dead);
+            }
+            if draining && self.quiet > self.groups(warp) {
+                return (sent, Ended::Stopped);
+            }
+            if more == 0 {
+                relax();
+                hint::spin();
+            }
+        }
+    }
+
+    /// Slots come in so many groups, a lane each.
+    #[inline(always)]
+    fn groups(&self, warp: Warp<'_>) -> u32 {
+        self.ring.geometry().slots().div_ceil(warp.lanes())
+    }
+
+    /// One turn, by all lanes: looks at the slots from the expected one on and at one more group, and sends the answers that
+    /// are there, as far as there is room; how many. `stage` is the warp's own, as long as a send slot.
+    #[inline(always)]
+    pub fn step(&mut self, warp: Warp<'_>, stage: Stage<'_>) -> u32 {
+        let found = self.look(warp);
+        let [rx_flags, _] = &self.flags;
+        let there = warp.any(found.is_some());
+        if there {
+            barrier::observe_from_peer();
+        }
+        // An answer is there before its request's flag is cleared. Sent now, it could bring the next request while the
+        // slot does not look vacant yet: the receiver would drop it.
+        let answer = found.filter(|&slot| rx_flags.load(slot.as_usize(), Ordering::Relaxed) == flag::FREE);
+        let mut answers = warp.ballot(answer.is_some());
+        self.quiet = if there { 0 } else { self.quiet.saturating_add(1) };
+        if answers == 0 {
+            return 0;
+        }
+        let room = self.room(warp, answers.count_ones());
+        let (mut sent, mut own) = (0, [0; 2]);
+        while answers != 0 && sent < room {
+            let from = answers.trailing_zeros();
+            answers &= answers - 1;
+            let index = warp.shuffle(answer.map_or(0, SlotIndex::get), from);
+            let Some(slot) = self.ring.geometry().slot(index) else { continue };
+            if let Some(written) = self.transmit(warp, slot, self.posted + u64::from(sent), stage) {
+                own = written.own;
+                sent += 1;
+            }
+            self.next = if index + 1 < self.ring.geometry().slots() { index + 1 } else { 0 };
+        }
+        if sent > 0 {
+            self.commit(warp, sent, own);
+        }
+        sent
+    }
+
+    /// A slot with an answer, if one of this lane's has one. No two lanes look at the same.
+    #[inline(always)]
+    fn look(&mut self, warp: Warp<'_>) -> Option<SlotIndex> {
+        let geometry = *self.ring.geometry();
+        let slots = geometry.slots();
+        let (lane, lanes) = (warp.lane(), warp.lanes());
+        let after = self.next + lane;
+        let after = if after < slots { after } else { after - slots };
+        let near = if lane < slots { geometry.slot(after) } else { None };
+        // Every slot is looked at in as many turns as there are groups, wherever answers are expected.
+        let index = self.group * lanes + lane;
+        let offset = if index < self.next { index + slots - self.next } else { index - self.next };
+        let far = if index < slots && offset >= lanes { geometry.slot(index) } else { None };
+        let [_, tx_flags] = &self.flags;
+        let flag = |slot: Option<SlotIndex>| {
+            slot.map_or(flag::FREE, |slot| tx_flags.load(slot.as_usize(), Ordering::Relaxed))
+        };
+        // Both loads before either is looked at.
+        let [first, second] = [flag(near), flag(far)];
+        self.group = if self.group + 1 < self.groups(warp) { self.group + 1 } else { 0 };
+        near.filter(|_| is_answer(first)).or(far.filter(|_| is_answer(second)))
+    }
+
+    /// Takes the answer of a slot and writes it, with its send request; nothing if it is none: an error mark without an answer.
+    #[inline(always)]
+    fn transmit(&mut self, warp: Warp<'_>, slot: SlotIndex, index: u64, stage: Stage<'_>) -> Option<Posted> {
+        let geometry = *self.ring.geometry();
+        let pairs = (geometry.tx_stride() / 16) as usize;
+        let first = slot.as_usize() * geometry.tx_stride() as usize / 8;
+        let fetch = |pair: usize| stage.set_pair(pair, self.answers.load_pair(first + 2 * pair));
+        // The header has a pair and a half.
+        let head = pairs.min(warp.lanes().max(2) as usize);
+        for pair in warp.stride(head) {
+            fetch(pair);
+        }
+        warp.sync();
+        let words: [u64; HEADER_WORDS] = core::array::from_fn(|word| stage.word(word));
+        let header = ResponseHeader::from_words(words);
+        let len = header.result_len.min(geometry.result_capacity());
+        let all = (HEADER_BYTES + len as usize).div_ceil(16);
+        if all > head {
+            for pair in warp.stride(all - head) {
+                fetch(head + pair);
+            }
+            warp.sync();
+        }
+        if warp.lane() == 0 {
+            // What was read, before the slot is another request's.
+            barrier::publish_to_grid();
+            let [_, tx_flags] = &self.flags;
+            tx_flags.store(slot.as_usize(), flag::FREE, Ordering::Relaxed);
+        }
+        if !header.has_magic() {
+            if warp.lane() == 0 {
+                self.counters.count(Event::RxUnanswered);
+            }
+            warp.sync();
+            return None;
+        }
+        let stride = self.config.tx_stride as usize / 8;
+        let written = write_response(
+            warp,
+            &self.config,
+            index,
+            slot.get(),
+            words,
+            len,
+            stage,
+            self.send.entries(),
+            |entry, at, pair| self.data.store_pair(entry as usize * stride + 2 * at, pair),
+            |entry, at, pair| self.requests.store_pair(entry as usize * wqe::WORDS + 2 * at, pair),
+        );
+        if warp.lane() == 0 {
+            for (event, n) in [
+                (Event::TxPosted, true),
+                (Event::TxInline, written.is_inline),
+                (Event::TxSignalled, written.is_signalled),
+            ] {
+                self.counters.add(event, n.into());
+            }
+        }
+        // The stage is the next answer's.
+        warp.sync();
+        Some(written)
+    }
+
+    /// Makes `sent` send requests visible to the NIC, and rings. `own` is this lane's part of the request, if there is one alone.
+    #[inline(always)]
+    fn commit(&mut self, warp: Warp<'_>, sent: u32, own: [u64; 2]) {
+        let lane = warp.lane();
+        let copies = sent == 1 && self.bell.copies(warp.lanes());
+        if copies {
+            self.bell.stage(lane, own);
+        }
+        warp.sync();
+        if lane == 0 {
+            // Requests, answers and the slots' flags before the store that makes the NIC read them.
+            barrier::publish_to_peer();
+        }
+        if copies {
+            if self.bell.is_whole() {
+                warp.sync();
+            }
+            self.bell.copy(lane, own);
+        }
+        self.posted += u64::from(sent);
+        self.free = self.free.saturating_sub(sent);
+        let mut room = 0;
+        if lane == 0 {
+            self.send.advance(sent.into());
+            if self.config.record == RecordMode::Written {
+                self.record.store_send(self.posted as u16);
+                // The record before the doorbell: the NIC reads the record when it is rung.
+                barrier::publish_to_peer();
+            }
+            let mut bell = &self.bell;
+            bell.ring(layout::doorbell(self.config.qpn, self.posted as u16));
+            // With half of the queue under way there is a completion to come: it is read before it is missed.
+            if 2 * self.send.under_way() > u64::from(self.send.entries()) {
+                self.reclaim();
+            }
+            room = self.send.entries() - self.send.under_way() as u32;
+        }
+        self.learn(warp, room);
+    }
+
+    /// How many send requests there is room for, of so many.
+    #[inline(always)]
+    fn room(&mut self, warp: Warp<'_>, wanted: u32) -> u32 {
+        if self.free < wanted {
+            let mut room = 0;
+            if warp.lane() == 0 {
+                self.reclaim();
+                room = self.send.entries() - self.send.under_way() as u32;
+                self.counters.add(Event::TxFull, (room == 0).into());
+            }
+            self.learn(warp, room);
+        }
+        // Flushed requests free their entries, too, of a queue that takes nothing more.
+        if self.dead.is_some() { 0 } else { self.free }
+    }
+
+    /// Lets all lanes know what lane 0 knows of the send queue.
+    #[inline(always)]
+    fn learn(&mut self, warp: Warp<'_>, room: u32) {
+        const DEAD: u32 = 1 << 31;
+        let dead = if self.send.dead().is_some() { DEAD } else { 0 };
+        let word = warp.shuffle(room | dead, 0);
+        self.free = word & !DEAD;
+        if word & DEAD != 0 {
+            self.dead = Some(Syndrome::FLUSHED);
+        }
+    }
+
+    /// Reads the send side's completions, and counts them. By lane 0.
+    #[inline(always)]
+    fn reclaim(&mut self) {
+        let found = self.send.reclaim();
+        for (event, n) in [
+            (Event::TxCompletions, found.completions),
+            (Event::TxErrors, found.failed),
+            (Event::TxFlushed, found.flushed),
+            (Event::TxStray, found.stray),
+        ] {
+            self.counters.add(event, n.into());
+        }
+    }
+
+    /// Waits until the NIC is done with every answer, or until the end is ordered at once. By lane 0.
+    #[inline(always)]
+    fn finish(&mut self) {
+        let (mut marked, mut left, mut turns) = (false, LAST_TURNS, 0_u32);
+        while left > 0 && self.dead.is_none() {
+            self.reclaim();
+            if self.send.under_way() == 0 || self.send.dead().is_some() {
+                return;
+            }
+            if !marked && self.send.has_room() {
+                marked = true;
+                let mut bell = &self.bell;
+                // The last answers may not be signalled: an empty request that is asks for them.
+                if let Ok(posted) = self.send.post_marker(&mut self.record, &mut bell) {
+                    self.counters.add(Event::TxPosted, posted.into());
+                    self.counters.add(Event::TxSignalled, posted.into());
+                }
+            }
+            turns = turns.wrapping_add(1);
+            if turns.is_multiple_of(TURNS_PER_LOOK) && self.stop.ordered() == control::STOP_NOW {
+                left -= 1;
+            }
+            hint::spin();
+        }
+    }
+}
+
+/// Whether a response flag says that there is an answer, or an error mark.
+#[inline(always)]
+fn is_answer(flag: u64) -> bool {
+    matches!(TxState::decode(flag), TxState::Ready(_) | TxState::Error(_))
+}

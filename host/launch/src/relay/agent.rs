@@ -1,0 +1,221 @@
+//! One of the two kernels around the dispatcher.
+
+use crate::queue_pair::{QueuePair, await_running, queue_params};
+use crate::ring::{ActiveLaunch, Addresses, DeviceError, Footprint, Halt, Kept, KernelKind, UnifiedLauncher};
+use core::sync::atomic::Ordering;
+use ringcall_cuda::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
+use ringcall_dispatcher::queue_pair::single::Extent;
+use ringcall_dispatcher::ring::stage_bytes;
+use ringcall_gpu::shared::Words;
+use ringcall_gpu::team::WARP_LANES;
+use ringcall_mlx5::Event;
+use ringcall_wire::unified::{RelayParams, UnifiedParams, control};
+use std::any::Any;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AgentKernel {
+    /// From the queue pair into the ring.
+    Receive,
+    /// From the ring to the queue pair.
+    Send,
+}
+
+impl AgentKernel {
+    const fn entry(self) -> &'static str {
+        match self {
+            Self::Receive => "ringcall_relay_receive",
+            Self::Send => "ringcall_relay_send",
+        }
+    }
+}
+
+/// What a kernel uses while it runs, and what the host reads of it.
+#[derive(Debug)]
+pub(super) struct Resources {
+    context: Arc<Context>,
+    control: Words,
+    // Kept alive for the kernel.
+    _control: MappedRegion,
+    _stage: Option<DeviceBuffer>,
+    _module: Module,
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+impl Halt for Resources {
+    fn halt(&self) {
+        self.stop(control::STOP_NOW);
+    }
+}
+
+impl Resources {
+    fn read(&self, word: usize) -> u64 {
+        self.control.load(word, Ordering::Acquire)
+    }
+
+    fn stop(&self, how: u64) {
+        self.control.store(control::STOP, how, Ordering::Release);
+    }
+}
+
+/// A kernel that was launched, and all that it uses.
+pub(super) type Launched = ActiveLaunch<Kept<Resources>>;
+
+/// One of the two kernels.
+#[derive(Debug)]
+pub(super) struct Agent {
+    resources: Arc<Resources>,
+    launcher: Arc<UnifiedLauncher>,
+    stream: Arc<Stream>,
+}
+
+/// What a kernel counts, in its control block.
+#[derive(Debug, Clone)]
+pub(super) struct Events(Words);
+
+impl Events {
+    pub(super) fn count(&self, event: Event) -> u64 {
+        self.0.load(control::EVENTS + event as usize, Ordering::Acquire)
+    }
+}
+
+/// How a wait for a kernel's end went.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Waited {
+    /// It has ended.
+    Ended,
+    /// It has failed.
+    Failed(DeviceError),
+    /// It still runs.
+    Stuck,
+}
+
+impl Agent {
+    /// Allocates what `kernel` needs on `pair`, between which and the ring at `ring` it moves; the ring's request slots are those of
+    /// `slots`.
+    pub(super) fn new(
+        module: &Module,
+        kernel: AgentKernel,
+        pair: &QueuePair,
+        slots: &QueuePair,
+        extent: Extent,
+        ring: Addresses,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Self, DeviceError> {
+        let context = &pair.context;
+        let stream = Arc::new(Stream::new(context)?);
+        let region = MappedRegion::zeroed(context, control::WORDS * 8)?;
+        let stage = match kernel {
+            AgentKernel::Receive => 0,
+            AgentKernel::Send => stage_bytes(pair.config.tx_stride),
+        };
+        let in_shared = stage <= context.device().max_shared_per_block()?;
+        let memory = if in_shared { None } else { Some(DeviceBuffer::zeroed(context, stage as usize)?) };
+        let own = queue_params(pair, extent);
+        let of_ring = queue_params(slots, extent);
+        let params = RelayParams {
+            queues: UnifiedParams {
+                control: region.device_address(0)?.0,
+                scratch: memory.as_ref().map_or(0, |buffer| buffer.address().0),
+                stage_bytes: stage,
+                slots: of_ring.slots,
+                rx_data: of_ring.rx_data,
+                rx_stride: of_ring.rx_stride,
+                ..own
+            },
+            rx_flags: ring.rx_flags,
+            tx_flags: ring.tx_flags,
+            responses: ring.tx_data,
+        };
+        let kind = KernelKind::Regular { blocks: 1, warps: 1 };
+        let shared = if in_shared { stage } else { 0 };
+        let launcher = UnifiedLauncher::unified(
+            context,
+            module,
+            kernel.entry(),
+            kind,
+            [WARP_LANES, shared],
+            params.as_bytes(),
+            &stream,
+        )?;
+        let resources = Resources {
+            context: Arc::clone(context),
+            control: region.words(0, control::WORDS)?,
+            _control: region,
+            _stage: memory,
+            _module: module.clone(),
+            _owner: owner,
+        };
+        Ok(Self { resources: Arc::new(resources), launcher: Arc::new(launcher), stream })
+    }
+
+    /// Refuses to work a queue pair in the error state.
+    pub(super) fn check_alive(&self) -> Result<(), DeviceError> {
+        if self.read(control::DEAD) == 0 {
+            return Ok(());
+        }
+        Err(DeviceError::Shape(
+            "the queue pair is in the error state: make a new one, and a dispatcher for it".to_owned(),
+        ))
+    }
+
+    /// Launches the kernel, and waits until it polls.
+    pub(super) fn launch(&self) -> Result<Launched, DeviceError> {
+        let Self { resources, launcher, stream } = self;
+        resources.control.store(control::STATE, control::STATE_NEW, Ordering::Relaxed);
+        resources.stop(control::STOP_NO);
+        let hold = resources.context.hold_frees();
+        launcher.launch(stream)?;
+        // From here on it is dropped as a running one is.
+        let launched = ActiveLaunch::new(resources, launcher, stream, hold);
+        await_running(&resources.control, stream)?;
+        Ok(launched)
+    }
+
+    pub(super) fn read(&self, word: usize) -> u64 {
+        self.resources.read(word)
+    }
+
+    pub(super) fn events(&self) -> Events {
+        Events(self.resources.control.clone())
+    }
+
+    pub(super) fn footprint(&self) -> Footprint {
+        self.launcher.footprint()
+    }
+
+    /// Tells the kernel to do what there is to do and end; after `hurry_after` to end at once; and waits for it at most until `limit`
+    /// after `begin`.
+    pub(super) fn end(&self, begin: Instant, hurry_after: Duration, limit: Duration) -> Waited {
+        self.resources.stop(control::STOP_DRAIN);
+        let mut hurried = false;
+        loop {
+            if matches!(self.read(control::STATE), control::STATE_ENDED | control::STATE_FAILED) {
+                // Its last words are written: the stream follows in a moment.
+                return match self.stream.wait(LAST_MOMENT) {
+                    Ok(()) => Waited::Ended,
+                    Err(ringcall_cuda::CudaError::TimedOut(_)) => Waited::Stuck,
+                    Err(error) => Waited::Failed(error.into()),
+                };
+            }
+            if let StreamState::Failed(error) = self.stream.query() {
+                return Waited::Failed(error.into());
+            }
+            let elapsed = begin.elapsed();
+            if !hurried && elapsed > hurry_after {
+                self.resources.stop(control::STOP_NOW);
+                hurried = true;
+            }
+            if elapsed > limit {
+                return Waited::Stuck;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// What a stream has from its kernel's last word to its end.
+const LAST_MOMENT: Duration = Duration::from_millis(10);

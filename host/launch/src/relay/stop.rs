@@ -1,0 +1,112 @@
+//! The end of three kernels: in the order of a request's way, bounded, and accounted for.
+
+use super::agent::{Agent, Launched, Waited};
+use super::{RelayDispatcher, Running, Wired};
+use crate::ring::{DeviceError, StopReport};
+use ringcall_mlx5::Event;
+use ringcall_mlx5::layout::cqe::Syndrome;
+use ringcall_wire::unified::control;
+use std::time::{Duration, Instant};
+
+/// What a stop did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RelayReport {
+    /// How the dispatcher between the two others ended.
+    pub dispatcher: StopReport,
+    /// Requests that were put into the ring and are not answered: they are still there, for the next start.
+    pub unanswered: u64,
+    /// Responses that the NIC is not known to have sent.
+    pub unsent: u64,
+    /// Why a queue pair is in the error state, if one is.
+    pub dead: Option<Syndrome>,
+    /// One of the two kernels around the dispatcher did not end, or failed.
+    pub failed: Option<DeviceError>,
+    /// How long the stop took.
+    pub took: Duration,
+}
+
+impl RelayReport {
+    /// Whether everything ended well.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.dispatcher.is_clean()
+            && self.unanswered == 0
+            && self.unsent == 0
+            && self.dead.is_none()
+            && self.failed.is_none()
+    }
+}
+
+/// Three stopped kernels.
+#[derive(Debug)]
+pub struct RelayStopped {
+    /// What the stop did.
+    pub report: RelayReport,
+    /// The kernels, ready to be started again; `None` if one still runs or has failed.
+    pub dispatcher: Option<RelayDispatcher<Wired>>,
+}
+
+/// The part of a deadline in which the receiving kernel takes the completions that are there.
+const FIRST_PART: u32 = 4;
+/// How much of the deadline is left to a kernel that was told to stop at once.
+const LAST_PART: u32 = 5;
+
+/// What became of a kernel; one that may still run is kept.
+fn settle(agent: Waited, launched: Launched, deadline: Duration) -> Option<DeviceError> {
+    match agent {
+        Waited::Ended => {
+            launched.ended();
+            None
+        }
+        Waited::Failed(error) => {
+            launched.ended();
+            Some(error)
+        }
+        Waited::Stuck => {
+            // It may still write: its memory, its code and the hold on frees are kept until the process ends.
+            launched.abandon();
+            Some(DeviceError::NotEnded(deadline))
+        }
+    }
+}
+
+fn dead(agent: &Agent) -> Option<Syndrome> {
+    let word = agent.read(control::DEAD);
+    (word != 0).then_some(Syndrome(word as u8))
+}
+
+impl RelayDispatcher<Running> {
+    /// Takes the requests that have arrived, has them answered, sends the answers, waits until the NIC has sent them, and ends the
+    /// kernels; at most `deadline` from now, and a moment more for each kernel's last words. What has arrived and was not
+    /// taken stays in the completion queue, what was not answered in the ring, for the next start.
+    #[must_use]
+    pub fn stop(self, deadline: Duration) -> RelayStopped {
+        let Self { receiver, sender, state: Running { receiving, dispatcher, sending } } = self;
+        let begin = Instant::now();
+        let received = receiver.end(begin, deadline / FIRST_PART, deadline);
+        let rest = deadline.saturating_sub(begin.elapsed());
+        let stopped = dispatcher.stop(rest - rest / LAST_PART);
+        let sent = sender.end(begin, deadline - deadline / LAST_PART, deadline.max(begin.elapsed()));
+        let failures = [settle(received, receiving, deadline), settle(sent, sending, deadline)];
+        let [receive_failed, send_failed] = failures;
+        let failed = receive_failed.or(send_failed);
+        let taken = |event| receiver.events().count(event);
+        let filled = taken(Event::RxRequests).saturating_sub(taken(Event::RxUnanswered));
+        let answered = stopped.dispatcher.as_ref().map(|wired| wired.counters().answered());
+        let report = RelayReport {
+            unanswered: answered.map_or(0, |answered| filled.saturating_sub(answered)),
+            unsent: sender.read(control::POSTED).saturating_sub(sender.read(control::DONE)),
+            dead: dead(&receiver).or(dead(&sender)),
+            failed: failed.clone(),
+            took: begin.elapsed(),
+            dispatcher: stopped.report,
+        };
+        let dispatcher = match stopped.dispatcher {
+            Some(dispatcher) if failed.is_none() => {
+                Some(RelayDispatcher { receiver, sender, state: Wired { dispatcher } })
+            }
+            _ => None,
+        };
+        RelayStopped { report, dispatcher }
+    }
+}
