@@ -12,7 +12,6 @@ use crate::psn::Psn;
 /// let immediate = Immediate::new(3, Psn::new(5));
 /// assert_eq!(immediate, Immediate(0x5003));
 /// assert_eq!((immediate.page(), immediate.psn_low()), (3, 5));
-/// assert!(immediate.agrees_with(Psn::new(0x30_0005)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Immediate(pub u32);
@@ -23,7 +22,6 @@ pub const MAX_PAGES: u32 = 1 << PAGE_BITS;
 pub const PAGE_UNIT_BYTES: u32 = 128;
 
 const PAGE_BITS: u32 = 12;
-const PSN_LOW: u32 = u32::MAX >> PAGE_BITS;
 
 impl Immediate {
     /// Of a page and the sequence number of the packet that carries it; only the low 12 and 20 bits are kept.
@@ -42,11 +40,5 @@ impl Immediate {
     #[must_use]
     pub const fn psn_low(self) -> u32 {
         self.0 >> PAGE_BITS
-    }
-
-    /// Whether it carries the low bits of `psn`.
-    #[must_use]
-    pub const fn agrees_with(self, psn: Psn) -> bool {
-        self.psn_low() == psn.get() & PSN_LOW
     }
 }

@@ -135,12 +135,6 @@ impl Bridge {
         self.server.address()
     }
 
-    /// Where answers are expected.
-    #[must_use]
-    pub const fn data_addr(&self) -> SocketAddrV4 {
-        self.socket.local_addr()
-    }
-
     /// Closes both planes. Returns what the control plane counted.
     ///
     /// # Errors

@@ -103,12 +103,6 @@ impl Player {
         self.socket.local_addr()
     }
 
-    /// Hands the socket back.
-    #[must_use]
-    pub fn into_socket(self) -> RoceSocket {
-        self.socket
-    }
-
     /// Plays until there are no more windows or `stop` says so, then waits until every request is answered or given up. A
     /// socket that [tells closed ports](RoceSocket::tell_closed_ports) ends the run when the host's is
     /// ([`Report::closed`]).

@@ -8,8 +8,6 @@ use serde::Serialize;
 
 /// Bytes before the first address of a request.
 pub const REQUEST_HEADER_BYTES: usize = 6;
-/// Bytes of a reply without values.
-pub const REPLY_HEADER_BYTES: usize = 5;
 /// The most bytes of a control packet: what an Ethernet frame holds.
 pub const MAX_PACKET_BYTES: usize = 1472;
 /// The most pairs of a block: their reply is the longer of the two packets.
