@@ -66,7 +66,7 @@ fn calls(caller: Caller) {
 }
 
 #[test]
-fn each_block_runs_each_call_and_the_leader_has_its_results() {
+fn each_block_runs_each_call_and_the_poller_has_its_results() {
     model(|| {
         calls(|model, told, i, call| {
             model.input.store(i, Relaxed);

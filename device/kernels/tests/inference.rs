@@ -391,7 +391,7 @@ fn a_result_that_does_not_fit_is_cut_and_says_so() {
 }
 
 #[test]
-fn a_follow_up_owes_no_answer() {
+fn a_follow_up_is_not_answered() {
     for depth in [0, 2] {
         let rig = Rig::new(&[16], &[16], depth, ALL);
         rig.post(&payload(16, 1), false);
@@ -400,7 +400,7 @@ fn a_follow_up_owes_no_answer() {
         rig.output_kernel(4);
         assert_eq!(rig.answer(), None);
         if depth > 0 {
-            assert!(!rig.poll().expect("handed over").owes_answer());
+            assert!(!rig.poll().expect("handed over").has_answer_outstanding());
         }
     }
 }

@@ -55,7 +55,7 @@ impl Queue {
         let sequence = claim.sequence();
         let given = whose(sequence);
         assert_eq!(
-            (claim.header(), claim.slot(), claim.owes_answer()),
+            (claim.header(), claim.slot(), claim.has_answer_outstanding()),
             (&given.header, given.slot, given.answers)
         );
         assert_eq!(claim.output_bytes(), self.shape.output_bytes());
@@ -140,12 +140,12 @@ fn an_answer_is_taken_once_and_only_for_a_slot_of_the_ring() {
     }
     let mut claims: Vec<_> = std::iter::from_fn(|| job(queue.host().poll())).collect();
     assert!(claims[0].in_flight(&geometry).is_none(), "no answer is owed");
-    let owed = claims[1].in_flight(&geometry).expect("owed");
-    assert_eq!((owed.slot().get(), owed.header()), (1, &whose(1).header));
+    let request = claims[1].in_flight(&geometry).expect("owed");
+    assert_eq!((request.slot().get(), request.header()), (1, &whose(1).header));
     assert!(claims[1].in_flight(&geometry).is_none(), "taken");
     let smaller = Geometry::new(2, 64, 64, 0, 0, 0).expect("shape");
     assert!(claims[2].in_flight(&smaller).is_none(), "no such slot");
-    assert!(claims[2].owes_answer(), "and the right to answer is still there");
+    assert!(claims[2].has_answer_outstanding(), "and the right to answer is still there");
 }
 
 #[test]

@@ -282,19 +282,19 @@ impl<'a> Worker<'a> {
         if queue.release(&claim).is_err() {
             LiveCounts::count(&counts.unreleased);
         }
-        if !claim.owes_answer() {
+        if !claim.has_answer_outstanding() {
             LiveCounts::count(&counts.unowed);
             return;
         }
-        let Some(owed) = claim.in_flight(shared.ring.geometry()) else {
+        let Some(request) = claim.in_flight(shared.ring.geometry()) else {
             LiveCounts::count(&counts.dropped);
             return;
         };
-        if shared.marks && !is_marked(&shared.ring, owed.slot()) {
+        if shared.marks && !is_marked(&shared.ring, request.slot()) {
             LiveCounts::count(&counts.late);
             return;
         }
-        let answered = owed.answer(&shared.ring, status, self.result.get(..len).unwrap_or_default());
+        let answered = request.answer(&shared.ring, status, self.result.get(..len).unwrap_or_default());
         LiveCounts::count(&counts.answered);
         if !answered.status.is_ok() {
             LiveCounts::count(&counts.failed);

@@ -230,7 +230,7 @@ fn a_drained_dispatcher_takes_what_comes_later() {
 }
 
 #[test]
-fn other_customs() {
+fn other_compat() {
     let all = RingCompat { any_flag: true, shared_ring: false, bad_requests: BadRequests::DropUnknown };
     let (ring, mut dispatcher, _) = dispatcher(true, all);
     let shared = ring.shared();

@@ -16,15 +16,19 @@ const WORDS: &[(&str, &str)] = &[
     ("crew", "a dispatcher, workers or threads"),
     ("crews", "dispatchers, workers or threads"),
     ("crowded", "a burst"),
+    ("customs", "what a ring is compatible with"),
     ("debt", "outstanding"),
     ("debts", "outstanding"),
     ("desk", "an entry of a table"),
     ("desks", "entries of a table"),
     ("dishonest", "an invalid flag"),
+    ("follower", "a participant"),
+    ("followers", "participants"),
     ("forsaken", "abandoned"),
     ("freehold", "a deferred free"),
     ("glance", "a poll"),
     ("heir", "the next poller"),
+    ("heirs", "the next pollers"),
     ("honest", "a valid flag"),
     ("house", "maintenance"),
     ("hush", "a backoff"),
@@ -39,6 +43,8 @@ const WORDS: &[(&str, &str)] = &[
     ("rally", "a grid channel"),
     ("roster", "a pool"),
     ("rosters", "pools"),
+    ("seat", "a grid port"),
+    ("seats", "grid ports"),
     ("tallies", "counters"),
     ("tally", "a counter"),
     ("verdict", "a result, or a classification"),
@@ -46,20 +52,59 @@ const WORDS: &[(&str, &str)] = &[
     ("warden", "a watchdog"),
 ];
 
-/// Names of types and constants that were retired, and that are ordinary words in prose.
+/// Words that were terms of the dispatchers and their workers, with their successors. Elsewhere, and in prose, they are ordinary
+/// words, as in the usual headers of TensorRT.
+const TERMS: &[(&str, &str)] = &[
+    ("booked", "recorded"),
+    ("judge", "classify, or admit"),
+    ("lead", "polling"),
+    ("leader", "the poller"),
+    ("owe", "outstanding"),
+    ("owed", "outstanding"),
+    ("owes", "outstanding"),
+    ("owing", "outstanding"),
+    ("played", "simulated, or a fake"),
+    ("plugged", "a wire provider"),
+    ("remark", "set_state"),
+    ("unusual", "a fallback"),
+    ("usual", "the fast path"),
+    ("watched", "polled"),
+    ("wave", "a burst load"),
+    ("waves", "burst loads"),
+];
+
+/// Where [`TERMS`] are not used in code.
+const OF_DISPATCHERS: &[&str] = &[
+    "device/",
+    "host/bridge/src/",
+    "host/c/src/",
+    "host/inference-service/src/",
+    "host/launch/src/",
+    "host/pipeline/src/",
+    "host/ringcall/src/",
+    "host/transport/src/",
+];
+
+/// Names of types, functions and constants that were retired, and that are ordinary words in prose.
 const NAMES: &[(&str, &str)] = &[
     ("Board", "BlockState"),
-    ("Customs", "RingCompat"),
+    ("Driven", "Lease"),
+    ("Hands", "Lease"),
+    ("Mailed", "MailboxGraph"),
+    ("Notice", "Completion"),
     ("FreeHold", "DeferFrees"),
     ("LOOK", "POLL_INTERVAL, or what lies between two checks"),
     ("Living", "WeakCache"),
     ("Near", "FastPath"),
     ("NoticeBoard", "CompletionLog"),
     ("Outside", "ExternalExecutor"),
-    ("Seat", "GridPort"),
+    ("Signs", "CompletionProbe"),
     ("Told", "CachedCall"),
     ("Usual", "FastPath"),
-    ("Warden", "Watchdog"),
+    ("Verdict", "what it is: Completion, Admission"),
+    ("leave_alone", "defer"),
+    ("let_answer", "back_off"),
+    ("let_pass", "back_off"),
 ];
 
 /// Where a retired word stays: a file, the word, and the name that users see.
@@ -75,27 +120,36 @@ fn check(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.files.iter().filter(|file| !EXEMPT.contains(&file.path.as_str())) {
         let is_rust = file.path.ends_with(".rs");
+        let is_dispatcher = is_rust && OF_DISPATCHERS.iter().any(|folder| file.path.starts_with(folder));
         for (index, line) in file.text.lines().enumerate() {
-            for name in line.split(|c: char| !c.is_alphanumeric() && c != '_') {
-                let retired =
-                    NAMES.iter().find(|(old, _)| is_rust && *old == name && !in_comment(line, name));
-                let retired = retired.or_else(|| {
-                    parts(name).find_map(|part| WORDS.iter().find(|(old, _)| *old == part.to_lowercase()))
-                });
+            let names = |line| str::split(line, |c: char| !c.is_alphanumeric() && c != '_');
+            let retired = |words: &'static [(&str, &str)], name| {
+                parts(name).find_map(|part| words.iter().find(|(old, _)| *old == part.to_lowercase()))
+            };
+            let mut report = |name: &str, retired: Option<&(&str, &str)>| {
                 if let Some((old, successor)) = retired
                     && !KEPT.iter().any(|(path, word, _)| *path == file.path && word == old)
                 {
                     found.push(format!("{}:{}: `{name}`: say {successor}", file.path, index + 1));
                 }
+            };
+            for name in names(line) {
+                report(name, retired(WORDS, name));
+            }
+            let code = if is_rust { code(line) } else { String::new() };
+            for name in names(&code) {
+                report(name, NAMES.iter().find(|(old, _)| *old == name));
+                report(name, if is_dispatcher { retired(TERMS, name) } else { None });
             }
         }
     }
     found
 }
 
-/// Whether a name stands in the comment of its line.
-fn in_comment(line: &str, name: &str) -> bool {
-    line.find("//").is_some_and(|comment| line.find(name).is_some_and(|at| at > comment))
+/// A line of Rust less its comment and what stands between quotes.
+fn code(line: &str) -> String {
+    let line = line.split("//").next().unwrap_or_default();
+    line.split('"').step_by(2).collect::<Vec<_>>().join(" ")
 }
 
 /// The words of a name: `keeps_house` and `keepsHouse` have two.
@@ -146,6 +200,14 @@ mod tests {
         assert_eq!(found("host/x/src/lib.rs", "//! Outside of a ring."), 0);
         assert_eq!(found("docs/a.md", "Outside of a ring."), 0);
         assert_eq!(found("host/x/src/lib.rs", "fn f(board: &KeyBoard) {}"), 0);
+    }
+
+    #[test]
+    fn a_term_is_retired_in_the_code_of_dispatchers_alone() {
+        assert_eq!(found("device/x/src/lib.rs", "fn owed_answers() {}"), 1);
+        assert_eq!(found("device/x/src/lib.rs", "// An answer is owed."), 0);
+        assert_eq!(found("device/x/src/lib.rs", "f(\"an answer is owed\");"), 0);
+        assert_eq!(found("host/matching/src/lib.rs", "fn near_list() {}"), 0);
     }
 
     #[test]

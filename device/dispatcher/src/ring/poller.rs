@@ -316,7 +316,8 @@ fn dismiss<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>) {
 #[inline(always)]
 pub(super) fn end<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>) -> After {
     let warp = context.warp;
-    let again = M::GRAPHS && together(warp, || u64::from(ProgramContext(block).owes_an_answer())) != 0;
+    let again =
+        M::GRAPHS && together(warp, || u64::from(ProgramContext(block).has_answer_outstanding())) != 0;
     finish(block, context, again)
 }
 

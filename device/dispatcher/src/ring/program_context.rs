@@ -109,7 +109,7 @@ impl<M> ProgramContext<'_, '_, M> {
     }
 
     /// Whether a graph has not answered that an end at once does not leave behind. By one lane.
-    pub(super) fn owes_an_answer(self) -> bool {
+    pub(super) fn has_answer_outstanding(self) -> bool {
         self.settle();
         let at_once = self.0.block_state.stop.load(Ordering::Relaxed) == control::STOP_NOW;
         self.holder().is_some() && !at_once

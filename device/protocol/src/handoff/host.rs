@@ -111,7 +111,7 @@ impl Claim {
 
     /// Whether an answer is owed and was not yet taken.
     #[must_use]
-    pub fn owes_answer(&self) -> bool {
+    pub fn has_answer_outstanding(&self) -> bool {
         self.answers
     }
 

@@ -80,16 +80,16 @@ pub(super) fn faults_are_survived(subject: &dyn Subject) -> Outcome {
             passed.extend(way.send(&request(id, &id.to_le_bytes())));
         }
         passed.extend(way.rest());
-        let mut owed: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut outstanding: BTreeMap<u32, u32> = BTreeMap::new();
         for frame in &passed {
-            *owed.entry(RequestHeader::from_bytes(frame).map_err(text)?.request_id).or_default() += 1;
+            *outstanding.entry(RequestHeader::from_bytes(frame).map_err(text)?.request_id).or_default() += 1;
         }
-        lost += 8 - owed.len();
+        lost += 8 - outstanding.len();
         arrived += passed.len() as u64;
         for _ in &passed {
             let got = reply(&mut *client)?;
             equal("answer", &got, &incremented(got.id, &got.id.to_le_bytes()))?;
-            match owed.get_mut(&got.id) {
+            match outstanding.get_mut(&got.id) {
                 Some(left) if *left > 0 => *left -= 1,
                 _ => return Err(format!("an answer too many: {got:?}")),
             }

@@ -72,7 +72,7 @@ impl Answers {
     ///
     /// A graph that writes its response and never the flag is found out where the mark can be no other
     /// agent's.
-    pub(super) fn is_owed(&self, slot: u32, token: u64, silent: bool) -> bool {
+    pub(super) fn is_outstanding(&self, slot: u32, token: u64, silent: bool) -> bool {
         let untouched = self
             .slots
             .as_ref()

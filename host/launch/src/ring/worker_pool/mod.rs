@@ -151,7 +151,7 @@ pub enum Answer {
 pub struct Seen {
     /// What it was launched for.
     pub slot: u32,
-    /// What became of the answer that it owes; `None` where that is not known yet, or it owes none any more.
+    /// What became of its outstanding answer; `None` where that is not known yet, or none is outstanding any more.
     pub answer: Option<Answer>,
     /// Its graph has ended; `Failed` where its stream has failed.
     pub end: Option<WorkerStream>,
@@ -178,7 +178,7 @@ struct Launch {
     /// What was left where its response begins.
     token: u64,
     /// The slot is still its own.
-    owes: bool,
+    outstanding: bool,
     /// All work that follows the graph is on the stream.
     whole: bool,
 }
@@ -209,7 +209,7 @@ pub struct WorkerPool<M = ()> {
     answers: Answers,
     mask: M,
     busy: usize,
-    owing: usize,
+    outstanding: usize,
     sweeps: u32,
     /// Tells the launches of this pool from each other and from those of others on the same ring.
     launches: u32,
@@ -221,7 +221,7 @@ impl<M: IdleMask> WorkerPool<M> {
     pub fn new(answers: Answers, mask: M) -> Self {
         // A random start, so that pools of two processes differ as well.
         let launches = RandomState::new().build_hasher().finish() as u32;
-        Self { members: Vec::new(), answers, mask, busy: 0, owing: 0, sweeps: 0, launches }
+        Self { members: Vec::new(), answers, mask, busy: 0, outstanding: 0, sweeps: 0, launches }
     }
 
     /// Adds an idle worker for requests of a function: those whose routing key is `key`, or any where that is 0.
@@ -261,15 +261,15 @@ impl<M: IdleMask> WorkerPool<M> {
         found
     }
 
-    /// Whether a worker owes this slot's answer, or its answer was not noticed yet.
+    /// Whether this slot's answer is outstanding at a worker, or was not noticed yet.
     #[must_use]
     #[inline]
     pub fn serves(&self, slot: u32) -> bool {
-        self.owing > 0 && self.owner(slot).is_some()
+        self.outstanding > 0 && self.owner(slot).is_some()
     }
 
     fn owner(&self, slot: u32) -> Option<usize> {
-        self.members.iter().position(|member| member.launch.owes && member.launch.slot == slot)
+        self.members.iter().position(|member| member.launch.outstanding && member.launch.slot == slot)
     }
 
     /// Whether the worker is launched, runs, or its end is being told.
@@ -302,7 +302,7 @@ impl<M: IdleMask> WorkerPool<M> {
             let Member { state, launch, .. } = &self.members[before];
             // Its graph has answered and the answer was taken; otherwise the request is under way.
             let answered = match state {
-                WorkerState::Runs => !self.answers.is_owed(slot, launch.token, false),
+                WorkerState::Runs => !self.answers.is_outstanding(slot, launch.token, false),
                 state => *state == WorkerState::Leaving,
             };
             if !(answered && self.answers.is_free(slot)) {
@@ -314,8 +314,8 @@ impl<M: IdleMask> WorkerPool<M> {
         let token = Answers::token(self.launches);
         self.answers.prepare(slot, token);
         let number = self.members[worker].launch.number + 1;
-        self.members[worker].launch = Launch { slot, number, token, owes: true, whole: false };
-        self.owing += 1;
+        self.members[worker].launch = Launch { slot, number, token, outstanding: true, whole: false };
+        self.outstanding += 1;
         self.set_state(worker, WorkerState::Launching);
         Ok(number)
     }
@@ -346,9 +346,9 @@ impl<M: IdleMask> WorkerPool<M> {
     pub fn poll(&self, worker: usize, ask: bool, probe: &impl CompletionProbe) -> Option<Seen> {
         let Member { launch, .. } =
             self.members.get(worker).filter(|member| member.state == WorkerState::Runs)?;
-        let &Launch { slot, number, token, owes, whole } = launch;
+        let &Launch { slot, number, token, outstanding, whole } = launch;
         // In this order: a graph that has ended answers no more, so that a missing answer never comes.
-        let answered = !owes || self.answers.is_answered(slot);
+        let answered = !outstanding || self.answers.is_answered(slot);
         let state = if probe.has_ended(worker, number, answered) {
             WorkerStream::Done
         } else if ask {
@@ -365,18 +365,18 @@ impl<M: IdleMask> WorkerPool<M> {
             Some(Answer::Given)
         } else if !over {
             None
-        } else if self.answers.is_owed(slot, token, failure.is_some() || !whole) {
+        } else if self.answers.is_outstanding(slot, token, failure.is_some() || !whole) {
             Some(Answer::Never(failure.unwrap_or(UNKNOWN)))
         } else {
             Some(Answer::Given)
         };
-        Some(Seen { slot, answer: answer.filter(|_| owes), end: over.then_some(state) })
+        Some(Seen { slot, answer: answer.filter(|_| outstanding), end: over.then_some(state) })
     }
 
-    /// The worker owes its slot nothing any more: the slot's next request is served by others.
+    /// The worker's answer is not outstanding any more: the slot's next request is served by others.
     pub fn settle(&mut self, worker: usize) {
         if let Some(member) = self.members.get_mut(worker) {
-            self.owing -= usize::from(core::mem::take(&mut member.launch.owes));
+            self.outstanding -= usize::from(core::mem::take(&mut member.launch.outstanding));
         }
     }
 
