@@ -38,7 +38,7 @@ use command::Defaults;
 use signals::Signals;
 use std::ffi::OsString;
 use std::io::Write;
-use usage::{Given, Misuse, in_words, tell};
+use usage::{Given, Misuse, in_words, of_static_program, tell};
 
 /// Real-time RPC over polled ring buffers, for quantum error correction.
 #[derive(Debug, Parser)]
@@ -90,7 +90,11 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
     let status = match Signals::listen().and_then(|signals| started(arguments, &signals)) {
         Ok(status) => status,
         Err(error) => {
-            tell(&in_words(&error));
+            let error_in_words = in_words(&error);
+            tell(&error_in_words);
+            if let Some(more) = of_static_program(&error_in_words) {
+                tell(more);
+            }
             if error.is::<Misuse>() { Misuse::CODE } else { 1 }
         }
     };

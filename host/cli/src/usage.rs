@@ -41,6 +41,16 @@ pub(crate) fn in_words(error: &anyhow::Error) -> String {
     })
 }
 
+/// What else is to be said of an error in a program that can load no library: nothing, unless the error is of a library.
+pub(crate) fn of_static_program(error: &str) -> Option<&'static str> {
+    let is_static = cfg!(all(target_env = "musl", target_feature = "crt-static"));
+    let of_library = ["library", "loaded", "loading", "dlopen"].iter().any(|word| error.contains(word));
+    (is_static && of_library).then_some(
+        "this program is static and loads no library: GPUs, adapters, TensorRT, ONNX Runtime and plug-ins take the Debian package, \
+         the Python package, or a build of your own",
+    )
+}
+
 /// Says a line on standard error: on a terminal in as many as it takes, for a log or a script in one. An error that cannot be said is
 /// not another one.
 pub(crate) fn tell(line: &str) {
