@@ -115,6 +115,8 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("ringcall-qec", &["ringcall-matching", "ringcall-bp"]),
+    // The shortest way to a decoder.
+    ("ringcall-decoder", &["ringcall-qec"]),
     // Belief propagation on a device; codes in its tests.
     (
         "ringcall-bp-gpu",
