@@ -170,7 +170,12 @@ impl Job<'_> {
 
 /// Writes a byte for each fault id to a row of zeros.
 pub(crate) fn write_bytes(solution: &Solution, row: &mut [u8]) {
-    for (bytes, &word) in row.chunks_mut(64).zip(solution.observables()) {
+    write_words(solution.observables(), row);
+}
+
+/// The same, of fault ids in words.
+pub(crate) fn write_words(words: &[u64], row: &mut [u8]) {
+    for (bytes, &word) in row.chunks_mut(64).zip(words) {
         let mut rest = word;
         while rest != 0 {
             if let Some(byte) = bytes.get_mut(rest.trailing_zeros() as usize) {

@@ -4,6 +4,7 @@
 //! packages and drawing them.
 
 mod batch;
+mod client;
 mod command;
 mod convert;
 mod graph;
@@ -12,6 +13,7 @@ mod matching;
 mod noise;
 mod sampler;
 mod solver;
+mod stream;
 
 use pyo3::prelude::*;
 
@@ -54,6 +56,9 @@ fn _ringcall(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<matching::MatchingGraph>()?;
     module.add_class::<sampler::ModelSampler>()?;
+    module.add_class::<client::ServiceClient>()?;
+    module.add_class::<stream::Stream>()?;
+    module.add_class::<stream::Endless>()?;
     module.add_function(wrap_pyfunction!(set_seed, module)?)?;
     module.add_function(wrap_pyfunction!(randomize, module)?)?;
     module.add_function(wrap_pyfunction!(rand_float, module)?)?;

@@ -13,6 +13,7 @@ use crate::graph::{Edge, Ends, Graph, fits};
 use crate::load::{self, CheckMatrix, Columns};
 use crate::noise;
 use crate::solver::{Reweighted, SolveError, Solver};
+use crate::stream::{Endless, Stream};
 
 /// Fewer nodes than this decode in less time than the interpreter takes to be released.
 const RELEASE_FROM_NODES: usize = 2048;
@@ -444,6 +445,27 @@ impl MatchingGraph {
             }
         }
         Ok(dict)
+    }
+
+    /// For `Matching.stream`.
+    fn _stream(
+        &self,
+        py: Python<'_>,
+        rounds: PyReadonlyArray1<'_, i64>,
+        enable_correlations: bool,
+    ) -> PyResult<Stream> {
+        Stream::new(py, &*self.solver(py)?, rounds.as_slice()?, enable_correlations)
+    }
+
+    /// For `Matching.endless`.
+    fn _endless(
+        &self,
+        py: Python<'_>,
+        rounds: PyReadonlyArray1<'_, i64>,
+        margin: usize,
+        enable_correlations: bool,
+    ) -> PyResult<Endless> {
+        Endless::new(py, &*self.solver(py)?, rounds.as_slice()?, margin, enable_correlations)
     }
 
     fn __repr__(&self) -> String {

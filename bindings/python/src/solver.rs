@@ -159,6 +159,24 @@ impl Solver {
         Ok(found.unwrap_or_else(|| Worker { decoder: new(), twice, defects: Vec::new() }))
     }
 
+    /// A decoder to make another kind of decoder of.
+    pub(crate) fn with_decoder<T>(
+        &self,
+        correlations: bool,
+        make: impl FnOnce(&Decoder) -> T,
+    ) -> Result<T, SolveError> {
+        if correlations && self.correlations_left {
+            return Err(SolveError::Uncorrelated);
+        }
+        let twice = correlations && self.prototype.makes_second_pass();
+        Ok(if twice { make(&self.prototype) } else { make(&self.prototype.single_pass()) })
+    }
+
+    /// Whether a node is a boundary node.
+    pub(crate) fn never_fires(&self, node: u32) -> bool {
+        self.is_boundary.get(node as usize).is_some_and(|&never| never)
+    }
+
     pub(crate) fn give_back(&self, worker: Worker) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(worker.twice)].push(worker);
     }

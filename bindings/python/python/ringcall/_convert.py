@@ -61,3 +61,24 @@ def edge_reweights(value: Any) -> list[tuple[int, int, float]]:
     if not np.array_equal(ends, np.rint(ends)) or np.abs(ends).max() > 2**53:
         raise ValueError("the ends of edges in `edge_reweights` must be whole numbers, with -1 for the boundary")
     return [(int(u), int(v), float(weight)) for u, v, weight in rows]
+
+
+def rounds(value: Any) -> np.ndarray:
+    """A whole number for each detector."""
+    try:
+        numbers = np.asarray(list(value) if isinstance(value, range) else value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"`rounds` must be an array of whole numbers, not {value!r}") from None
+    if numbers.ndim != 1:
+        raise ValueError(f"`rounds` must have one dimension, not {numbers.ndim}")
+    if not np.array_equal(numbers, np.rint(numbers)) or (numbers.size and np.abs(numbers).max() > 2**53):
+        raise ValueError("`rounds` must be whole numbers")
+    return np.ascontiguousarray(numbers, dtype=np.int64)
+
+
+def only_bits(array: np.ndarray) -> np.ndarray:
+    """An array of zeros and ones; anything else is a ValueError."""
+    bits = array.astype(np.bool_)
+    if not np.array_equal(bits, array):
+        raise ValueError("there are other elements than 0 and 1")
+    return bits

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringcall import _load
-from ringcall._ringcall import MatchingGraph
+from ringcall import _convert, _load
+from ringcall._ringcall import Endless, MatchingGraph, Stream
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -383,6 +383,69 @@ class Matching(MatchingGraph):
             boundary.add(virtual)
             num_nodes += 1
         return boundary, [(u, virtual if v is None else v, data) for u, v, data in edges], num_nodes
+
+    def stream(self, rounds: Any, *, enable_correlations: bool = False) -> Stream:
+        """A decoder of syndromes that come round by round, which does most of its work before the last round.
+
+        Parameters
+        ----------
+        rounds : array of int
+            The round of each detector, from 0: of a Stim circuit the last coordinate, in most cases.
+        enable_correlations : bool
+            As `decode` has it. The second pass is made after the last round.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import ringcall
+        >>> import stim
+        >>> circuit = stim.Circuit.generated(
+        ...     "surface_code:rotated_memory_x", distance=3, rounds=4, after_clifford_depolarization=0.01
+        ... )
+        >>> m = ringcall.Matching(circuit)
+        >>> rounds = np.array([at[-1] for _, at in sorted(circuit.get_detector_coordinates().items())])
+        >>> stream = m.stream(rounds)
+        >>> shot = circuit.compile_detector_sampler(seed=1).sample(1)[0]
+        >>> for t in range(stream.num_rounds):
+        ...     answer = stream.push(shot[rounds == t])
+        >>> bool((answer == m.decode(shot)).all())
+        True
+        """
+        return self._stream(_convert.rounds(rounds), enable_correlations)
+
+    def endless(self, rounds: Any, *, margin: int | None = None, enable_correlations: bool = False) -> Endless:
+        """A decoder of runs of any length, round by round, in memory that does not grow with the run.
+
+        The graph is that of a short run of the same experiment: a few rounds more than its beginning and its end need, so that the
+        round that repeats can be found.
+
+        Parameters
+        ----------
+        rounds : array of int
+            The round of each detector, as for `stream`.
+        margin : int or None
+            Rounds after which a matched pair is decided; None for as many as the graph asks for. `Endless.forced` counts what was
+            decided too early.
+        enable_correlations : bool
+            As `decode` has it, window by window.
+
+        Examples
+        --------
+        >>> import ringcall
+        >>> m = ringcall.Matching()
+        >>> for t in range(6):
+        ...     m.add_boundary_edge(t, fault_ids=0, weight=3)
+        >>> for t in range(5):
+        ...     m.add_edge(t, t + 1, weight=2)
+        >>> run = m.endless(range(6))
+        >>> for t in range(1000):
+        ...     moved = run.push([t == 500])
+        >>> run.finish([[0]] * run.tail_rounds)
+        array([1], dtype=uint8)
+        """
+        if margin is not None and margin < 1:
+            raise ValueError(f"`margin` must be at least 1, or None, not {margin}")
+        return self._endless(_convert.rounds(rounds), margin or 0, enable_correlations)
 
     def draw(self) -> None:
         """Draws the graph with matplotlib: detectors in grey, boundary nodes in white, edges the thicker the lighter.
