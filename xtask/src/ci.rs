@@ -5,6 +5,7 @@ use crate::browser;
 use crate::deq;
 use crate::dist;
 use crate::dist_compat;
+use crate::package;
 use crate::ptx::Cuda;
 use crate::publish;
 use crate::rdma;
@@ -12,6 +13,7 @@ use crate::shell::Shell;
 use crate::steps::{self, Outcome};
 use crate::tensorrt;
 use crate::training;
+use crate::wheel;
 use anyhow::{Context, Result, anyhow};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
@@ -36,6 +38,8 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", run: steps::clippy },
     Step { name: "docs", run: steps::docs },
     Step { name: "deq", run: deq::step },
+    Step { name: "package", run: package::step },
+    Step { name: "wheel", run: wheel::step },
     Step { name: "dist", run: dist::step },
     Step { name: "tensorrt", run: tensorrt::step },
     Step { name: "chaos", run: steps::chaos },
@@ -57,6 +61,8 @@ const PACKAGES: &[fn(&Shell) -> Result<()>] = &[
     |shell| steps::onnxruntime_library(shell).map(drop),
     |shell| training::install(shell).map(drop),
     |shell| deq::install(shell).map(drop),
+    package::install,
+    |shell| wheel::install(shell).map(drop),
     |shell| dist_compat::cmake(shell).map(drop).context("no cmake"),
     |shell| tensorrt::install(shell).map(drop),
     browser::install,

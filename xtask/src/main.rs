@@ -26,6 +26,7 @@ mod ptx;
 mod publish;
 mod rdma;
 mod rooms;
+mod semver;
 mod shell;
 mod steps;
 mod tensorrt;
@@ -106,11 +107,14 @@ enum Task {
     /// Checks the libraries for C programs for aarch64 Linux, where the target's standard library or the sources of one can be had.
     Aarch64,
     /// The Python wheel's lints and tests, in a virtual environment: about four minutes. Needs python3 with venv, and PyPI.
-    Wheel,
-    /// The command as a tarball and a Debian package in `target/packages`, each unpacked and run.
+    Wheel(wheel::WheelOptions),
+    /// The command as a static program in a tarball and as a Debian package, and the wheel, in `target/packages`; each is installed and run.
     Package(package::PackageOptions),
     /// The packages of the crates that are published, without building them. Needs the index of crates.io.
     Publishable,
+    /// What changed in the interfaces of the published crates since the last tag, against their version. Needs crates.io, for
+    /// cargo-semver-checks and for what the crates depend on.
+    Semver,
     /// What a machine with a GPU needs to test and measure: programs and a script, in `target/gpu-bundle`.
     GpuBundle(bundle::BundleOptions),
 }
@@ -149,9 +153,10 @@ fn run(task: Task) -> Result<()> {
         Task::Doca => doca::step(&shell).and_then(asked_for),
         Task::Aarch64 => aarch64::step(&shell).and_then(asked_for),
         Task::Tensorrt(options) => tensorrt::run_with(&shell, &options),
-        Task::Wheel => wheel::test(&shell).and_then(asked_for),
+        Task::Wheel(options) => wheel::test(&shell, &options).and_then(asked_for),
         Task::Package(options) => package::make(&shell, &options).and_then(asked_for),
         Task::Publishable => publish::step(&shell).and_then(asked_for),
+        Task::Semver => semver::step(&shell).and_then(asked_for),
         Task::GpuBundle(options) => bundle::make(&shell, &options),
     }
 }

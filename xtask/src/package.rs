@@ -1,20 +1,26 @@
-//! The `ringcall` command as files: a tarball for any Linux of the machine's kind, and a Debian package.
+//! The `ringcall` command as files: a tarball with a static program for any Linux of the machine's kind, a Debian package with one
+//! that loads a GPU's and an adapter's libraries, and the Python wheel.
 
-use crate::files::write;
+use crate::files::{emptied, folder, write};
 use crate::shell::{Shell, read, run};
 use crate::steps::Outcome;
+use crate::wheel;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What is packaged.
 #[derive(Args)]
 pub(crate) struct PackageOptions {
-    /// Packages the debug build, to try the packages without waiting for a release build.
+    /// Packages debug builds of the command, and no wheel, to try the packages without waiting for release builds.
     #[arg(long)]
     debug: bool,
 }
+
+/// A test of the command: building it builds the command as `cargo test` does.
+const TEST_OF_THE_COMMAND: &str = "sweep";
 
 /// Files of the tree that go into a package, and where.
 const FILES: &[(&str, &str)] = &[
@@ -32,39 +38,150 @@ const COMPLETIONS: &[(&str, &str)] = &[
     ("zsh", "usr/share/zsh/vendor-completions/_ringcall"),
 ];
 
-/// Builds the command, makes the packages in `target/packages`, unpacks each and runs the command in it.
+/// The packages of debug builds.
+pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
+    make(shell, &PackageOptions { debug: true })
+}
+
+/// Adds the target of static programs to the toolchain, where rustup can.
 ///
 /// # Errors
-/// A build that fails, a package that lacks something, a tool that is missing: `strip`, `tar`, `gzip`.
+/// It cannot.
+pub(crate) fn install(shell: &Shell) -> Result<()> {
+    let target = static_target(shell)?;
+    if has_target(shell, &target) {
+        return Ok(());
+    }
+    // Bounded: rustup waits long where packets are dropped.
+    run(&mut shell.command("timeout", &["100", "rustup", "target", "add", &target]))
+}
+
+/// Makes the packages in `target/packages`, installs each and runs the command in it.
+///
+/// # Errors
+/// A build that fails, a package that lacks something, a tool that is missing: `strip`, `tar`, `gzip`, `objdump`.
 pub(crate) fn make(shell: &Shell, options: &PackageOptions) -> Result<Outcome> {
-    let build = ["build", "--locked", "--package", "ringcall-cli", "--bin", "ringcall"];
-    let profile = if options.debug { "debug" } else { "release" };
-    run(shell.cargo(&build).args((!options.debug).then_some("--release")))?;
-    let out = shell.target("packages");
-    let root = out.join("root");
-    let _ = fs::remove_dir_all(&out); // none there the first time
-    stage(shell, &shell.target(profile).join("ringcall"), &root)?;
-
-    let version = env!("CARGO_PKG_VERSION");
-    let tarball = out.join(format!("ringcall-{version}-{}.tar.gz", shell.host()?));
-    let mut tar = shell.command("tar", &["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-czf"]);
-    run(tar.arg(&tarball).arg("-C").arg(&root).arg("usr"))?;
-    let unpacked = out.join("from-tarball");
-    fs::create_dir(&unpacked)?;
-    run(shell.command("tar", &["-xzf"]).arg(&tarball).arg("-C").arg(&unpacked))?;
-    try_out(shell, &unpacked)?;
-
+    let out = emptied(shell.target("packages"))?;
+    if !options.debug {
+        shown(&wheel::build(shell, wheel::Profile::Release, &out)?)?;
+    }
+    let static_program = static_program(shell, options.debug)?;
+    if let Some(program) = &static_program {
+        shown(&tarball(shell, program, &out)?)?;
+    }
     if read(&mut shell.command("dpkg-deb", &["--version"])).is_err() {
         return Ok(Outcome::Skipped("no Debian package: dpkg-deb is missing"));
     }
-    let deb = debian(shell, &root, &out)?;
-    let unpacked = out.join("from-deb");
-    run(shell.command("dpkg-deb", &["--extract"]).arg(&deb).arg(&unpacked))?;
-    try_out(shell, &unpacked)?;
-    for package in [&tarball, &deb] {
-        println!("{} ({} KiB)", package.display(), fs::metadata(package)?.len() >> 10);
+    shown(&debian_package(shell, &program(shell, options.debug)?, &out)?)?;
+    if static_program.is_none() {
+        return Ok(Outcome::Skipped(
+            "no tarball: the toolchain lacks the target of static programs (`rustup target add`)",
+        ));
     }
     Ok(Outcome::Done)
+}
+
+fn shown(package: &Path) -> Result<()> {
+    println!("{} ({} KiB)", package.display(), fs::metadata(package)?.len() >> 10);
+    Ok(())
+}
+
+/// The command, linked with the system's libraries.
+fn program(shell: &Shell, debug: bool) -> Result<PathBuf> {
+    if debug {
+        // As the tests have it, so that nothing is built again with fewer features.
+        run(&mut shell.cargo(&["test", "--workspace", "--no-run", "--test", TEST_OF_THE_COMMAND]))?;
+        return Ok(shell.target("debug").join("ringcall"));
+    }
+    run(&mut shell.cargo(&[&["build", "--release"], BUILD].concat()))?;
+    Ok(shell.target("release").join("ringcall"))
+}
+
+/// What is built of the workspace.
+const BUILD: &[&str] = &["--locked", "--package", "ringcall-cli", "--bin", "ringcall"];
+
+/// The command without any library of the system's; `None` where the toolchain lacks the target.
+fn static_program(shell: &Shell, debug: bool) -> Result<Option<PathBuf>> {
+    let target = static_target(shell)?;
+    if !has_target(shell, &target) {
+        return Ok(None);
+    }
+    let mut build = shell.cargo(&[&["build", "--target", &target], BUILD].concat());
+    let profile = if debug {
+        // Tried for a second: a short build matters more than a fast program.
+        build.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
+        "debug"
+    } else {
+        build.arg("--release");
+        "release"
+    };
+    run(&mut build)?;
+    Ok(Some(shell.target(&target).join(profile).join("ringcall")))
+}
+
+/// The target of static programs for this machine.
+fn static_target(shell: &Shell) -> Result<String> {
+    Ok(shell.host()?.replace("-gnu", "-musl"))
+}
+
+fn has_target(shell: &Shell, target: &str) -> bool {
+    let mut rustc: Command = shell.command("rustc", &["--print", "target-libdir", "--target", target]);
+    rustc.output().is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
+}
+
+/// A tarball of the static program and its files, unpacked and tried.
+fn tarball(shell: &Shell, program: &Path, out: &Path) -> Result<PathBuf> {
+    let root = out.join("static");
+    stage(shell, program, &root)?;
+    let tarball =
+        out.join(format!("ringcall-{}-{}.tar.gz", env!("CARGO_PKG_VERSION"), static_target(shell)?));
+    let mut tar = shell.command("tar", &["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-czf"]);
+    run(tar.arg(&tarball).arg("-C").arg(&root).arg("usr"))?;
+    let unpacked = folder(out.join("from-tarball"))?;
+    run(shell.command("tar", &["-xzf"]).arg(&tarball).arg("-C").arg(&unpacked))?;
+    let installed = try_out(shell, &unpacked)?;
+    let headers = read(shell.command("objdump", &["-p"]).arg(&installed))?;
+    ensure!(
+        !headers.contains("NEEDED") && !headers.contains("INTERP"),
+        "the program is not static: {headers}"
+    );
+    // It loads no library, and says so where one is asked for.
+    let verbs = ["serve", "--transport", "verbs", "--device", "any", "--rendezvous", "127.0.0.1:0"];
+    for words in [&verbs[..], &["run", "--engine", "gpu"], &["run", "--decoder", "plugin:/no/such.so"]] {
+        let output = shell.command(&installed.to_string_lossy(), words).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(!output.status.success() && said.contains(LOADS_NOTHING), "{words:?}: {said}");
+    }
+    Ok(tarball)
+}
+
+/// What a static program says of a library that it is to load.
+const LOADS_NOTHING: &str = "this program is static and loads no library";
+
+/// The Debian package, installed below a folder of its own and tried.
+fn debian_package(shell: &Shell, program: &Path, out: &Path) -> Result<PathBuf> {
+    let root = out.join("root");
+    stage(shell, program, &root)?;
+    let deb = debian(shell, &root, out)?;
+    let system = out.join("from-deb");
+    folder(system.join("var/lib/dpkg/updates"))?;
+    folder(system.join("var/lib/dpkg/info"))?;
+    write(&system.join("var/lib/dpkg/status"), "")?;
+    // The C library is the machine's own: this system has nothing else installed.
+    let dpkg = |words: &[&str]| {
+        let mut command = shell.command("dpkg", &["--force-depends", "--force-not-root", "--log=/dev/null"]);
+        command.arg(format!("--root={}", system.display())).args(words);
+        command
+    };
+    run(&mut dpkg(&["--install", &deb.to_string_lossy()]))?;
+    ensure!(
+        read(&mut dpkg(&["--verify", "ringcall"]))?.is_empty(),
+        "dpkg finds other files than it installed"
+    );
+    let installed = try_out(shell, &system)?;
+    run(&mut dpkg(&["--remove", "ringcall"]))?;
+    ensure!(!installed.exists(), "the package's removal left {}", installed.display());
+    Ok(deb)
 }
 
 /// The files of a package below `root`, as they are installed below `/`.
@@ -126,21 +243,26 @@ fn newest(symbols: &str) -> Option<String> {
     versions.max().map(|version| version.iter().map(u32::to_string).collect::<Vec<_>>().join("."))
 }
 
-/// Everything is there, and the command runs.
-fn try_out(shell: &Shell, root: &Path) -> Result<()> {
+/// Everything is there, and the command runs; the command.
+fn try_out(shell: &Shell, root: &Path) -> Result<PathBuf> {
     let files = FILES.iter().map(|(_, to)| *to).chain(COMPLETIONS.iter().map(|(_, to)| *to));
     for file in files.chain(["usr/share/man/man1/ringcall.1.gz", "usr/share/man/man1/ringcall-sweep.1.gz"]) {
         let length = fs::metadata(root.join(file)).with_context(|| file.to_owned())?.len();
         ensure!(length > 0, "{file} is empty");
     }
-    let program = root.join("usr/bin/ringcall");
-    let program = program.to_string_lossy();
+    let installed = root.join("usr/bin/ringcall");
+    let program = installed.to_string_lossy();
+    let page = root.join("usr/share/man/man1/ringcall.1.gz");
+    let page = read(shell.command("gzip", &["--decompress", "--stdout"]).arg(&page))?;
+    ensure!(page.contains(".SH SYNOPSIS"), "the manual's page is none: {page}");
+    let bash = root.join("usr/share/bash-completion/completions/ringcall");
+    run(shell.command("bash", &["-n"]).arg(&bash))?;
     let said = read(&mut shell.command(&program, &["--version"]))?;
     ensure!(said == format!("ringcall {}\n", env!("CARGO_PKG_VERSION")), "it is {said}");
     let study = ["sweep", "--distances", "3", "--noises", "0.01", "--shots", "1000", "--json", "-"];
     let found = read(&mut shell.command(&program, &study))?;
     ensure!(found.contains("\"complete\": true"), "{found}");
-    Ok(())
+    Ok(installed)
 }
 
 #[cfg(test)]
