@@ -1,7 +1,7 @@
 //! The `ringcall` command as files: a tarball with a static program for any Linux of the machine's kind, a Debian package with one
 //! that loads a GPU's and an adapter's libraries, and the Python wheel.
 
-use crate::files::{emptied, folder, write};
+use crate::files::{emptied, entries, folder, write};
 use crate::shell::{Shell, read, run};
 use crate::steps::Outcome;
 use crate::wheel;
@@ -72,7 +72,9 @@ pub(crate) fn make(shell: &Shell, options: &PackageOptions) -> Result<Outcome> {
     if read(&mut shell.command("dpkg-deb", &["--version"])).is_err() {
         return Ok(Outcome::Skipped("no Debian package: dpkg-deb is missing"));
     }
-    shown(&debian_package(shell, &program(shell, options.debug)?, &out)?)?;
+    // A debug build is large, and its package is thrown away.
+    let compression = if options.debug { "-Zgzip" } else { "-Zxz" };
+    shown(&debian_package(shell, &program(shell, options.debug)?, &out, compression)?)?;
     if static_program.is_none() {
         return Ok(Outcome::Skipped(
             "no tarball: the toolchain lacks the target of static programs (`rustup target add`)",
@@ -159,10 +161,10 @@ fn tarball(shell: &Shell, program: &Path, out: &Path) -> Result<PathBuf> {
 const LOADS_NOTHING: &str = "this program is static and loads no library";
 
 /// The Debian package, installed below a folder of its own and tried.
-fn debian_package(shell: &Shell, program: &Path, out: &Path) -> Result<PathBuf> {
+fn debian_package(shell: &Shell, program: &Path, out: &Path, compression: &str) -> Result<PathBuf> {
     let root = out.join("root");
     stage(shell, program, &root)?;
-    let deb = debian(shell, &root, out)?;
+    let deb = debian(shell, &root, out, compression)?;
     let system = out.join("from-deb");
     folder(system.join("var/lib/dpkg/updates"))?;
     folder(system.join("var/lib/dpkg/info"))?;
@@ -203,14 +205,12 @@ fn stage(shell: &Shell, program: &Path, root: &Path) -> Result<()> {
     }
     let manual = place("usr/share/man/man1/any")?.with_file_name("");
     run(shell.command(&installed, &["man"]).arg(&manual))?;
-    for page in fs::read_dir(&manual)? {
-        run(shell.command("gzip", &["-9", "-n"]).arg(page?.path()))?;
-    }
+    run(shell.command("gzip", &["-9", "-n"]).args(entries(&manual)?))?;
     Ok(())
 }
 
 /// A Debian package of the files below `root`.
-fn debian(shell: &Shell, root: &Path, out: &Path) -> Result<PathBuf> {
+fn debian(shell: &Shell, root: &Path, out: &Path, compression: &str) -> Result<PathBuf> {
     let architecture = read(&mut shell.command("dpkg", &["--print-architecture"]))?;
     let (version, architecture) = (env!("CARGO_PKG_VERSION"), architecture.trim());
     let control = format!(
@@ -224,7 +224,7 @@ fn debian(shell: &Shell, root: &Path, out: &Path) -> Result<PathBuf> {
     fs::create_dir(root.join("DEBIAN"))?;
     write(&root.join("DEBIAN/control"), &control)?;
     let deb = out.join(format!("ringcall_{version}_{architecture}.deb"));
-    let build = ["--root-owner-group", "-Zxz", "--build"];
+    let build = ["--root-owner-group", compression, "-z6", "--build"];
     run(shell.command("dpkg-deb", &build).arg(root).arg(&deb))?;
     Ok(deb)
 }
