@@ -358,6 +358,9 @@ fn metrics_are_served() {
         "ringcall_transport_under_way 0",
         "ringcall_dispatcher_completed_total 200",
         "ringcall_dispatcher_bad_magic_total 0",
+        "# TYPE ringcall_function_request_duration_seconds histogram",
+        "ringcall_function_request_duration_seconds_count{function=\"rpc_increment\"} 200",
+        "ringcall_function_refused_total{function=\"rpc_increment\"} 0",
     ] {
         assert!(text.lines().any(|there| there == line), "{line}: {text}");
     }

@@ -1,6 +1,10 @@
-//! How long requests were under way, in buckets: one writer, readable by anybody at any time.
+//! How long requests were under way, in buckets, by function: one writer, readable by anybody at any time.
 
 use crate::stats::Count;
+use ringcall_gpu::atomic::DeviceU64;
+use ringcall_wire::function::FunctionId;
+use ringcall_wire::status::Status;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Buckets: two an octave, from a microsecond to seventeen seconds, and one for all above.
@@ -21,9 +25,12 @@ const fn bucket(ns: u64) -> usize {
     if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
 }
 
-/// Counts of a link, which its thread alone writes.
+/// Functions whose answers are counted apart, at most; those of more are counted together.
+pub const FUNCTIONS: usize = 32;
+
+/// Counts of some of a link's answers, which its thread alone writes.
 #[derive(Debug)]
-pub(crate) struct LiveLatencies {
+struct LiveLatencies {
     buckets: [Count; BUCKETS],
     sum_ns: Count,
 }
@@ -36,15 +43,116 @@ impl Default for LiveLatencies {
 
 impl LiveLatencies {
     #[inline]
-    pub(crate) fn record(&self, ns: u64) {
+    fn record(&self, ns: u64) {
         self.buckets[bucket(ns)].one();
         self.sum_ns.add(ns);
     }
 
-    pub(crate) fn counts(&self) -> Latencies {
+    fn counts(&self) -> Latencies {
         let mut counts = [0; BUCKETS];
         counts.iter_mut().zip(&self.buckets).for_each(|(count, live)| *count = live.get());
         Latencies { counts, sum_ns: self.sum_ns.get() }
+    }
+}
+
+/// Answers of one function.
+#[derive(Debug, Default)]
+struct Place {
+    latencies: LiveLatencies,
+    refused: Count,
+}
+
+impl Place {
+    fn answers(&self, function: Option<FunctionId>) -> FunctionAnswers {
+        FunctionAnswers { function, latencies: self.latencies.counts(), refused: self.refused.get() }
+    }
+}
+
+/// A link's answers, by function.
+#[derive(Debug)]
+pub(crate) struct LiveFunctions {
+    /// The function of each place, plus one; 0 of a place that no function has yet.
+    ids: [DeviceU64; FUNCTIONS],
+    places: [Place; FUNCTIONS],
+    /// Of functions without a place.
+    others: Place,
+}
+
+impl Default for LiveFunctions {
+    fn default() -> Self {
+        Self {
+            ids: std::array::from_fn(|_| DeviceU64::new(0)),
+            places: std::array::from_fn(|_| Place::default()),
+            others: Place::default(),
+        }
+    }
+}
+
+impl LiveFunctions {
+    /// Counts an answer. Only a function that runs, or whose schema refuses, gets a place: nobody fills the places with ids that he
+    /// makes up.
+    #[inline]
+    pub(crate) fn record(&self, function: u32, status: i32, ns: u64) {
+        let wanted = u64::from(function) + 1;
+        let mut place = &self.others;
+        for (id, its) in self.ids.iter().zip(&self.places) {
+            let id_there = id.load(Ordering::Relaxed);
+            if id_there == wanted {
+                place = its;
+                break;
+            }
+            if id_there == 0 {
+                if status >= 0 || status == Status::SCHEMA_MISMATCH.0 {
+                    id.store(wanted, Ordering::Relaxed);
+                    place = its;
+                }
+                break;
+            }
+        }
+        place.latencies.record(ns);
+        if status != Status::OK.0 {
+            place.refused.one();
+        }
+    }
+
+    pub(crate) fn functions(&self) -> Vec<FunctionAnswers> {
+        let named = self.ids.iter().zip(&self.places).map_while(|(id, place)| {
+            let id = id.load(Ordering::Relaxed).checked_sub(1)?;
+            Some(place.answers(Some(FunctionId(id as u32))))
+        });
+        let others = self.others.answers(None);
+        named.chain((others.latencies.count() > 0).then_some(others)).collect()
+    }
+
+    /// Of all functions together.
+    pub(crate) fn counts(&self) -> Latencies {
+        let places = self
+            .places
+            .iter()
+            .zip(&self.ids)
+            .map_while(|(place, id)| (id.load(Ordering::Relaxed) != 0).then(|| place.latencies.counts()));
+        places.fold(self.others.latencies.counts(), |sum, more| sum.plus(&more))
+    }
+}
+
+/// What a function's answers were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FunctionAnswers {
+    /// Which one; `None` of all that are not counted apart: functions that are not there, and those after the first [`FUNCTIONS`].
+    pub function: Option<FunctionId>,
+    /// How many answers took how long, refusals among them.
+    pub latencies: Latencies,
+    /// Answers with another status than `OK`.
+    pub refused: u64,
+}
+
+impl FunctionAnswers {
+    /// These answers and others of the same function, such as those of another transport.
+    #[must_use]
+    pub fn plus(&self, more: &Self) -> Self {
+        let latencies = self.latencies.plus(&more.latencies);
+        Self { function: self.function, latencies, refused: self.refused + more.refused }
     }
 }
 
@@ -78,6 +186,12 @@ impl Latencies {
         sum
     }
 
+    /// How many answers.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
     /// The times of all answers together.
     #[must_use]
     pub fn sum(&self) -> Duration {
@@ -102,5 +216,30 @@ mod tests {
             assert!(place == 0 || buckets[place - 1].0.is_some_and(|bound| time >= bound), "{ns}, {place}");
             assert_eq!(counts.sum(), time);
         }
+    }
+
+    #[test]
+    fn functions_that_run_are_counted_apart_and_made_up_ones_together() {
+        let live = LiveFunctions::default();
+        let made_up = 1000..1000 + FUNCTIONS as u32;
+        made_up.for_each(|id| live.record(id, Status::UNKNOWN_FUNCTION.0, 5));
+        live.record(7, Status::OK.0, 5_000);
+        live.record(7, Status::OK.0, 50_000);
+        live.record(7, 3, 5);
+        live.record(0, Status::SCHEMA_MISMATCH.0, 5);
+        let seen = live.functions();
+        let counts =
+            |answers: &FunctionAnswers| (answers.function, answers.latencies.count(), answers.refused);
+        let (named, other) = ([(Some(FunctionId(7)), 3, 1), (Some(FunctionId(0)), 1, 1)], (None, 32, 32));
+        assert!(seen.iter().map(counts).eq(named.into_iter().chain([other])), "{seen:?}");
+        assert_eq!(seen[0].latencies.sum(), Duration::from_nanos(55_005));
+        assert_eq!(live.counts().count(), 36);
+        // Once every place is taken, the rest is counted together.
+        (0..2 * FUNCTIONS as u32).for_each(|id| live.record(id, Status::OK.0, 5));
+        let seen = live.functions();
+        assert_eq!((seen.len(), seen[FUNCTIONS].latencies.count()), (FUNCTIONS + 1, 64));
+        assert_eq!(live.counts().count(), 36 + 64);
+        let twice = seen[0].plus(&seen[0]);
+        assert_eq!((twice.latencies.count(), twice.refused), (2 * seen[0].latencies.count(), 2));
     }
 }

@@ -58,7 +58,7 @@ pub use decoding::{DecodingClient, DecodingError};
 pub use endpoint::Endpoint;
 pub use error::TransportError;
 pub use idle::Idle;
-pub use latency::{BUCKETS as LATENCY_BUCKETS, Latencies};
+pub use latency::{BUCKETS as LATENCY_BUCKETS, FUNCTIONS, FunctionAnswers, Latencies};
 pub use link::Link;
 pub use outbox::{Outbox, Outgoing};
 pub use stats::{CallerStatistics, Statistics};

@@ -1,7 +1,7 @@
 //! A service's end of any wire: frames become requests in slots, answers become frames.
 
 use crate::admit::{Admission, Reason, admission};
-use crate::latency::LiveLatencies;
+use crate::latency::LiveFunctions;
 use crate::outbox::Tag;
 use crate::slots::{Asked, Slots};
 use crate::stats::{Count, LiveCounters};
@@ -55,7 +55,7 @@ pub struct Link<W: Wire> {
     slots: Slots<W::Peer>,
     outbox: Outbox<W::Peer>,
     counters: Arc<LiveCounters>,
-    latencies: Arc<LiveLatencies>,
+    functions: Arc<LiveFunctions>,
     request_bytes: usize,
     drops_bad_requests: bool,
     closed: bool,
@@ -93,7 +93,7 @@ impl<W: Wire> Link<W> {
             slots: Slots::new(ring.shared().clone()),
             outbox,
             counters: Arc::default(),
-            latencies: Arc::default(),
+            functions: Arc::default(),
             request_bytes: request as usize,
             drops_bad_requests: false,
             closed: false,
@@ -234,13 +234,14 @@ impl<W: Wire> Unified for Link<W> {
         }
         let before = self.counters.answered.get();
         loop {
-            let Self { slots, outbox, counters, latencies, .. } = self;
+            let Self { slots, outbox, counters, functions, .. } = self;
             let mut left = false;
             slots.harvest(|response, asked, ring| {
                 left = outbox.room() == 0;
                 if !left {
-                    take(response, asked, ring, outbox, counters);
-                    latencies.record(clock::now_ns().saturating_sub(asked.at));
+                    let status = take(response, asked, ring, outbox, counters);
+                    let ns = clock::now_ns().saturating_sub(asked.at);
+                    functions.record(asked.header.function_id, status, ns);
                 }
                 !left
             });
@@ -305,7 +306,7 @@ impl<W: Wire> Unified for Link<W> {
     }
 
     fn watch(&self) -> Watch {
-        Watch::new(Arc::clone(&self.counters), Arc::clone(&self.latencies), self.wire.kernel_drops())
+        Watch::new(Arc::clone(&self.counters), Arc::clone(&self.functions), self.wire.kernel_drops())
     }
 }
 
@@ -363,7 +364,7 @@ fn admit<W: Wire>(
     outbox.push(frame.from, frame.slot.unwrap_or(0), Tag::Refusal, |out| write_header(out, &reply));
 }
 
-/// Copies an answer out of its slot: as long as it says, and for its own request.
+/// Copies an answer out of its slot: as long as it says, and for its own request. Its status.
 #[inline]
 fn take<P: Copy>(
     response: &Response,
@@ -371,13 +372,14 @@ fn take<P: Copy>(
     ring: &SharedRing,
     outbox: &mut Outbox<P>,
     counters: &LiveCounters,
-) {
+) -> i32 {
     let slot = response.slot().get();
     let (header, len) = answer(response, &asked.header, ring.geometry().result_capacity(), counters);
     outbox.push(asked.from, slot, Tag::Answer, |out| {
         let begin = write_header(out, &header);
         begin + response.read(ring, &mut out[begin..begin + len as usize])
     });
+    header.status
 }
 
 /// The header to send and how many result bytes go with it. A slot's response is an allegation like any other: a foreign

@@ -1,6 +1,6 @@
 //! The two ways to run a transport, as traits.
 
-use crate::latency::{Latencies, LiveLatencies};
+use crate::latency::{FunctionAnswers, Latencies, LiveFunctions};
 use crate::stats::LiveCounters;
 use crate::wire::KernelDrops;
 use crate::{Endpoint, Statistics};
@@ -93,17 +93,17 @@ pub struct Watch(Source);
 
 #[derive(Clone)]
 enum Source {
-    Own { counters: Arc<LiveCounters>, latencies: Arc<LiveLatencies>, drops: Option<KernelDrops> },
+    Own { counters: Arc<LiveCounters>, functions: Arc<LiveFunctions>, drops: Option<KernelDrops> },
     Other(Arc<dyn Fn() -> Statistics + Send + Sync>),
 }
 
 impl Watch {
     pub(crate) fn new(
         counters: Arc<LiveCounters>,
-        latencies: Arc<LiveLatencies>,
+        functions: Arc<LiveFunctions>,
         drops: Option<KernelDrops>,
     ) -> Self {
-        Self(Source::Own { counters, latencies, drops })
+        Self(Source::Own { counters, functions, drops })
     }
 
     /// For a transport that counts by itself: `read` says how far, at any time and from any thread.
@@ -132,8 +132,17 @@ impl Watch {
     #[must_use]
     pub fn latencies(&self) -> Option<Latencies> {
         match &self.0 {
-            Source::Own { latencies, .. } => Some(latencies.counts()),
+            Source::Own { functions, .. } => Some(functions.counts()),
             Source::Other(_) => None,
+        }
+    }
+
+    /// The same by function, first come first; nothing of a transport that counts by itself.
+    #[must_use]
+    pub fn functions(&self) -> Vec<FunctionAnswers> {
+        match &self.0 {
+            Source::Own { functions, .. } => functions.functions(),
+            Source::Other(_) => Vec::new(),
         }
     }
 }

@@ -219,7 +219,7 @@ impl Served for AdapterService {
         Arc::new(move || {
             let counters = figures::dispatcher(&watch.counters());
             let figures = figures::queue_pair(watch.named()).chain(counters).collect();
-            Counted { figures, latencies: None }
+            Counted { figures, ..Counted::default() }
         })
     }
 

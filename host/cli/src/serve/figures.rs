@@ -2,7 +2,7 @@
 
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::counters::Snapshot;
-use ringcall_transport::{Latencies, Statistics};
+use ringcall_transport::{FunctionAnswers, Latencies, Statistics};
 use ringcall_wire::counter::Counter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +22,8 @@ pub(super) struct Counted {
     pub(super) figures: Vec<Figure>,
     /// How long answers took, where the transport measures it.
     pub(super) latencies: Option<Latencies>,
+    /// The same of each function.
+    pub(super) functions: Vec<FunctionAnswers>,
 }
 
 /// Reads every count, from any thread.

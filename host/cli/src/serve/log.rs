@@ -123,7 +123,7 @@ mod tests {
             let mut counts = Statistics::default();
             counts.set("runts", read.load(Ordering::Relaxed));
             counts.set("answered", 7);
-            Counted { figures: transport(&counts).collect(), latencies: None }
+            Counted { figures: transport(&counts).collect(), ..Counted::default() }
         }));
         assert_eq!(watchman.risen(), []);
         flood.store(1_000_000, Ordering::Relaxed);

@@ -7,13 +7,15 @@ use crate::report::Provenance;
 use anyhow::Result;
 use procfs::process::Process;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use ringcall::thread::StopFlag;
+use ringcall_transport::{FunctionAnswers, Latencies};
+use ringcall_wire::function::{FunctionId, names};
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -61,7 +63,7 @@ impl fmt::Debug for Counts {
 
 impl Collector for Counts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Counted { figures, latencies } = (self.0)();
+        let Counted { figures, latencies, functions } = (self.0)();
         for Figure { name, meaning, value, falls } in figures {
             if falls {
                 gauge(&mut encoder, &name, meaning, None, value)?;
@@ -71,17 +73,45 @@ impl Collector for Counts {
             }
         }
         let Some(latencies) = latencies else { return Ok(()) };
-        let buckets: Vec<(f64, u64)> = latencies
-            .buckets()
-            .map(|(bound, count)| (bound.map_or(f64::MAX, |bound| bound.as_secs_f64()), count))
-            .collect();
-        let count = buckets.iter().map(|bucket| bucket.1).sum();
         let meaning = "from a request's slot being written until its answer was taken out of it";
         let name = "ringcall_transport_request_duration";
-        encoder
-            .encode_descriptor(name, meaning, Some(&Unit::Seconds), MetricType::Histogram)?
-            .encode_histogram::<NoLabelSet>(latencies.sum().as_secs_f64(), count, &buckets, None)
+        let seconds = Some(&Unit::Seconds);
+        let all = encoder.encode_descriptor(name, meaning, seconds, MetricType::Histogram)?;
+        histogram(all, &latencies)?;
+        let mut each = encoder.encode_descriptor(
+            "ringcall_function_request_duration",
+            "the same, by function",
+            seconds,
+            MetricType::Histogram,
+        )?;
+        for answers in &functions {
+            histogram(each.encode_family(&[("function", function(answers))])?, &answers.latencies)?;
+        }
+        let meaning = "answers with another status than OK, by function";
+        let mut each =
+            encoder.encode_descriptor("ringcall_function_refused", meaning, None, MetricType::Counter)?;
+        for answers in &functions {
+            let labels = [("function", function(answers))];
+            ConstCounter::new(answers.refused).encode(each.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
+}
+
+fn histogram(mut encoder: MetricEncoder<'_>, latencies: &Latencies) -> fmt::Result {
+    let buckets: Vec<(f64, u64)> = latencies
+        .buckets()
+        .map(|(bound, count)| (bound.map_or(f64::MAX, |bound| bound.as_secs_f64()), count))
+        .collect();
+    let (seconds, count) = (latencies.sum().as_secs_f64(), latencies.count());
+    encoder.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
+}
+
+/// The function's name where it is one of ours, else its id; `others` of all that have none.
+fn function(answers: &FunctionAnswers) -> String {
+    let Some(id) = answers.function else { return "others".to_owned() };
+    let known = names::ALL.iter().find(|name| FunctionId::of(name) == id);
+    known.map_or_else(|| format!("0x{:08x}", id.0), |&name| name.to_owned())
 }
 
 fn gauge(

@@ -127,7 +127,7 @@ impl Served for socket_nic::Service {
         Arc::new(move || {
             let counters = figures::dispatcher(&watch.counters());
             let figures = figures::queue_pair(watch.named()).chain(counters).collect();
-            Counted { figures, latencies: None }
+            Counted { figures, ..Counted::default() }
         })
     }
 
@@ -158,7 +158,7 @@ pub(super) fn driven(
 
 fn both(transport: &TransportWatch, counters: &Snapshot) -> Counted {
     let figures = figures::transport(&transport.statistics()).chain(figures::dispatcher(counters)).collect();
-    Counted { figures, latencies: transport.latencies() }
+    Counted { figures, latencies: transport.latencies(), functions: transport.functions() }
 }
 
 fn counts(named: impl Iterator<Item = (&'static str, u64)>) -> Value {

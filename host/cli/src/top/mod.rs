@@ -11,14 +11,15 @@ use anyhow::{Context, Result, anyhow, bail};
 use console::Term;
 use ringcall::thread::StopFlag;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
-use scrape::Scrape;
+use scrape::{Answers, Scrape};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Shows what a service does: answers a second, latencies, requests under way, refusals and losses, from the metrics that
-/// `ringcall serve --metrics` serves.
+/// Shows what a service does: answers a second, latencies, requests under way, refusals and losses, by function where its transport
+/// tells them apart (not `nic`, `hsb` or a plug-in that fills the ring), from the metrics that `ringcall serve --metrics` serves.
 ///
 /// On a terminal the picture is drawn anew at each interval, until q or Ctrl-C, and a service that goes away is waited for; elsewhere each
 /// interval is a line.
@@ -81,7 +82,8 @@ pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
 /// Scrapes on another thread, since a service that hangs takes its time; `None` where the command was told to end meanwhile.
 fn scrape(address: SocketAddr, told: &dyn Fn() -> bool) -> Option<Result<Scrape>> {
     let (give, look) = mpsc::channel();
-    std::thread::spawn(move || give.send(Scrape::read(address)));
+    // Nobody takes it where the command was told to end.
+    std::thread::spawn(move || drop(give.send(Scrape::read(address))));
     loop {
         match look.recv_timeout(CHECK_EVERY) {
             Ok(scrape) => return Some(scrape),
@@ -165,24 +167,44 @@ fn heading(address: SocketAddr, seconds: f64) -> String {
 /// The counts that are shown where they have risen: of the transport, and of the dispatcher.
 const SHOWN: [&str; 2] = ["ringcall_transport_", "ringcall_dispatcher_"];
 
+/// The times that half of the answers and 99% of them took at most.
+fn quantiles(answers: &Answers) -> [String; 2] {
+    [0.5, 0.99].map(|share| match answers.latency(share) {
+        None => "-".to_owned(),
+        Some(seconds) if seconds.is_infinite() => "> 17 s".to_owned(),
+        Some(seconds) if seconds < 1e-3 => format!("≤ {:.1} µs", seconds * 1e6),
+        Some(seconds) => format!("≤ {:.1} ms", seconds * 1e3),
+    })
+}
+
 /// What happened between two looks: one line, or a picture.
 fn lines(address: SocketAddr, before: &Scrape, now: &Scrape, picture: bool) -> Vec<String> {
     let seconds = (now.at - before.at).as_secs_f64().max(1e-3);
     let risen = |name: &str| now.count(name).saturating_sub(before.count(name));
     let answers = risen("ringcall_transport_answered") as f64 / seconds;
     let under_way = now.count("ringcall_transport_under_way");
-    let quantile = |share| match now.latency(before, share) {
-        None => "-".to_owned(),
-        Some(seconds) if seconds.is_infinite() => "> 17 s".to_owned(),
-        Some(seconds) if seconds < 1e-3 => format!("≤ {:.1} µs", seconds * 1e6),
-        Some(seconds) => format!("≤ {:.1} ms", seconds * 1e3),
-    };
-    let [p50, p99] = [0.5, 0.99].map(quantile);
+    let all = now.answers(before, None);
+    let [p50, p99] = quantiles(&all);
     let first = format!("{answers:.0} answers/s   p50 {p50}   p99 {p99}   under way {under_way}");
     if !picture {
         return vec![first];
     }
     let mut lines = vec![heading(address, seconds), first];
+    let was: BTreeMap<&str, u64> = before.functions().map(|(name, _, refused)| (name, refused)).collect();
+    for (place, (name, all, refused)) in now.functions().enumerate() {
+        if place == 0 {
+            let [function, rate, p50, p99] = ["function", "a second", "p50", "p99"];
+            lines.push(format!(
+                "{function:<20} {rate:>9} {p50:>11} {p99:>11} {:>9} {:>15}",
+                "refused", "altogether"
+            ));
+        }
+        let since = now.answers(before, Some(name));
+        let ([p50, p99], rate) = (quantiles(&since), since.count() as f64 / seconds);
+        let refused = refused.saturating_sub(was.get(name).copied().unwrap_or(0)) as f64 / seconds;
+        let all = count(all);
+        lines.push(format!("{name:<20} {rate:>9.0} {p50:>11} {p99:>11} {refused:>9.0} {all:>15}"));
+    }
     lines.push(format!("{:<44} {:>14} {:>16}", "count", "a second", "altogether"));
     for (name, all) in now.counts() {
         let Some(short) = SHOWN.iter().find_map(|prefix| name.strip_prefix(prefix)) else { continue };

@@ -10,14 +10,26 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(3);
 const MOST_BYTES: u64 = 1 << 22;
 
+/// Answers: upper bounds of times in seconds, and how many were within each and those before.
+type Buckets = Vec<(f64, u64)>;
+
+/// What begins the lines of a histogram's buckets.
+const ALL: &str = "ringcall_transport_request_duration_seconds_bucket";
+const EACH: &str = "ringcall_function_request_duration_seconds_bucket";
+/// What begins the lines of refusals.
+const REFUSED: &str = "ringcall_function_refused_total";
+
 /// What was there.
 #[derive(Debug)]
 pub(super) struct Scrape {
     pub(super) at: Instant,
     values: BTreeMap<String, f64>,
     counts: BTreeMap<String, u64>,
-    /// Of answers: the buckets' upper bounds in seconds, and how many were within each and those before.
-    buckets: Vec<(f64, u64)>,
+    /// Of all answers.
+    all: Buckets,
+    /// Of each function's.
+    functions: BTreeMap<String, Buckets>,
+    refused: BTreeMap<String, u64>,
 }
 
 impl Scrape {
@@ -48,16 +60,36 @@ impl Scrape {
             at: Instant::now(),
             values: BTreeMap::new(),
             counts: BTreeMap::new(),
-            buckets: Vec::new(),
+            all: Buckets::new(),
+            functions: BTreeMap::new(),
+            refused: BTreeMap::new(),
         };
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };
             let Ok(value) = value.parse::<f64>() else { continue };
-            if let Some(bound) = name.strip_prefix("ringcall_transport_request_duration_seconds_bucket{le=\"")
-            {
-                let bound = bound.trim_end_matches("\"}");
-                let bound = if bound == "+Inf" { Ok(f64::INFINITY) } else { bound.parse() };
-                scrape.buckets.extend(bound.ok().map(|bound| (bound, value as u64)));
+            let (family, labels) = name.split_once('{').unwrap_or((name, ""));
+            let label = |key: &str| {
+                let of = |pair: &str| {
+                    pair.strip_prefix(key)?.strip_prefix("=\"")?.strip_suffix('"').map(str::to_owned)
+                };
+                labels.trim_end_matches('}').split(',').find_map(of)
+            };
+            let bound = || match label("le")?.as_str() {
+                "+Inf" => Some(f64::INFINITY),
+                bound => bound.parse().ok(),
+            };
+            match (family, label("function")) {
+                (ALL, _) => scrape.all.extend(bound().map(|bound| (bound, value as u64))),
+                (EACH, Some(function)) => {
+                    let buckets = scrape.functions.entry(function).or_default();
+                    buckets.extend(bound().map(|bound| (bound, value as u64)));
+                }
+                (REFUSED, Some(function)) => {
+                    scrape.refused.insert(function, value as u64);
+                }
+                _ => {}
+            }
+            if !labels.is_empty() {
                 continue;
             }
             let name = name.strip_suffix("_total").unwrap_or(name).to_owned();
@@ -80,14 +112,42 @@ impl Scrape {
         self.counts.iter()
     }
 
-    /// The time in seconds that this share of the answers since `before` took at most: a bucket's bound; `None` without answers.
-    pub(super) fn latency(&self, before: &Self, share: f64) -> Option<f64> {
-        let since = |(place, &(bound, count)): (usize, &(f64, u64))| {
-            (bound, count.saturating_sub(before.buckets.get(place).map_or(0, |bucket| bucket.1)))
+    /// The answers since `before`: `None` stands for all, a name for a function's.
+    pub(super) fn answers(&self, before: &Self, function: Option<&str>) -> Answers {
+        let of = |scrape: &Self| match function {
+            None => scrape.all.clone(),
+            Some(name) => scrape.functions.get(name).cloned().unwrap_or_default(),
         };
-        let since: Vec<(f64, u64)> = self.buckets.iter().enumerate().map(since).collect();
-        let all = since.last().map(|bucket| bucket.1).filter(|&all| all > 0)?;
-        since.iter().find(|bucket| bucket.1 as f64 >= share * all as f64).map(|bucket| bucket.0)
+        let (now, before) = (of(self), of(before));
+        let since = |(place, &(bound, count)): (usize, &(f64, u64))| {
+            (bound, count.saturating_sub(before.get(place).map_or(0, |bucket| bucket.1)))
+        };
+        Answers(now.iter().enumerate().map(since).collect())
+    }
+
+    /// The functions that have answered, each with its answers so far and those of them that were refusals.
+    pub(super) fn functions(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.functions.iter().map(|(name, buckets)| {
+            let refused = self.refused.get(name).copied().unwrap_or(0);
+            (name.as_str(), buckets.last().map_or(0, |bucket| bucket.1), refused)
+        })
+    }
+}
+
+/// Answers between two looks.
+#[derive(Debug)]
+pub(super) struct Answers(Buckets);
+
+impl Answers {
+    /// How many.
+    pub(super) fn count(&self) -> u64 {
+        self.0.last().map_or(0, |bucket| bucket.1)
+    }
+
+    /// The time in seconds that this share of them took at most: a bucket's bound; `None` without answers.
+    pub(super) fn latency(&self, share: f64) -> Option<f64> {
+        let all = Some(self.count()).filter(|&all| all > 0)?;
+        self.0.iter().find(|bucket| bucket.1 as f64 >= share * all as f64).map(|bucket| bucket.0)
     }
 }
 
@@ -107,6 +167,9 @@ process_cpu_seconds_total 1.5
 ringcall_transport_request_duration_seconds_bucket{le=\"0.000001\"} 100
 ringcall_transport_request_duration_seconds_bucket{le=\"0.000002\"} 190
 ringcall_transport_request_duration_seconds_bucket{le=\"+Inf\"} 200
+ringcall_function_request_duration_seconds_bucket{le=\"0.000001\",function=\"decode_syndrome\"} 30
+ringcall_function_request_duration_seconds_bucket{function=\"decode_syndrome\",le=\"+Inf\"} 40
+ringcall_function_refused_total{function=\"decode_syndrome\"} 4
 ";
 
     #[test]
@@ -114,8 +177,19 @@ ringcall_transport_request_duration_seconds_bucket{le=\"+Inf\"} 200
         let (before, after) = (Scrape::of(BEFORE), Scrape::of(AFTER));
         assert_eq!(after.count("ringcall_transport_answered"), 200);
         assert_eq!(after.value("process_cpu_seconds"), Some(1.5));
-        assert_eq!([0.5, 0.9].map(|share| after.latency(&before, share)), [Some(0.000_002); 2]);
-        assert_eq!(after.latency(&before, 0.99), Some(f64::INFINITY));
-        assert_eq!(before.latency(&before, 0.5), None);
+        let since = after.answers(&before, None);
+        assert_eq!([0.5, 0.9].map(|share| since.latency(share)), [Some(0.000_002); 2]);
+        assert_eq!((since.latency(0.99), since.count()), (Some(f64::INFINITY), 100));
+        assert_eq!(before.answers(&before, None).latency(0.5), None);
+    }
+
+    #[test]
+    fn functions_are_told_apart() {
+        let (before, after) = (Scrape::of(BEFORE), Scrape::of(AFTER));
+        assert!(after.functions().eq([("decode_syndrome", 40, 4)]) && before.functions().next().is_none());
+        let since = after.answers(&before, Some("decode_syndrome"));
+        assert_eq!((since.count(), since.latency(0.75)), (40, Some(0.000_001)));
+        assert_eq!(after.answers(&before, Some("another")).count(), 0);
+        assert_eq!(after.counts().count(), 2, "labels are no counts");
     }
 }

@@ -25,7 +25,7 @@ use ringcall::wire::header::HEADER_BYTES;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
 use ringcall_decoder_service::decoding_server::{self, Config, DecoderConfig, Sessions};
 use ringcall_qec::decode::{DecoderFamily, MatchingEngine};
-use ringcall_transport::{Endpoint, Latencies};
+use ringcall_transport::{Endpoint, FunctionAnswers, Latencies};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -225,6 +225,7 @@ fn figures(rings: &[DecoderRing]) -> Figures {
     Arc::new(move || {
         let mut sums: BTreeMap<String, Figure> = BTreeMap::new();
         let mut latencies: Option<Latencies> = None;
+        let mut functions: Vec<FunctionAnswers> = Vec::new();
         for counted in each.iter().map(|figures| figures()) {
             for figure in counted.figures {
                 match sums.get_mut(&figure.name) {
@@ -238,8 +239,14 @@ fn figures(rings: &[DecoderRing]) -> Figures {
                 (Some(sum), Some(more)) => Some(sum.plus(&more)),
                 (sum, more) => sum.or(more),
             };
+            for more in counted.functions {
+                match functions.iter_mut().find(|sum| sum.function == more.function) {
+                    Some(sum) => *sum = sum.plus(&more),
+                    None => functions.push(more),
+                }
+            }
         }
-        Counted { figures: sums.into_values().collect(), latencies }
+        Counted { figures: sums.into_values().collect(), latencies, functions }
     })
 }
 
