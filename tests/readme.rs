@@ -308,3 +308,25 @@ fn the_scripts_of_the_book_run() {
         assert!(output.status.success(), "{name}: {said}\n{text}");
     }
 }
+
+/// The block that this test runs: a reader's folder has the clone in it. Every dependency of the copies is where they say.
+#[test]
+fn the_handlers_are_copied_as_the_book_says() {
+    let (_, page) = CHAPTERS.iter().find(|(name, _)| *name == "handler").expect("a chapter");
+    let block = page.split("::the_handlers_are_copied_as_the_book_says\n").nth(1).expect("the block");
+    let block = block.split("```").next().expect("its end");
+    let place = tempfile::tempdir().expect("a folder");
+    let clone = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the clone");
+    std::os::unix::fs::symlink(clone, place.path().join("ringcall")).expect("a link");
+    Command::new("sh").args(["-e", "-c", block]).current_dir(&place).assert().success();
+    let mut dependencies = 0;
+    for package in ["mine/device", "mine/host"] {
+        let folder = place.path().join(package);
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
+        for path in manifest.split("path = \"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(folder.join(path).exists(), "{package}: {path} leads nowhere");
+            dependencies += usize::from(path.starts_with("../"));
+        }
+    }
+    assert_eq!(dependencies, 7, "the six of Ringcall, and one on the other");
+}
