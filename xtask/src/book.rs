@@ -1,15 +1,13 @@
-//! The book: its chapters, its links, the code that it quotes, what runs each block of code, its charts, and its pages where mdBook is
-//! installed.
+//! The book: its chapters, its links, the code that it quotes, what runs each block of code, its charts.
 
 use crate::charts;
 use crate::files::{self, below};
-use crate::shell::{Shell, run};
+use crate::shell::Shell;
 use crate::steps::Outcome;
 use anyhow::{Context, Result, ensure};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Where the book is, from the root, and its list of chapters.
 const BOOK: &str = "docs";
@@ -24,15 +22,9 @@ const PAGES: [&str; 6] = [
     "bindings/python/README.md",
 ];
 
-/// Checks, and builds the pages.
+/// Checks.
 pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
     check(shell.root())?;
-    if Command::new("mdbook").arg("--version").output().is_err() {
-        return Ok(Outcome::Skipped(
-            "the pages: no mdBook (`cargo install mdbook`); chapters, links and quotes are right",
-        ));
-    }
-    run(Command::new("mdbook").args(["build", BOOK]).current_dir(shell.root()))?;
     Ok(Outcome::Done)
 }
 

@@ -6,6 +6,7 @@ use crate::deq;
 use crate::dist;
 use crate::dist_compat;
 use crate::package;
+use crate::pages;
 use crate::ptx::Cuda;
 use crate::publish;
 use crate::rdma;
@@ -32,6 +33,7 @@ const STEPS: &[Step] = &[
     Step { name: "publishable", run: publish::step },
     Step { name: "test", run: steps::test },
     Step { name: "browser", run: browser::step },
+    Step { name: "pages", run: pages::step },
     Step { name: "ptx", run: steps::ptx },
     Step { name: "rdma", run: rdma::step },
     Step { name: "onnxruntime", run: steps::onnxruntime },
@@ -66,6 +68,7 @@ const PACKAGES: &[fn(&Shell) -> Result<()>] = &[
     |shell| dist_compat::cmake(shell).map(drop).context("no cmake"),
     |shell| tensorrt::install(shell).map(drop),
     browser::install,
+    |shell| pages::install(shell).map(drop).context("no mdBook"),
 ];
 
 /// The steps' names, for `--only`.

@@ -21,6 +21,7 @@ mod files;
 mod metadata;
 mod mutants;
 mod package;
+mod pages;
 mod parallel;
 mod ptx;
 mod publish;
@@ -94,7 +95,7 @@ enum Task {
     Dist(dist::DistOptions),
     /// The TensorRT engine's tests, with libraries and headers from package registries; needs no GPU.
     Tensorrt(tensorrt::TensorRtOptions),
-    /// The book's chapters, links and quoted code; its pages in `target/book`, where mdBook is installed.
+    /// The book's chapters, links and quoted code; its pages in `target/book`, by an mdBook from crates.io.
     Book,
     /// The charts of the pages on performance, from their committed JSON.
     Charts,
@@ -146,7 +147,7 @@ fn run(task: Task) -> Result<()> {
         Task::Fuzz { seconds, target } => steps::fuzz(&shell, seconds, target.as_deref()).and_then(asked_for),
         Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),
         Task::Dist(options) => dist::make(&shell, &options, dist::Profile::Release),
-        Task::Book => book::step(&shell).map(drop),
+        Task::Book => book::step(&shell).and_then(|_| pages::step(&shell)).map(drop),
         Task::Charts => charts::write(shell.root()),
         Task::Browser => browser::step(&shell).and_then(asked_for),
         Task::Rdma => rdma::step(&shell).and_then(asked_for),

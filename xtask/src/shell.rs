@@ -98,6 +98,11 @@ impl Shell {
     /// Built for a short build rather than a fast tool: a tool's own profile (one code generation unit, whole-program
     /// optimisation) costs minutes, and these tools run for seconds.
     pub(crate) fn tool(&self, name: &str, version: &str) -> Result<PathBuf> {
+        self.tool_with(name, version, &[])
+    }
+
+    /// The same with more options of `cargo install`, such as features.
+    pub(crate) fn tool_with(&self, name: &str, version: &str, options: &[&str]) -> Result<PathBuf> {
         let root = self.target("tools").join(format!("{name}-{version}"));
         let path = root.join("bin").join(name);
         if path.is_file() {
@@ -105,7 +110,7 @@ impl Shell {
         }
         let exact = format!("={version}");
         let mut install = self.cargo(&["install", "--locked", name, "--version", &exact, "--root"]);
-        install.arg(&root).env("CARGO_TARGET_DIR", self.target("tools").join("build"));
+        install.arg(&root).args(options).env("CARGO_TARGET_DIR", self.target("tools").join("build"));
         for (key, value) in [("OPT_LEVEL", "0"), ("LTO", "off"), ("CODEGEN_UNITS", "16"), ("DEBUG", "false")]
         {
             install.env(format!("CARGO_PROFILE_RELEASE_{key}"), value);
