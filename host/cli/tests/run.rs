@@ -407,13 +407,15 @@ fn a_full_disk_is_one_clear_line_and_leaves_no_half_report() {
 fn the_html_report_stands_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("r.html");
-    let path_text = path.to_str().expect("text");
-    report(&["--distance", "3", "--requests", "500", "--report", path_text]);
+    let picture = folder.path().join("r.svg");
+    let [path_text, picture_text] = [&path, &picture].map(|path| path.to_str().expect("text"));
+    report(&["--distance", "3", "--requests", "500", "--report", path_text, "--report", picture_text]);
+    assert!(std::fs::read_to_string(&picture).expect("written").starts_with("<svg"));
     let html = std::fs::read_to_string(&path).expect("written");
     assert!(html.contains("<svg") && html.contains("</html>"));
     assert!(!html.contains("http://") && !html.contains("https://") && !html.contains("<script"));
     // Nothing else was left in the folder.
-    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2);
 }
 
 #[test]

@@ -408,6 +408,12 @@ fn top_watches_a_service_come_and_go() {
     let asked =
         ["emulate", "--connect", &line, "--requests", "3000", "--function", "decode", "--distance", "3"];
     ringcall(&asked).assert().success();
+    // Its line has what was asked for altogether.
+    let line =
+        |text: &str| text.lines().any(|line| line.contains("decode_syndrome ") && line.contains(" 3,000"));
+    while !line(&top.shown()) {
+        assert!(top.read(), "{}", top.shown());
+    }
     let seen = top.wait("transport answered", 0);
     top.wait("3,000", 0);
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
@@ -417,7 +423,8 @@ fn top_watches_a_service_come_and_go() {
     top.master.write_all(b"xq").expect("pressed");
     let (text, code) = top.end();
     assert_eq!((code, too_wide(&text)), (Some(0), Vec::new()), "{text}");
-    for part in ["every 0.1 s", "q ends", "p50 \u{2264} ", "cores, ", "under way 0"] {
+    for part in ["every 0.1 s", "q ends", "p50 \u{2264} ", "cores, ", "under way 0", "refused", "altogether"]
+    {
         assert!(text.contains(part), "no `{part}` in {text}");
     }
     // Nobody waits for a picture where there is none.
@@ -476,11 +483,13 @@ fn bad_arguments_are_refused_with_exit_code_2() {
                 ("--in-format", &["b8", "x"]),
                 ("--dispatcher", &["x"]),
                 ("--decoder-config", &["{"]),
+                ("--report", &["r.csv", "r.png", "r.json"]),
             ],
         ),
         (
             &["sweep"],
             vec![
+                ("--report", &["r.png"]),
                 ("--distance", &["3-", "5-3", "3,4"]),
                 ("--p", &["0.1:0.01:3", "0:0.1:3", "0.1:0.2"]),
                 ("--shots", counts),

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::charts::frame::{Screen, Svg};
 use super::provenance::Provenance;
+use crate::usage::misuse;
 
 /// Colours for light and dark. Charts draw ink as #010101 and grid lines as #020202, for which the page has colours.
 const COLOURS: &str = "
@@ -14,7 +15,7 @@ const COLOURS: &str = "
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e5e7eb; --dim: #9ca3af; --line: #343b47; --page: #14181f; --card: #1c222b; }
 }
-svg text { font-family: inherit; }
+svg text { font-family: inherit; paint-order: stroke; stroke: var(--card); stroke-width: 3px; }
 svg [fill='#010101'] { fill: var(--ink); }
 svg [stroke='#010101'] { stroke: var(--dim); }
 svg [stroke='#020202'] { stroke: var(--line); }
@@ -118,16 +119,36 @@ pub(crate) fn svg_file(svg: Svg, legend: &[(&str, RGBColor)]) -> Result<String> 
     Ok(format!("{head}>{}{body}{}</svg>\n", front.into_string(), back.into_string()))
 }
 
-/// A table whose rows have cells of their own lines on a narrow page, each with its column's heading.
+/// Refuses a report's file whose extension stands for a form that this report does not have; without one it is HTML.
+///
+/// # Errors
+/// [`Misuse`](crate::usage::Misuse): another extension than `.html` and these.
+pub(crate) fn check_extension(path: &Path, known: &[&str]) -> Result<()> {
+    let Some(extension) = path.extension() else { return Ok(()) };
+    if ["html", "htm"].iter().chain(known).any(|known| extension.eq_ignore_ascii_case(known)) {
+        return Ok(());
+    }
+    Err(misuse(format!(
+        "--report {}: a report ends in .html, .{}; JSON is written by --json",
+        path.display(),
+        known.join(", .")
+    )))
+}
+
+/// A table whose rows have cells of their own lines on a narrow page, each with its column's heading. A column that no row has
+/// anything for is left out.
 pub(crate) fn table<const COLUMNS: usize>(
     headings: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,
 ) -> Markup {
+    let rows: Vec<[String; COLUMNS]> = rows.into_iter().collect();
+    let kept = |column: &usize| rows.iter().any(|row| !matches!(row[*column].as_str(), "" | "-"));
+    let kept: Vec<usize> = (0..COLUMNS).filter(|column| rows.is_empty() || kept(column)).collect();
     html! {
         table.rows {
-            tr { @for heading in headings { th { (heading) } } }
-            @for row in rows {
-                tr { @for (heading, cell) in headings.iter().zip(row) { td data-label=(heading) { (cell) } } }
+            tr { @for &column in &kept { th { (headings[column]) } } }
+            @for row in &rows {
+                tr { @for &column in &kept { td data-label=(headings[column]) { (row[column]) } } }
             }
         }
     }

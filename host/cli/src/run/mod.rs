@@ -50,7 +50,10 @@ fn measure(args: &Args, interrupt: &dyn Interrupt) -> Result<(report::RunReport,
         ringcall_cuda::nvtx::enable().map_err(|why| misuse(format!("--nvtx: {why}")))?;
     }
     // Before the run: a path that cannot be written should not cost the run.
-    for path in [&args.json, &args.report].into_iter().flatten() {
+    for path in &args.report {
+        report::page::check_extension(path, &["svg", "pdf"])?;
+    }
+    for path in args.json.iter().chain(&args.report) {
         output::check_writable(path)?;
     }
     let busy = Busy::new("building the decoder");
@@ -118,7 +121,7 @@ fn publish(args: &Args, report: &report::RunReport) -> Result<()> {
     if let Some(path) = &args.json {
         output::write_json(path, report)?;
     }
-    if let Some(path) = &args.report {
+    for path in &args.report {
         let is = |extension| report::page::has_extension(path, extension);
         let bytes = match () {
             () if is("svg") => report::to_svg(report)?.into_bytes(),

@@ -363,9 +363,9 @@ pub(crate) struct Args {
     pub(super) nvtx: bool,
     #[command(flatten)]
     pub(super) memory: MemoryLimit,
-    /// Write the report as one self-contained HTML file; the latency histogram alone where FILE ends in .svg or .pdf
+    /// Write the report as one self-contained HTML file; the latency histogram alone where FILE ends in .svg or .pdf; may be repeated
     #[arg(long, value_name = "FILE")]
-    pub(super) report: Option<PathBuf>,
+    pub(super) report: Vec<PathBuf>,
 }
 
 impl Args {

@@ -1,6 +1,7 @@
 //! The options that say where results of a sweep go: those of `ringcall sweep` and of `ringcall merge`.
 
 use crate::output;
+use crate::report::page;
 use crate::usage::misuse;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
@@ -29,6 +30,9 @@ impl Outputs {
 
     /// What would fail only when everything has been counted.
     pub(super) fn check(&self) -> Result<()> {
+        for path in &self.report {
+            page::check_extension(path, &["svg", "pdf", "csv"])?;
+        }
         for path in self.json.iter().chain(&self.report).chain(&self.sinter_csv) {
             output::check_writable(path)?;
         }

@@ -4,7 +4,7 @@ use super::fits::{Fits, Suppression};
 use super::found::Results;
 use super::lines;
 use super::plot::{self, Per};
-use super::table::{COLUMNS, rows};
+use super::table::{COLUMNS, RATIO, rows};
 use crate::report::charts::{colour, frame::Screen};
 use crate::report::{page, pdf};
 use anyhow::Result;
@@ -107,6 +107,8 @@ fn fits(fits: &Fits) -> Markup {
 pub(super) fn to_html(results: &Results) -> String {
     let settings = &results.settings;
     let labels = lines::codes(&results.points);
+    let all: Vec<_> = results.points.iter().flat_map(rows).collect();
+    let compared = all.iter().any(|row| row[RATIO] != "-");
     let body = html! {
         @if !results.complete { p.note { "Not complete: it was stopped before every point had enough shots." } }
         (plots(results, &legend(&labels)))
@@ -123,9 +125,11 @@ pub(super) fn to_html(results: &Results) -> String {
         (fits(&results.fits))
         section id="points" {
             h2 { "Points" }
-            (page::table(COLUMNS, results.points.iter().flat_map(rows)))
-            p.note { "Ratio: logical errors for each of a point's first row, on the same shots. Density: \
-                share of detectors that fired, or that the predecoder left. Times: means over shots." }
+            (page::table(COLUMNS, all))
+            p.note {
+                @if compared { "Ratio: logical errors for each of a point's first row, on the same shots. " }
+                "Density: share of detectors that fired, or that the predecoder left. Times: means over shots."
+            }
         }
         section id="settings" {
             h2 { "Settings" }
@@ -133,7 +137,7 @@ pub(super) fn to_html(results: &Results) -> String {
                 @for (key, value) in [
                     ("seed", settings.seed.to_string()),
                     ("most shots a point", settings.shots.to_string()),
-                    ("errors that end a point", settings.max_errors.map_or("-".to_owned(), |n| n.to_string())),
+                    ("errors that end a point", settings.max_errors.map_or("any number".to_owned(), |n| n.to_string())),
                     ("shots of a batch", settings.batch_shots.to_string()),
                     ("matching", settings.matching.to_owned()),
                     ("predecoder", settings.predecoder.clone().unwrap_or_else(|| "none".to_owned())),

@@ -19,8 +19,10 @@ pub(super) const COLUMNS: [&str; 10] = [
     "interval",
     "ratio",
     "density",
-    "matching + inference, us",
+    "matching + inference, µs",
 ];
+/// Which of them has ratios.
+pub(super) const RATIO: usize = 7;
 
 /// One row an arm.
 pub(super) fn rows(point: &PointResult) -> Vec<[String; COLUMNS.len()]> {
