@@ -358,6 +358,7 @@ fn metrics_are_served() {
         "ringcall_transport_under_way 0",
         "ringcall_dispatcher_completed_total 200",
         "ringcall_dispatcher_bad_magic_total 0",
+        "ringcall_transport_request_duration_seconds_bucket{le=\"+Inf\"} 200",
         "# TYPE ringcall_function_request_duration_seconds histogram",
         "ringcall_function_request_duration_seconds_count{function=\"rpc_increment\"} 200",
         "ringcall_function_refused_total{function=\"rpc_increment\"} 0",

@@ -294,6 +294,20 @@ fn a_sweep_takes_files_of_models() {
         csv.lines().count() == 3 && csv.contains("\"\"name\"\":\"\"mine\"\"") && csv.contains("\"\"d\"\":3"),
         "{csv}"
     );
+    // What a name does not say is in no file, and in no column.
+    let csv = at("points.csv");
+    let output = ringcall(&["sweep", "--dem", &other, "--shots", "100", "--report", &csv]).assert().success();
+    let shown = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
+    let heading = shown.lines().next().expect("a heading");
+    assert!(
+        heading.split_whitespace().eq("code shots errors error rate 95% interval decode".split(' ')),
+        "{shown}"
+    );
+    let csv = std::fs::read_to_string(csv).expect("rows");
+    assert!(
+        csv.lines().nth(1).is_some_and(|row| row.starts_with("model,0,,,") && row.ends_with(',')),
+        "{csv}"
+    );
     // From the state; and in shards.
     let again = json(ringcall(&[&study[..], &["--state", &state]].concat()));
     let errors = |results: &Value| {

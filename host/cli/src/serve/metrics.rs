@@ -101,7 +101,7 @@ impl Collector for Counts {
 fn histogram(mut encoder: MetricEncoder<'_>, latencies: &Latencies) -> fmt::Result {
     let buckets: Vec<(f64, u64)> = latencies
         .buckets()
-        .map(|(bound, count)| (bound.map_or(f64::MAX, |bound| bound.as_secs_f64()), count))
+        .map(|(bound, count)| (bound.map_or(f64::INFINITY, |bound| bound.as_secs_f64()), count))
         .collect();
     let (seconds, count) = (latencies.sum().as_secs_f64(), latencies.count());
     encoder.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)

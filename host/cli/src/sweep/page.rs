@@ -39,20 +39,23 @@ pub(super) fn to_csv(results: &Results) -> String {
         for compared in &point.arms {
             let arm = &compared.arm;
             let [low, high] = arm.logical_error_rate_ci;
+            // What a file's name does not say is left empty.
+            let rounds = if point.rounds == 0 { String::new() } else { point.rounds.to_string() };
+            let said = |value: f64| if value.is_finite() { value.to_string() } else { String::new() };
             // Writing to a String cannot fail.
             let _ = writeln!(
                 out,
                 "{},{},{},{},{},{},{},{},{},{low},{high},{}",
                 point.code,
                 point.distance,
-                point.rounds,
-                point.p,
+                rounds,
+                said(point.p),
                 compared.matching.unwrap_or_default(),
                 compared.predecoder,
                 point.shots,
                 arm.errors,
                 arm.logical_error_rate,
-                arm.logical_error_rate_per_round
+                said(arm.logical_error_rate_per_round)
             );
         }
     }
@@ -63,20 +66,25 @@ fn legend(labels: &[String]) -> Vec<(&str, RGBColor)> {
     labels.iter().enumerate().map(|(place, label)| (label.as_str(), colour(place))).collect()
 }
 
-/// The plot, by shot or by round as its reader chooses.
+/// The plot, by shot or by round as its reader chooses; by shot alone where files do not say their rounds.
 fn plots(results: &Results, legend: &[(&str, RGBColor)]) -> Markup {
     let picture =
         |per| page::picture(|screen| plot::svg(&results.points, &results.fits, per, screen), legend);
+    let rounds = results.points.iter().all(|point| point.rounds > 0);
     html! {
         section id="plot" {
             h2 { "Logical error rate against noise" }
-            div.choice {
-                input.one type="radio" name="per" id="per-shot" checked;
-                label for="per-shot" { "per shot" }
-                input.two type="radio" name="per" id="per-round";
-                label for="per-round" { "per round" }
-                div.first { (picture(Per::Shot)) }
-                div.second { (picture(Per::Round)) }
+            @if rounds {
+                div.choice {
+                    input.one type="radio" name="per" id="per-shot" checked;
+                    label for="per-shot" { "per shot" }
+                    input.two type="radio" name="per" id="per-round";
+                    label for="per-round" { "per round" }
+                    div.first { (picture(Per::Shot)) }
+                    div.second { (picture(Per::Round)) }
+                }
+            } @else {
+                (picture(Per::Shot))
             }
         }
     }

@@ -69,8 +69,17 @@ pub(super) fn rows(point: &PointResult) -> Vec<[String; COLUMNS.len()]> {
 }
 
 /// Columns of a table, each as wide as its widest cell; the first is cut where the line would be too long. A row of one cell is a
-/// title.
+/// title. A column that no row has anything for is left out.
 fn table(out: &mut String, headings: &[&str], rows: &[Vec<String>]) {
+    let empty =
+        |i: &usize| rows.iter().all(|row| row.get(*i).is_none_or(|cell| row.len() == 1 || cell == "-"));
+    let kept: Vec<usize> = (0..headings.len()).filter(|i| *i == 0 || !empty(i)).collect();
+    let headings: Vec<&str> = kept.iter().map(|&i| headings[i]).collect();
+    let full = |row: &Vec<String>| match row.len() {
+        1 => row.clone(),
+        _ => kept.iter().map(|&i| row[i].clone()).collect(),
+    };
+    let rows: Vec<Vec<String>> = rows.iter().map(full).collect();
     let width = |text: &str| text.chars().count();
     let mut widths: Vec<usize> = (0..headings.len())
         .map(|i| {
@@ -97,7 +106,7 @@ fn table(out: &mut String, headings: &[&str], rows: &[Vec<String>]) {
         line
     };
     let _ = writeln!(out, "{}", style::styled(style::HEADING, &line(&mut headings.iter().copied())));
-    for row in rows {
+    for row in &rows {
         let _ = match &row[..] {
             [title] => writeln!(out, "{}", style::cut(title, WIDTH)),
             row => writeln!(out, "{}", line(&mut row.iter().map(String::as_str))),
@@ -111,6 +120,14 @@ fn interval([low, high]: [f64; 2]) -> String {
         format!("{} to {}", rate(low), rate(high))
     } else {
         "-".to_owned()
+    }
+}
+
+/// A point in a sentence: a file's name may not say the noise.
+fn point_name(point: &PointResult) -> String {
+    match noise(point).as_str() {
+        "-" => point.label(),
+        noise => format!("{}, p = {noise}", point.label()),
     }
 }
 
@@ -158,7 +175,7 @@ pub(super) fn to_text(results: &Results, verbose: bool) -> String {
         let columns = ["decoder", "errors", "error rate", &confidence, "ratio", "decode"];
         let mut rows = Vec::new();
         for point in &results.points {
-            let title = format!("{}, p = {}, {} shots", point.label(), noise(point), count(point.shots));
+            let title = format!("{}, {} shots", point_name(point), count(point.shots));
             rows.push(vec![title]);
             rows.extend(point.arms.iter().map(|arm| {
                 let ArmResult { errors, logical_error_rate, logical_error_rate_ci, matching_us, .. } =
@@ -182,8 +199,7 @@ pub(super) fn to_text(results: &Results, verbose: bool) -> String {
     }
     for point in results.points.iter().filter(|point| point.unconverged > 0) {
         let (open, shots) = (count(point.unconverged), count(point.shots));
-        let line =
-            format!("{}, p = {}: {open} of {shots} shots did not converge", point.label(), noise(point));
+        let line = format!("{}: {open} of {shots} shots did not converge", point_name(point));
         out += &style::paragraph("", 0, &line);
     }
     if !results.complete {

@@ -208,7 +208,7 @@ fn lines(address: SocketAddr, before: &Scrape, now: &Scrape, picture: bool) -> V
     lines.push(format!("{:<44} {:>14} {:>16}", "count", "a second", "altogether"));
     for (name, all) in now.counts() {
         let Some(short) = SHOWN.iter().find_map(|prefix| name.strip_prefix(prefix)) else { continue };
-        if *all > 0 && short != "under_way" {
+        if *all > 0 && short != "under_way" && !short.starts_with("request_duration") {
             let group = if name.starts_with(SHOWN[0]) { "transport" } else { "dispatcher" };
             let rate = risen(name) as f64 / seconds;
             let (all, name) = (count(*all), format!("{group} {short}"));
