@@ -494,3 +494,25 @@ fn a_deadline_is_counted_and_refused_where_it_does_not_apply() {
         assert!(stderr.contains(expected), "{stderr}");
     }
 }
+
+/// Of seventy observables one alone is ever wrong: its error looks like another that is likelier.
+#[test]
+fn observables_beyond_a_word_are_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = folder.path().join("many.dem");
+    let certain: String = (1..69).map(|i| format!("error(0.1) D{i} L{i}\n")).collect();
+    let text = format!("{certain}error(0.2) D0\nerror(0.1) D0 L69\n");
+    std::fs::write(&model, text).expect("written");
+    let model = model.to_str().expect("text");
+    let report = report(&["--dem", model, "--shots", "400", "--interval", "0"]);
+    let errors: Vec<u64> =
+        report["observable_errors"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
+    assert_eq!((errors.len(), errors.iter().sum::<u64>()), (70, errors[69]));
+    assert!((10..100).contains(&errors[69]), "{report}");
+    assert_eq!(report["logical_errors"], errors[69]);
+    let sweep = ["sweep", "--dem", model, "--shots", "400", "--json", "-"];
+    let output = ringcall().args(sweep).assert().success();
+    let results: Value = serde_json::from_slice(&output.get_output().stdout).expect("JSON");
+    let found = results["points"][0]["alone"]["errors"].as_u64().expect("a count");
+    assert!((10..100).contains(&found), "{results}");
+}

@@ -1,6 +1,6 @@
 //! Feeds shots into the injector at a pace, and matches every answer with the truth.
 
-use crate::form::{RequestBuffer, WireForm};
+use crate::form::{Observables, RequestBuffer, WireForm};
 use crate::problem::Problem;
 use crate::source::{ShotSource, SourceError};
 use crate::summary::{Account, Outcome, Progress, Summary};
@@ -49,14 +49,15 @@ struct Prepared {
     request: RequestBuffer,
     /// Draws what detectors leave open of measurements.
     coin: Xoshiro256PlusPlus,
-    truth: u64,
+    truth: Observables,
 }
 
 impl Prepared {
     fn load(&mut self, shot: &Shot) {
         let Self { form, request, coin, .. } = self;
         form.write_request(&shot.detectors, || coin.next_u64() >> 63 == 1, request);
-        self.truth = shot.observables.words().first().copied().unwrap_or(0);
+        self.truth.clear();
+        self.truth.extend_from_slice(shot.observables.words());
     }
 }
 
@@ -79,7 +80,7 @@ pub(crate) fn drive(
         form: problem.form().clone(),
         request: RequestBuffer::default(),
         coin: Xoshiro256PlusPlus::seed_from_u64(source.coin_seed()),
-        truth: 0,
+        truth: Observables::new(),
     };
     let mut waiter = ringcall::Wait::Auto.resolve(usize::MAX).waiter();
 
@@ -123,7 +124,7 @@ pub(crate) fn drive(
             }
             // A request that waits for a slot, or for its turn after one that did, is late, and so are those due since.
             let behind = (now - due).checked_div(interval).unwrap_or(0);
-            account.expect(submitted, next.truth, due.max(begin), [now, behind]);
+            account.expect(submitted, &next.truth, due.max(begin), [now, behind]);
             let attempt = if stalled {
                 injector.retry(function, &next.request.payload, submitted)
             } else {

@@ -7,7 +7,11 @@ use ringcall::wire::qec::{DecodeResponse, decode_syndrome_schema, read_decode_re
 use ringcall::wire::schema::HandlerSchema;
 use ringcall_qec::circuit::MeasurementLayout;
 use ringcall_qec::shots::Bits;
+use smallvec::SmallVec;
 use std::sync::Arc;
+
+/// A bit for each observable of a shot, 64 in a word; those of one word take no allocation.
+pub type Observables = SmallVec<[u64; 1]>;
 
 /// The form of a `decode_syndrome`.
 ///
@@ -156,16 +160,21 @@ impl WireForm {
         write_decode_result(&self.schema, out, observables, outcome).map_err(|_| Status::RESULT_TOO_LONG)
     }
 
-    /// Reads an answer: its observables, a bit each, of up to 64, which are 0 where it is [alone](Self::is_alone); and its outcome.
-    /// `None` for bytes that are no answer.
+    /// Reads an answer: its observables, of which there are none where it is [alone](Self::is_alone); and its outcome. `None` for bytes
+    /// that are no answer.
     #[must_use]
-    pub fn read_result(&self, result: &[u8]) -> Option<(u64, DecodeResponse)> {
+    pub fn read_result(&self, result: &[u8]) -> Option<(Observables, DecodeResponse)> {
         if self.alone {
             let outcome = DecodeResponse::from_bytes(result).ok()?;
-            return matches!(outcome.converged, 0 | 1 | DecodeResponse::LATE).then_some((0, outcome));
+            return matches!(outcome.converged, 0 | 1 | DecodeResponse::LATE)
+                .then(|| (Observables::new(), outcome));
         }
         let (bits, outcome) = read_decode_result(&self.schema, result).ok()?;
-        Some((bits.ones().fold(0_u64, |word, index| word | 1 << (index % 64)), outcome))
+        let mut observables = Observables::from_elem(0, self.observables.div_ceil(64));
+        for index in bits.ones() {
+            observables[index / 64] |= 1 << (index % 64);
+        }
+        Some((observables, outcome))
     }
 }
 
@@ -230,7 +239,7 @@ mod tests {
         assert_eq!((form.result_bytes(), form.schema().results_bytes()), (8, Ok(8)));
         let (mut out, outcome) = ([0xFF; 9], DecodeResponse { total_corrections: 3, converged: 1 });
         assert_eq!(form.write_result(&mut out, &[1], outcome), Ok(8));
-        assert_eq!(form.read_result(&out[..8]), Some((0, outcome)));
+        assert_eq!(form.read_result(&out[..8]), Some((Observables::new(), outcome)));
         assert_eq!(form.read_result(&out), None);
         assert_eq!(form.write_result(&mut out[..7], &[1], outcome), Err(Status::RESULT_TOO_LONG));
     }

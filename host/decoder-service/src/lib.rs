@@ -51,7 +51,7 @@ mod summary;
 mod trace;
 
 pub use driver::{DriveError, Pace};
-pub use form::{RequestBuffer, WireForm};
+pub use form::{Observables, RequestBuffer, WireForm};
 pub use predecoder::{Predecoder, PredecoderError};
 pub use problem::{Problem, ProblemError};
 pub use residual::{ResidualDecoder, converged, is_late, pack_elements};

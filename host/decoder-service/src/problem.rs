@@ -20,9 +20,6 @@ pub enum ProblemError {
     /// It has no detectors: there is nothing to decode.
     #[error("the detector error model has no detectors")]
     NoDetectors,
-    /// It has more observables than a response carries.
-    #[error("the detector error model has {0} observables; at most 64 are served")]
-    TooManyObservables(u32),
     /// Correlated matching was asked for, and is the same as plain matching on this model.
     #[error(
         "the detector error model has no correlations to use (errors of several parts, `^` in Stim's format, one of \
@@ -123,9 +120,6 @@ impl Problem {
         if model.num_detectors == 0 {
             return Err(ProblemError::NoDetectors);
         }
-        if model.num_observables > 64 {
-            return Err(ProblemError::TooManyObservables(model.num_observables));
-        }
         let decoders = ModelDecoders::new(&model, options)?;
         let found = decoders.matching();
         if found.is_some() && options.matching.is_some_and(|kind| Some(kind) != found) {
@@ -150,13 +144,10 @@ impl Problem {
     /// ```
     ///
     /// # Errors
-    /// A model without detectors or with too many observables.
+    /// A model without detectors.
     pub fn decoded_by(model: DetectorErrorModel, decoders: ModelDecoders) -> Result<Self, ProblemError> {
         if model.num_detectors == 0 {
             return Err(ProblemError::NoDetectors);
-        }
-        if model.num_observables > 64 {
-            return Err(ProblemError::TooManyObservables(model.num_observables));
         }
         let form = WireForm::new(model.num_detectors, model.num_observables);
         Ok(Self { model: Arc::new(model), decoders: Arc::new(decoders), deadline: None, form })

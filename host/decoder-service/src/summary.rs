@@ -1,5 +1,6 @@
 //! Every answer accounted for, and the figures of a run.
 
+use crate::form::Observables;
 use crate::stages::Density;
 use hdrhistogram::Histogram;
 use ringcall_gpu::clock;
@@ -138,7 +139,7 @@ pub struct Progress {
 }
 
 /// What the completion handler tells the driver.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) request_id: u64,
     /// What was predicted, if the request succeeded.
@@ -149,10 +150,9 @@ pub(crate) struct Outcome {
 }
 
 /// What an answer says.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Predicted {
-    /// A bit for each observable.
-    pub(crate) observables: u64,
+    pub(crate) observables: Observables,
     /// Whether the correction explains the syndrome.
     pub(crate) converged: bool,
     /// Whether time was up before the decoder came to its end.
@@ -207,7 +207,7 @@ pub(crate) struct Account {
     /// Whether the dispatcher is elsewhere.
     remote: bool,
     /// Truth and due time by request id.
-    open: HashMap<u64, (u64, u64)>,
+    open: HashMap<u64, (Observables, u64)>,
     latency: Histogram<u64>,
     stages: Stages,
     profile: Profile,
@@ -219,7 +219,7 @@ pub(crate) struct Account {
     backlog: u64,
     rate: LogicalErrorRate,
     /// Wrong predictions of each observable.
-    observable_errors: [u64; 64],
+    observable_errors: Vec<u64>,
     unconverged: u64,
     late: u64,
     late_or_wrong: u64,
@@ -245,7 +245,7 @@ impl Account {
             current: histogram(),
             backlog: 0,
             rate: LogicalErrorRate::default(),
-            observable_errors: [0; 64],
+            observable_errors: Vec::new(),
             unconverged: 0,
             late: 0,
             late_or_wrong: 0,
@@ -258,9 +258,9 @@ impl Account {
     }
 
     /// A request is about to be submitted at `now`, `behind` others being due already.
-    pub(crate) fn expect(&mut self, request_id: u64, truth: u64, due: u64, [now, behind]: [u64; 2]) {
+    pub(crate) fn expect(&mut self, request_id: u64, truth: &Observables, due: u64, [now, behind]: [u64; 2]) {
         self.advance(now);
-        self.open.insert(request_id, (truth, due));
+        self.open.insert(request_id, (truth.clone(), due));
         self.backlog = self.backlog.max(self.open.len() as u64 + behind);
     }
 
@@ -314,16 +314,26 @@ impl Account {
         // Answers come nearly in order of their time: one that belongs to an interval already closed joins this one.
         self.advance(harvested);
         self.current.saturating_record(self.latest_ns.max(1));
-        let Some(Predicted { observables, converged, late }) = outcome.predicted else { return };
+        let Some(Predicted { observables, converged, late }) = &outcome.predicted else { return };
+        let late = *late;
         self.unconverged += u64::from(!converged);
         self.late += u64::from(late);
         if self.has_truth {
-            let wrong = observables ^ truth;
-            self.rate.record(wrong != 0);
-            self.late_or_wrong += u64::from(late || wrong != 0);
-            for (place, errors) in self.observable_errors.iter_mut().enumerate() {
-                *errors += wrong >> place & 1;
+            let mut is_wrong = false;
+            for (place, (answer, truth)) in observables.iter().zip(&truth).enumerate() {
+                let mut wrong = answer ^ truth;
+                is_wrong |= wrong != 0;
+                while wrong != 0 {
+                    let observable = 64 * place + wrong.trailing_zeros() as usize;
+                    wrong &= wrong - 1;
+                    if self.observable_errors.len() <= observable {
+                        self.observable_errors.resize(observable + 1, 0);
+                    }
+                    self.observable_errors[observable] += 1;
+                }
             }
+            self.rate.record(is_wrong);
+            self.late_or_wrong += u64::from(late || is_wrong);
         }
     }
 
@@ -450,8 +460,8 @@ impl Summary {
         self.stages = account.stages;
         self.timeline = account.timeline;
         self.rate = account.rate;
-        self.observable_errors =
-            account.observable_errors.iter().copied().take(observables as usize).collect();
+        self.observable_errors = account.observable_errors;
+        self.observable_errors.resize(observables as usize, 0);
         self.unconverged = account.unconverged;
         (self.late, self.late_or_wrong) = (account.late, account.late_or_wrong);
         self.unexpected = account.unexpected;
@@ -501,12 +511,12 @@ mod tests {
         for id in 0..100 {
             let begin = 1000 + id * 10_000_000;
             let queue = if id % 50 == 7 { 1_000_000 } else { 1000 };
-            account.expect(id, 0, begin, [begin, u64::from(id == 60) * 5]);
+            account.expect(id, &Observables::new(), begin, [begin, u64::from(id == 60) * 5]);
             let [accepted, started] = [begin + 10, begin + 10 + queue];
             account
                 .settle(&outcome(id, [begin, accepted, started, started + 20, started + 300, started + 340]));
         }
-        account.expect(100, 0, 1000, [1000, 0]);
+        account.expect(100, &Observables::new(), 1000, [1000, 0]);
         account.settle(&outcome(100, [1000, 0, 0, 0, 0, 3_000_000]));
         account
     }

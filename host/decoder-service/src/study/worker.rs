@@ -74,7 +74,7 @@ pub(super) struct Worker<'a> {
     /// Of each shot of a chunk: packed detectors; what a predecoder leaves, residual and then frame; observables.
     payloads: Vec<u8>,
     outputs: Vec<u8>,
-    truth: [u64; CHUNK],
+    truth: Vec<u8>,
 }
 
 /// What came of a chunk.
@@ -111,24 +111,24 @@ impl Matcher {
         })
     }
 
-    /// Decodes shots, each with the observables that it should be decoded to.
+    /// Decodes shots, each with the observables that it should be decoded to, and those of them that have been flipped already.
     fn run<'a>(
         &mut self,
-        shots: impl Iterator<Item = (&'a [u8], u64)>,
+        shots: impl Iterator<Item = (&'a [u8], &'a [u8], &'a [u8])>,
         deadline_ns: Option<u64>,
     ) -> Result<Decoded, Cause> {
         let begin = processor_ns();
         let mut decoded = Decoded::default();
-        for (place, (detectors, expected)) in shots.enumerate() {
+        for (place, (detectors, truth, frame)) in shots.enumerate() {
             self.defects.clear();
             self.defects.extend(BitView::new(detectors, self.detectors)?.ones().map(|index| index as u32));
             let from = deadline_ns.map(|_| processor_ns());
             let matched = self.decoder.decode(&self.defects, &mut self.observables)?;
             let is_late = |(from, deadline)| processor_ns() - from >= deadline;
             decoded.late |= u64::from(from.zip(deadline_ns).is_some_and(is_late)) << place;
-            let wrong = word(&self.observables) ^ expected;
+            let wrong = wrong(&self.observables, truth, frame);
             decoded.wrong |= u64::from(wrong != 0) << place;
-            decoded.observable_errors += u64::from(wrong.count_ones());
+            decoded.observable_errors += wrong;
             decoded.unconverged += u64::from(!matched.converged);
         }
         decoded.ns = processor_ns() - begin;
@@ -142,9 +142,10 @@ fn processor_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// At most 64 observables, which a [`Problem`] checks.
-fn word(packed: &[u8]) -> u64 {
-    packed.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
+/// How many of the observables are not those of the truth less the frame, which may be empty.
+fn wrong(observables: &[u8], truth: &[u8], frame: &[u8]) -> u64 {
+    let frame = frame.iter().chain(std::iter::repeat(&0));
+    observables.iter().zip(truth).zip(frame).map(|((a, b), c)| u64::from((a ^ b ^ c).count_ones())).sum()
 }
 
 fn ones(packed: &[u8]) -> u64 {
@@ -168,7 +169,7 @@ impl<'a> Worker<'a> {
             shot: sampler.new_shot(),
             payloads: vec![0; CHUNK * problem.request_bytes()],
             outputs: vec![0; CHUNK * problem.inferred_bytes()],
-            truth: [0; CHUNK],
+            truth: vec![0; CHUNK * packed_len(problem.observables() as usize)],
         })
     }
 
@@ -212,12 +213,16 @@ impl<'a> Worker<'a> {
         let (request_bytes, inferred_bytes) =
             (prepared.problem.request_bytes(), prepared.problem.inferred_bytes());
         let payloads = &mut payloads[..count * request_bytes];
-        for (payload, truth) in payloads.chunks_exact_mut(request_bytes).zip(&mut *truth) {
+        let frame_bytes = truth.len() / CHUNK;
+        for (place, payload) in payloads.chunks_exact_mut(request_bytes).enumerate() {
             sampler.sample_into(shot)?;
             payload.iter_mut().zip(shot.detectors.iter_bytes()).for_each(|(place, byte)| *place = byte);
-            *truth = shot.observables.words().first().copied().unwrap_or(0);
+            let truth = &mut truth[place * frame_bytes..][..frame_bytes];
+            truth.iter_mut().zip(shot.observables.iter_bytes()).for_each(|(place, byte)| *place = byte);
         }
-        let shots = || payloads.chunks_exact(request_bytes).zip(truth.iter().copied());
+        let truth = |place: usize| &truth[place * frame_bytes..][..frame_bytes];
+        let payloads = || payloads.chunks_exact(request_bytes);
+        let shots = || payloads().enumerate().map(|(place, payload)| (payload, truth(place), &[][..]));
         let quits = || quit.load(Ordering::Relaxed) != 0;
         if quits() {
             return Ok(false);
@@ -230,7 +235,7 @@ impl<'a> Worker<'a> {
         counts.unconverged += unconverged;
         counts.shots += count as u64;
         counts.detectors += (count * matching.detectors) as u64;
-        counts.fired += ones(payloads);
+        counts.fired += payloads().map(ones).sum::<u64>();
         counts.errors += errors(wrong);
         counts.matching_ns += ns;
         let mut plain_wrong = 0;
@@ -247,7 +252,7 @@ impl<'a> Worker<'a> {
         let (Some(stage), Some(arm)) = (stage, &mut counts.predecoder) else { return Ok(true) };
         let header = RequestHeader::new(0, request_bytes as u32, 0, 0);
         let outputs = &mut outputs[..count * inferred_bytes];
-        for (output, (payload, _)) in outputs.chunks_exact_mut(inferred_bytes).zip(shots()) {
+        for (output, payload) in outputs.chunks_exact_mut(inferred_bytes).zip(payloads()) {
             if quits() {
                 return Ok(false);
             }
@@ -258,9 +263,9 @@ impl<'a> Worker<'a> {
         }
         // An answer is what matching the residual flips, and the frame.
         let left = || {
-            outputs.chunks_exact(inferred_bytes).zip(&*truth).map(|(output, truth)| {
+            outputs.chunks_exact(inferred_bytes).enumerate().map(|(place, output)| {
                 let (residual, frame) = output.split_at(request_bytes);
-                (residual, truth ^ word(frame))
+                (residual, truth(place), frame)
             })
         };
         let Decoded { wrong: after_wrong, ns, .. } = matching.run(left(), None)?;
