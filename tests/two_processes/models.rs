@@ -93,7 +93,7 @@ fn options_of_models_that_do_not_apply_are_errors() {
     }
     for sizes in ["layers", "layers=0", "layers=x", "=3", "layers=3,layers=4", ""] {
         let output =
-            ringcall().args(&decoder).args(["--sizes", sizes, "--seconds", "1"]).output().expect("ran");
+            ringcall().args(decoder).args(["--sizes", sizes, "--seconds", "1"]).output().expect("ran");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{sizes}: {stderr}");
         assert!(stderr.contains("--sizes"), "{sizes}: {stderr}");

@@ -153,7 +153,7 @@ pub(super) enum ModelService {
     /// By itself, on the dispatcher's thread.
     Decoder(HostDecoderService),
     /// With workers that match.
-    Predecoder { service: HostPredecoderService, problem: Box<Problem>, workers: u32 },
+    Predecoder { service: Box<HostPredecoderService>, problem: Box<Problem>, workers: u32 },
 }
 
 impl ModelService {
@@ -188,7 +188,7 @@ impl ModelService {
         let problem = problem.context("nothing to decode")?.clone();
         let problem = for_network(problem, &inference, experiment.as_ref())?;
         inference.check(&problem).with_context(|| shown.clone())?;
-        let service = HostPredecoderService::new(model, &host)?;
+        let service = Box::new(HostPredecoderService::new(model, &host)?);
         // Requests are the model's input: bits have a byte each here, unless the model packs them itself.
         let workers = options.match_workers.unwrap_or_else(pinning::workers);
         Ok(Some(Self::Predecoder { service, problem: Box::new(problem), workers }))
