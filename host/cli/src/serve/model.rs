@@ -19,7 +19,7 @@ use ringcall_inference_service::{
     HostDecoderService, HostPredecoderService, HostServiceOptions, RunningPredecoder, Stage,
 };
 use ringcall_wire::function::names;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The options of services of a model.
@@ -56,6 +56,18 @@ pub(super) struct ModelArgs {
     /// Predecoder: workers that match [default: as many as there are cores to spare, at most 8]
     #[arg(long, value_name = "N", value_parser = number::within::<u32>(1, 256))]
     match_workers: Option<u32>,
+}
+
+impl ModelArgs {
+    /// The model's file.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.model.as_deref()
+    }
+
+    /// Whether the engine is a library that is loaded at run time.
+    pub(super) fn loads_a_library(&self) -> bool {
+        !matches!(self.engine, NetworkArg::Cpu)
+    }
 }
 
 /// Sizes of a model's open dimensions, by their names: one shape of the model.

@@ -15,11 +15,12 @@ const ABI_ASKED: ABI = ABI::V6;
 const READ: [&str; 5] =
     ["/proc/self", "/proc/stat", "/proc/meminfo", "/sys/devices/system/cpu", "/sys/fs/cgroup"];
 
-/// Forbids every file but those of [`READ`], the report and the folder of the configuration, which SIGHUP reads again, every TCP connection, and listening at other ports than these. Whether
-/// this kernel has Landlock.
+/// Forbids every file but those of [`READ`], the report, the model and the folder of the configuration, which SIGHUP reads again, every TCP
+/// connection, and listening at other ports than these. Whether this kernel has Landlock.
 pub(super) fn confine(
     report: Option<&Path>,
     config: Option<&Path>,
+    model: Option<&Path>,
     ports: impl Iterator<Item = u16>,
 ) -> Result<bool> {
     let mut ruleset = Ruleset::default()
@@ -36,6 +37,11 @@ pub(super) fn confine(
     if let Some(folder) = config.and_then(Path::parent) {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let fd = PathFd::new(folder).with_context(|| format!("{}", folder.display()))?;
+        ruleset = ruleset.add_rule(PathBeneath::new(fd, AccessFs::ReadFile))?;
+    }
+    // A model that is not there is refused where it is read.
+    if let Some(model) = model.filter(|model| model.exists()) {
+        let fd = PathFd::new(model).with_context(|| format!("{}", model.display()))?;
         ruleset = ruleset.add_rule(PathBeneath::new(fd, AccessFs::ReadFile))?;
     }
     if let Some(report) = report {

@@ -35,7 +35,8 @@ impl<'a> Sandbox<'a> {
             return Ok(sandbox);
         }
         let ports = [args.metrics, args.rendezvous].map(|address| address.map(|address| address.port()));
-        sandbox.files = files::confine(report, args.config.as_deref(), ports.into_iter().flatten())?;
+        sandbox.files =
+            files::confine(report, args.config.as_deref(), args.model.path(), ports.into_iter().flatten())?;
         Ok(sandbox)
     }
 
@@ -75,6 +76,9 @@ fn reason(args: &Args) -> Option<&'static str> {
             return Some("an adapter's library opens what it needs while it runs");
         }
         Over::Own(_) => (),
+    }
+    if args.model.loads_a_library() {
+        return Some("nobody knows what an engine's library needs");
     }
     match args.experiment.decoder.family {
         Some(DecoderArg::Plugin(_)) => Some("nobody knows what a decoder's library needs"),
@@ -127,7 +131,7 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let secret = folder.join("secret");
 
-        let files = files::confine(Some(&report), None, std::iter::empty()).unwrap();
+        let files = files::confine(Some(&report), None, None, std::iter::empty()).unwrap();
         if files {
             assert!(File::open(&secret).is_err() && File::create(folder.join("other")).is_err());
             assert!(TcpStream::connect(address).is_err() && TcpListener::bind("127.0.0.1:0").is_err());
