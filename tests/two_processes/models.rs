@@ -49,11 +49,11 @@ fn a_network_and_matching_answer_measurements() {
     let more = ["--service", "predecoder", "--model", &network, "--instances", "2", "--match-workers", "2"];
     let service = Service::start(&[&experiment[..], &more].concat());
     assert_eq!((service.get("model"), service.get("requests")), ("predecoder", "measurements"));
-    let ask = ["--function", "decode", "--requests", "24", "--timeout-ms", "30000"];
+    let ask = ["--function", "decode", "--requests", "8", "--timeout-ms", "30000"];
     let report = report_of(&service, &[&experiment[..], &ask].concat());
-    assert_eq!((n(&report["answered"]), n(&report["unanswered"])), (24, 0), "{report}");
+    assert_eq!((n(&report["correct"]), n(&report["unanswered"])), (8, 0), "{report}");
     let (text, counters) = service.stop();
-    assert_eq!(n(&counters["dispatcher"]["completed"]), 24, "{text}");
+    assert_eq!(n(&counters["dispatcher"]["completed"]), 8, "{text}");
 }
 
 #[test]
