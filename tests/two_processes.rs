@@ -238,7 +238,8 @@ fn a_plugged_in_decoder_is_served() {
 fn an_emulated_adapter_and_the_unified_loop() {
     // By way of the bytes of a transport context.
     let service = Service::start(&["--transport", "hsb", "--device", "emulated", "--distance", "3"]);
-    let report = report_of(&service, &["--requests", "1000"]);
+    // Stamps in the form of the bridge's hardware, which come back as they are.
+    let report = report_of(&service, &["--requests", "1000", "--time-stamps", "seconds-nanoseconds"]);
     assert_eq!(n(&report["correct"]), 1000, "{report}");
     let (text, counters) = service.stop();
     assert_eq!(n(&counters["dispatcher"]["completed"]), 1000, "{text}");

@@ -250,6 +250,8 @@ fn raw_measurements_are_answered_by_slices() {
     let sum: f64 = shares.values().map(|share| share.as_f64().expect("a number")).sum();
     assert!((sum - 1.0).abs() < 1e-9 && shares.len() == 5, "{shares:?}");
     assert!(report["per_round_us"].as_f64() < report["latency_us"]["mean"].as_f64());
+    let [least, most] = ["min", "max"].map(|at| report["ptp_round_trip_us"][at].as_f64().expect("a time"));
+    assert!(least > 0.0 && least <= most, "{report}");
 }
 
 /// Options that do not go together: one line, exit code 2, and nothing was started.
@@ -294,6 +296,8 @@ fn bad_input_gives_one_clear_line() {
     let floats =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x64.onnx").to_owned();
     let cases: &[(&[&str], &str)] = &[
+        (&["--ptp-clock", "/dev/null"], "no PTP hardware clock"),
+        (&["--ptp-clock", "/dev/no-clock"], "/dev/no-clock"),
         (&["--dem", &cut], "cut.dem"),
         (&["--dem", &nonsense], "nonsense.dem"),
         (&["--dem", &empty], "no detectors"),

@@ -13,7 +13,7 @@ use ringcall_pipeline::{
     Completion, CorePinning, Monitor, Pipeline, PipelineError, PtpClock, Running, StageConfig, Stopped,
     SubmitError, WorkerResources,
 };
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
 /// The shape of a service.
@@ -64,11 +64,20 @@ impl ServiceConfig {
     }
 }
 
+/// The clock that answers' time stamps are held against, once there is one.
+type AnswerClock = Arc<OnceLock<Mutex<PtpClock>>>;
+
 /// Tells the driver of each request that is over.
-fn reporter(problem: &Problem) -> (impl FnMut(&Completion<'_>) + Send + use<>, mpsc::Receiver<Outcome>) {
+fn reporter(
+    problem: &Problem,
+    clock: AnswerClock,
+) -> (impl FnMut(&Completion<'_>) + Send + use<>, mpsc::Receiver<Outcome>) {
     let (report, outcomes) = mpsc::channel();
     let form = problem.form().clone();
     let handler = move |completion: &Completion<'_>| {
+        let stamp = completion.ptp_timestamp;
+        // The consumer's alone: nobody else locks it.
+        let now = clock.get().filter(|_| stamp != 0).and_then(|clock| Some(clock.lock().ok()?()));
         let predicted = completion.result.and_then(|result| {
             let (observables, outcome) = form.read_result(result)?;
             let DecodeResponse { converged, .. } = outcome;
@@ -83,7 +92,8 @@ fn reporter(problem: &Problem) -> (impl FnMut(&Completion<'_>) + Send + use<>, m
             request_id: completion.request_id,
             predicted: predicted.filter(|_| completion.is_success()),
             times: completion.times,
-            stamped: completion.ptp_timestamp != 0,
+            stamped: stamp != 0,
+            round_trip: now.and_then(|now| now.checked_sub(stamp)),
         });
     };
     (handler, outcomes)
@@ -139,6 +149,7 @@ pub struct Service {
     densities: Vec<Arc<Density>>,
     deadline: Duration,
     clock: Option<PtpClock>,
+    answer_clock: AnswerClock,
 }
 
 impl std::fmt::Debug for Service {
@@ -165,7 +176,8 @@ impl Service {
         };
         let stage_config = config.stages(ring);
         let densities = config.densities();
-        let (handler, outcomes) = reporter(problem);
+        let answer_clock = AnswerClock::default();
+        let (handler, outcomes) = reporter(problem, Arc::clone(&answer_clock));
         let (infer_problem, inference) = (problem.clone(), inference.clone());
         let output_bytes = inference.output_bytes(problem);
         let decoded = matches!(inference, Inference::Decoder(_));
@@ -203,7 +215,16 @@ impl Service {
             .build()?
             .start()?;
         let (problem, deadline) = (problem.clone(), config.stop_deadline);
-        Ok(Self { problem, pipeline, remote: false, outcomes, densities, deadline, clock: None })
+        Ok(Self {
+            problem,
+            pipeline,
+            remote: false,
+            outcomes,
+            densities,
+            deadline,
+            clock: None,
+            answer_clock,
+        })
     }
 
     /// Starts a service around a remote dispatcher that runs inference: it answers `decode_syndrome` requests with
@@ -243,7 +264,8 @@ impl Service {
         let answer_bytes = if decoded { problem.result_bytes() } else { problem.inferred_bytes() };
         expect_room(dispatcher.ring(), problem.request_bytes(), answer_bytes)?;
         let densities = config.densities();
-        let (handler, outcomes) = reporter(problem);
+        let answer_clock = AnswerClock::default();
+        let (handler, outcomes) = reporter(problem, Arc::clone(&answer_clock));
         let (decode_problem, stage_densities) = (problem.clone(), densities.clone());
         let pipeline = Pipeline::remote(dispatcher)
             .config(config.stages(RingConfig::default()))
@@ -259,12 +281,15 @@ impl Service {
             .build()?
             .start()?;
         let (problem, deadline) = (problem.clone(), config.stop_deadline);
-        Ok(Self { problem, pipeline, remote: true, outcomes, densities, deadline, clock: None })
+        Ok(Self { problem, pipeline, remote: true, outcomes, densities, deadline, clock: None, answer_clock })
     }
 
-    /// The same with a clock for the requests' PTP time stamps: [`Summary::unstamped`] counts answers that do not echo one.
+    /// The same with a clock for the requests' PTP time stamps, in nanoseconds: [`Summary::unstamped`] counts answers that do not echo
+    /// one, and [`Summary::round_trip`] has the times from stamps to their echoes, by the same clock.
     #[must_use]
-    pub fn with_ptp_clock(self, clock: impl FnMut() -> u64 + Send + 'static) -> Self {
+    pub fn with_ptp_clock(self, clock: impl FnMut() -> u64 + Clone + Send + 'static) -> Self {
+        // A second clock is not set: the first one's times would be mixed with it.
+        let _ = self.answer_clock.set(Mutex::new(Box::new(clock.clone())));
         Self { clock: Some(Box::new(clock)), ..self }
     }
 
@@ -293,7 +318,7 @@ impl Service {
         pace: Pace,
         progress: &mut dyn FnMut(&Progress) -> bool,
     ) -> Result<Summary, DriveError> {
-        let Self { problem, pipeline, remote, outcomes, densities, deadline, clock } = self;
+        let Self { problem, pipeline, remote, outcomes, densities, deadline, clock, answer_clock: _ } = self;
         let stamps = clock.is_some();
         let injector = pipeline.injector().ok_or(DriveError::NoInjector)?;
         let injector = match clock {

@@ -147,6 +147,8 @@ pub(crate) struct Outcome {
     pub(crate) times: StageTimes,
     /// Whether it has a time stamp.
     pub(crate) stamped: bool,
+    /// From its stamp to its answer by the stamps' clock, ns.
+    pub(crate) round_trip: Option<u64>,
 }
 
 /// What an answer says.
@@ -209,6 +211,7 @@ pub(crate) struct Account {
     /// Truth and due time by request id.
     open: HashMap<u64, (Observables, u64)>,
     latency: Histogram<u64>,
+    round_trip: Histogram<u64>,
     stages: Stages,
     profile: Profile,
     slowest: Vec<SlowRequest>,
@@ -238,6 +241,7 @@ impl Account {
             remote,
             open: HashMap::with_capacity(1 << 14),
             latency: histogram(),
+            round_trip: histogram(),
             stages: Stages::new(if remote { &REMOTE_STAGES } else { &STAGES }),
             profile: Profile::default(),
             slowest: Vec::with_capacity(SLOWEST + 1),
@@ -299,6 +303,9 @@ impl Account {
         self.end = self.end.max(harvested);
         self.latest_ns = harvested.saturating_sub(submitted);
         self.latency.saturating_record(self.latest_ns.max(1));
+        if let Some(time) = outcome.round_trip {
+            self.round_trip.saturating_record(time.max(1));
+        }
         // A request that was refused or timed out did not pass every stage.
         let parts = if self.remote {
             self.stages.record(&[due, submitted, inferred, processed, harvested]);
@@ -376,6 +383,8 @@ impl Account {
 pub struct Summary {
     /// From submission to harvest, ns, of every request whose answer came.
     pub latency: Histogram<u64>,
+    /// From a request's PTP time stamp to its echo, by the stamps' clock, ns; empty without a clock.
+    pub round_trip: Histogram<u64>,
     /// Where that time went; the first, `injection`, is lateness before submission and not part of it.
     pub stages: Stages,
     /// Where requests around the median and around the 99th percentile spent their time; empty without requests.
@@ -420,6 +429,7 @@ impl Summary {
     pub(crate) fn new(account: Account, submitted: u64) -> Self {
         Self {
             latency: histogram(),
+            round_trip: histogram(),
             stages: Stages::new(&[]),
             breakdowns: Vec::new(),
             slowest: Vec::new(),
@@ -456,7 +466,7 @@ impl Summary {
         self.breakdowns =
             [50.0, 99.0].into_iter().filter_map(|percentile| account.profile.at(percentile, names)).collect();
         self.slowest = account.slowest;
-        self.latency = account.latency;
+        (self.latency, self.round_trip) = (account.latency, account.round_trip);
         self.stages = account.stages;
         self.timeline = account.timeline;
         self.rate = account.rate;
@@ -502,7 +512,7 @@ mod tests {
     fn outcome(request_id: u64, times: [u64; 6]) -> Outcome {
         let [submitted, accepted, started, inferred, processed, harvested] = times;
         let times = StageTimes { submitted, accepted, started, inferred, processed, harvested };
-        Outcome { request_id, predicted: None, times, stamped: false }
+        Outcome { request_id, predicted: None, times, stamped: false, round_trip: None }
     }
 
     /// A hundred requests, of which two wait a thousand times as long in the queue; one was refused on arrival.

@@ -23,8 +23,8 @@ use ringcall_wire::flag::{self, TxState};
 use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, ResponseHeader};
 use ringcall_wire::unified::control;
 
-/// Turns for the last completions after the end was ordered at once.
-const LAST_TURNS: u32 = 4096;
+/// Looks at the stop word that order the end at once, before the last completions are given up.
+const LAST_LOOKS: u32 = 256;
 /// Turns between two looks at the stop word while the NIC is waited for.
 const TURNS_PER_LOOK: u32 = 16;
 
@@ -394,7 +394,7 @@ impl Sender {
     /// Waits until the NIC is done with every answer, or until the end is ordered at once. By lane 0.
     #[inline(always)]
     fn finish(&mut self) {
-        let (mut marked, mut left, mut turns) = (false, LAST_TURNS, 0_u32);
+        let (mut marked, mut left, mut turns) = (false, LAST_LOOKS, 0_u32);
         while left > 0 && self.dead.is_none() {
             self.reclaim();
             if self.send.under_way() == 0 || self.send.dead().is_some() {

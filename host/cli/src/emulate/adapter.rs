@@ -21,7 +21,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>, transport: TransportArg) -> 
         return given.refuse(&["device"], &format!("--transport {}", transport.name()));
     }
     let what = "--transport verbs, whose adapter decides it";
-    given.refuse(&["metadata", "qp", "bind", "icrc"], what)?;
+    given.refuse(&["metadata", "time_stamps", "qp", "bind", "icrc"], what)?;
     given.refuse(
         &["duplicate", "reorder"],
         "--transport verbs, whose adapter sends each packet once and in order",

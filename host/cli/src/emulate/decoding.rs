@@ -104,7 +104,7 @@ fn check(given: &Given<'_>) -> Result<()> {
     given.refuse(&DecoderArgs::FIELDS, what)?;
     given.refuse(&SideArgs::FIELDS, what)?;
     given.refuse(&["function", "rate", "payload", "loss", "duplicate", "reorder"], what)?;
-    given.refuse(&["metadata", "rendezvous", "qp"], what)
+    given.refuse(&["metadata", "time_stamps", "rendezvous", "qp"], what)
 }
 
 pub(super) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u8> {

@@ -25,7 +25,9 @@ use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use ringcall::thread::STOP_CHECK_INTERVAL;
 use ringcall_roce::{PathMtu, ROCE_PORT, RoceSocket, rendezvous};
-use ringcall_sim::fpga::{EMULATOR_QP, Exchange, Faults, Player, PlayerConfig, PlayerTarget, Report};
+use ringcall_sim::fpga::{
+    EMULATOR_QP, Exchange, Faults, Player, PlayerConfig, PlayerTarget, Report, TimeFormat,
+};
 use ringcall_transport::{CallerOptions, Tagged};
 use ringcall_wire::header::RequestHeader;
 use std::cell::Cell;
@@ -39,6 +41,24 @@ use work::{Asked, Checker, FunctionArg, Source};
 
 /// How long after a signal answers are waited for.
 const GRACE_PERIOD: Duration = Duration::from_millis(1500);
+
+/// How a time stamp is in a request's 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TimeStampsArg {
+    /// Nanoseconds since 1970
+    Nanoseconds,
+    /// Seconds in the upper half, nanoseconds in the lower, as the bridge's hardware writes PTP time
+    SecondsNanoseconds,
+}
+
+impl From<TimeStampsArg> for TimeFormat {
+    fn from(stamps: TimeStampsArg) -> Self {
+        match stamps {
+            TimeStampsArg::Nanoseconds => Self::Nanoseconds,
+            TimeStampsArg::SecondsNanoseconds => Self::SecondsNanoseconds,
+        }
+    }
+}
 
 /// Sends requests to a service, checks every answer, and accounts for each request.
 ///
@@ -98,6 +118,9 @@ pub(crate) struct Args {
     /// RoCE: each request ends in a metadata block of 128 bytes, as a camera's frames do
     #[arg(long)]
     metadata: bool,
+    /// RoCE: how requests' time stamps, which answers have to echo, are written
+    #[arg(long, value_enum, default_value = "nanoseconds")]
+    time_stamps: TimeStampsArg,
     /// RoCE: ask this TCP address for queue pair, key and IP address, as the reference's rendezvous does; --connect says
     /// the rest
     #[arg(long, value_name = "ADDRESS")]
@@ -143,7 +166,8 @@ pub(crate) struct Args {
 }
 
 /// Options of a queue pair.
-const QUEUE_PAIR: [&str; 8] = ["metadata", "rendezvous", "qp", "bind", "icrc", "mtu", "qp_type", "psn"];
+const QUEUE_PAIR: [&str; 9] =
+    ["metadata", "time_stamps", "rendezvous", "qp", "bind", "icrc", "mtu", "qp_type", "psn"];
 
 /// What is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -306,6 +330,7 @@ fn play(
         in_flight: args.in_flight.min(target.pages),
         timeout: args.timeout,
         metadata: args.metadata,
+        time: args.time_stamps.into(),
         faults: faults(args),
         icrc: args.icrc.into(),
         packet_bytes: u16::from(args.mtu).into(),

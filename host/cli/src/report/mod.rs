@@ -154,6 +154,8 @@ pub(crate) struct RunReport {
     /// From the first request to the last answer.
     pub(crate) wall_time_s: f64,
     pub(crate) latency_us: LatencySummary,
+    /// From requests' PTP time stamps to their echoes, where there is a clock.
+    pub(crate) ptp_round_trip_us: LatencySummary,
     /// The mean latency by the rounds of an experiment.
     pub(crate) per_round_us: f64,
     #[serde(serialize_with = "json::stages")]

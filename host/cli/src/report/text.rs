@@ -200,7 +200,11 @@ fn latencies(out: &mut String, report: &RunReport) {
         let LatencySummary { p50, p90, p99, p999, max, mean, .. } = *summary;
         [p50, p90, p99, p999, max, mean].map(time)
     };
-    let rows = [("whole request".to_owned(), &report.latency_us)].into_iter();
+    let rows = [
+        ("whole request".to_owned(), &report.latency_us),
+        ("by PTP stamps".to_owned(), &report.ptp_round_trip_us),
+    ]
+    .into_iter();
     // Lateness comes before the request: it is no part of it.
     let stages = report.stages_us.iter().filter(|stage| stage.name != "injection");
     let rows = rows.chain(stages.map(|stage| (format!("  {}", stage.name), &stage.summary)));
@@ -251,7 +255,7 @@ mod tests {
         }
         let table = all.lines().skip_while(|line| !line.starts_with("latency  ") || !line.ends_with("mean"));
         let rows: Vec<&str> = table.take_while(|line| !line.is_empty()).collect();
-        assert_eq!(rows.len(), 2 + sample::full().stages_us.len(), "{all}");
+        assert_eq!(rows.len(), 3 + sample::full().stages_us.len(), "{all}");
     }
 
     #[test]

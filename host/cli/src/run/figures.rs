@@ -8,7 +8,6 @@ use crate::report::{
     Breakdown, Estimate, LatencySummary, Provenance, RunReport, SlowRequest, Stage, TimelinePoint,
 };
 use anyhow::Result;
-use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use ringcall_decoder_service::{Problem, ServiceConfig, Summary};
 use ringcall_qec::circuit::Experiment;
@@ -45,6 +44,7 @@ pub(super) fn report(
         throughput_per_s: summary.throughput_per_s(),
         wall_time_s: summary.elapsed.as_secs_f64(),
         latency_us: latencies(&summary.latency),
+        ptp_round_trip_us: latencies(&summary.round_trip),
         per_round_us: experiment
             .map_or(f64::NAN, |experiment| latencies(&summary.latency).mean / f64::from(experiment.rounds)),
         stages_us: summary
@@ -141,8 +141,8 @@ fn settings(
     if problem.form().measurements().is_some() {
         rows.push(("requests", "measurements".to_owned()));
     }
-    if let Some(clock) = args.ptp_clock.to_possible_value().filter(|_| args.ptp_clock != PtpClockArg::None) {
-        rows.push(("ptp_clock", clock.get_name().to_owned()));
+    if args.ptp_clock != PtpClockArg::None {
+        rows.push(("ptp_clock", args.ptp_clock.to_string()));
     }
     rows.extend(args.deadline.deadline.map(|time| ("deadline_us", us(time))));
     rows.push(("interval_us", us(args.interval)));

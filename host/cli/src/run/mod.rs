@@ -63,7 +63,7 @@ fn measure(args: &Args, interrupt: &dyn Interrupt) -> Result<(report::RunReport,
     let surface = experiment.as_ref().and_then(Experiment::surface);
     let inputs::Started { service, network, problem } =
         inputs::start(args, &problem, surface.as_ref(), config)?;
-    let service = match args.ptp_clock.clock() {
+    let service = match args.ptp_clock.clock()? {
         Some(clock) => service.with_ptp_clock(clock),
         None => service,
     };

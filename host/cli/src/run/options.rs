@@ -7,16 +7,20 @@ use crate::network::NetworkArg;
 use crate::number;
 use crate::pinning::{self, CoreList};
 use crate::usage::{Misuse, misuse};
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use ringcall::Wait;
 use ringcall_decoder_service::gpu::Copies;
 use ringcall_decoder_service::{Pace, ServiceConfig};
 use ringcall_pipeline::CorePinning;
 use ringcall_qec::shots::ShotFormat;
-use rustix::time::{ClockId, DynamicClockId, clock_gettime, clock_gettime_dynamic};
+use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
+use std::fmt;
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Formats of shot files.
@@ -177,31 +181,87 @@ impl From<CopiesArg> for Copies {
 }
 
 /// A clock for PTP time stamps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PtpClockArg {
-    /// None: stamps are 0
+    /// None: stamps are 0.
     None,
-    /// The system's atomic time (CLOCK_TAI), which a PTP daemon sets
+    /// The system's atomic time (`CLOCK_TAI`), which a PTP daemon sets.
     Tai,
-    /// The system's time of day (CLOCK_REALTIME)
+    /// The system's time of day (`CLOCK_REALTIME`).
     Realtime,
+    /// A network card's PTP hardware clock (`/dev/ptpN`).
+    Hardware(PathBuf),
+}
+
+impl FromStr for PtpClockArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "tai" => Ok(Self::Tai),
+            "realtime" => Ok(Self::Realtime),
+            path if path.starts_with('/') => Ok(Self::Hardware(path.into())),
+            _ => Err("a clock is none, tai, realtime, or a PTP hardware clock such as /dev/ptp0".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for PtpClockArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Tai => f.write_str("tai"),
+            Self::Realtime => f.write_str("realtime"),
+            Self::Hardware(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// A clock that is read.
+#[derive(Debug, Clone)]
+enum PtpSource {
+    Tai,
+    Realtime,
+    Hardware(Arc<File>),
+}
+
+impl PtpSource {
+    fn now(&self) -> Timespec {
+        let of_day = || clock_gettime(ClockId::Realtime);
+        match self {
+            Self::Realtime => of_day(),
+            // Linux has had it since 3.10.
+            Self::Tai => clock_gettime_dynamic(DynamicClockId::Tai).unwrap_or_else(|_| of_day()),
+            // A card that was taken out is read no more: its stamps are of the beginning of time, and no round trip is counted.
+            Self::Hardware(file) => clock_gettime_dynamic(DynamicClockId::Dynamic(file.as_fd()))
+                .unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1 }),
+        }
+    }
 }
 
 impl PtpClockArg {
     /// The clock, in nanoseconds of its epoch.
-    pub(super) fn clock(self) -> Option<impl FnMut() -> u64 + Send + use<>> {
-        let tai = match self {
-            Self::None => return None,
-            Self::Tai => true,
-            Self::Realtime => false,
+    ///
+    /// # Errors
+    /// A hardware clock that cannot be opened or read.
+    pub(super) fn clock(&self) -> Result<Option<impl FnMut() -> u64 + Clone + Send + use<>>> {
+        let source = match self {
+            Self::None => return Ok(None),
+            Self::Tai => PtpSource::Tai,
+            Self::Realtime => PtpSource::Realtime,
+            Self::Hardware(path) => {
+                let what = || format!("--ptp-clock {}", path.display());
+                let file = File::open(path).with_context(what)?;
+                clock_gettime_dynamic(DynamicClockId::Dynamic(file.as_fd()))
+                    .with_context(|| format!("{}: no PTP hardware clock", what()))?;
+                PtpSource::Hardware(Arc::new(file))
+            }
         };
-        Some(move || {
-            let of_day = || clock_gettime(ClockId::Realtime);
-            // Linux has had it since 3.10.
-            let atomic = tai.then(|| clock_gettime_dynamic(DynamicClockId::Tai).ok()).flatten();
-            let time = atomic.unwrap_or_else(of_day);
-            (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
-        })
+        Ok(Some(move || {
+            let Timespec { tv_sec, tv_nsec, .. } = source.now();
+            (tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(tv_nsec as u64)
+        }))
     }
 }
 
@@ -309,8 +369,9 @@ pub(crate) struct Args {
     /// surface code
     #[arg(long, conflicts_with_all = ["dem", "circuit"])]
     pub(super) measurements: bool,
-    /// The clock of the requests' PTP time stamps, which answers echo
-    #[arg(long, value_enum, default_value = "none")]
+    /// The clock of the requests' PTP time stamps, which answers echo: none, tai (CLOCK_TAI, which a PTP daemon sets), realtime
+    /// (CLOCK_REALTIME), or the PTP hardware clock of a network card (/dev/ptpN)
+    #[arg(long, default_value_t = PtpClockArg::None, value_name = "CLOCK")]
     pub(super) ptp_clock: PtpClockArg,
     /// What runs before the decoder, or in its place
     #[arg(long, value_enum, default_value = "matching")]

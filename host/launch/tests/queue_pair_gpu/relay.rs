@@ -8,11 +8,13 @@ use ringcall_launch::queue_pair::MappedQueues;
 use ringcall_launch::relay::{RelayDispatcher, RelayOptions, Running, Wired};
 use ringcall_launch::ring::{DeviceError, DispatcherOptions, KernelKind, Modules};
 use ringcall_mlx5::Event;
+use ringcall_mlx5::endpoint::Config;
 use ringcall_mlx5::layout::cqe::{Syndrome, opcode};
 use ringcall_mlx5::sq::RecordMode;
 use ringcall_sim::nic::{Fault, Queue};
 use ringcall_wire::Counter;
 use ringcall_wire::header::HEADER_BYTES;
+use ringcall_wire::unified::UnifiedParams;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -311,5 +313,34 @@ fn three_kernels_lose_none_of_many_requests() {
             assert_eq!(wired.counters().get(Counter::Completed), n);
             rig.end();
         }
+    });
+}
+
+/// What an adapter hands out is taken if it is the adapter's, and named if it is not.
+#[test]
+fn a_queue_pair_by_its_addresses_is_the_adapters_own_or_refused() {
+    on_device("a_queue_pair_by_its_addresses_is_the_adapters_own_or_refused", |context| {
+        let (queues, mut rig) = queues(context, shared(8));
+        let (config, addresses) = (*queues.pair().config(), *queues.pair().addresses());
+        for (what, other) in [
+            ("the receive queue", UnifiedParams { receive: addresses.send, ..addresses }),
+            ("the send completions", UnifiedParams { tx_completion_entries: 4096, ..addresses }),
+            ("the doorbell register", UnifiedParams { uar: 0, ..addresses }),
+            ("the request slots", UnifiedParams { rx_data: addresses.rx_data + 64, ..addresses }),
+        ] {
+            let why = queues.pair_of(config, &other).expect_err("another's").to_string();
+            assert!(why.contains(what), "{why}");
+        }
+        let longer = Config { slots: config.slots * 2, ..config };
+        assert!(queues.pair_of(longer, &addresses).is_err());
+        let pair = queues.pair_of(config, &addresses).expect("its own");
+        let modules =
+            Modules::new().ptx_for("samples", ringcall_kernels::samples::PTX, context).expect("PTX");
+        let wired =
+            RelayDispatcher::wire(&pair, None, calls(64), modules, RelayOptions::default()).expect("wired");
+        let running = wired.start().expect("started");
+        rig.peer.mix(100, 4, 32, |_| "rpc_increment");
+        let _ = stop_clean(running);
+        rig.end();
     });
 }
