@@ -27,13 +27,15 @@ impl Scan {
         Self { groups: slots.div_ceil(GROUP), hot: 0, sweep: 0 }
     }
 
-    /// Looks at two lines and visits each slot whose request flag is set; how many there were.
+    /// Looks at two lines and visits each slot whose request flag is set, each once; how many there were.
     #[inline(always)]
     pub fn turn<M: RingMemory>(&mut self, memory: &M, mut visit: impl FnMut(Seen)) -> u32 {
-        let mut seen = self.visit_group(memory, self.hot, &mut visit);
+        // A visit moves the hot line.
+        let first = self.hot;
+        let mut seen = self.visit_group(memory, first, &mut visit);
         if self.groups > 1 {
             self.sweep = self.after(self.sweep);
-            if self.sweep != self.hot {
+            if self.sweep != first {
                 let before = self.hot;
                 let swept = self.visit_group(memory, self.sweep, &mut visit);
                 if swept > 0 && self.hot == before {
