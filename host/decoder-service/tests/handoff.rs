@@ -15,7 +15,7 @@ use ringcall_infer::{ElementType, Model, TensorSpec};
 use ringcall_inference_service::{Bindings, Job, Pick, Queue, Stage, WorkerOptions, Workers};
 use ringcall_protocol::handoff::{Shape, Whose};
 use ringcall_protocol::scan::Scan;
-use ringcall_protocol::{RingMemory, Seen, SharedRing};
+use ringcall_protocol::{RingMemory, SharedRing};
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::{Shot, ShotFormat, ShotLayout, ShotWriter};
 use std::io::Cursor;
@@ -32,11 +32,9 @@ fn play(ring: &SharedRing, queues: &[Arc<Queue>], requests: &[Vec<u8>], outputs:
     let (mut tails, mut served, begin) = (vec![0; queues.len()], 0, Instant::now());
     let mut payload = vec![0; ring.geometry().request_capacity() as usize];
     while served < requests.len() && begin.elapsed() < 6 * TIMEOUT {
-        let mut seen: Vec<Seen> = Vec::new();
-        scan.turn(ring, |one| seen.push(one));
-        for one in seen {
-            let Some(instance) = queues.iter().position(|queue| queue.has_room()) else { continue };
-            let Some(request) = one.claim(ring) else { continue };
+        scan.turn(ring, |one| {
+            let Some(instance) = queues.iter().position(|queue| queue.has_room()) else { return };
+            let Some(request) = one.claim(ring) else { return };
             let header = *request.header();
             request.read_payload(ring, &mut payload[..header.arg_len as usize]);
             let slot = request.take(ring).slot();
@@ -54,7 +52,7 @@ fn play(ring: &SharedRing, queues: &[Arc<Queue>], requests: &[Vec<u8>], outputs:
             end.publish(grant, &Whose { header, slot: slot.get().into(), answers: true });
             tails[instance] += 1;
             served += 1;
-        }
+        });
         std::thread::yield_now();
     }
 }

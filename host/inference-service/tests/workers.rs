@@ -60,11 +60,10 @@ impl<'a> Device<'a> {
 
     /// One look at the ring.
     fn turn(&mut self, waits: bool) {
-        let mut seen = Vec::new();
-        self.scan.turn(self.ring, |one| seen.push(one));
-        for one in seen {
-            self.serve(one, waits);
-        }
+        // Each is claimed where it is seen: its flag may be another request's by the end of the turn.
+        let mut scan = self.scan;
+        scan.turn(self.ring, |one| self.serve(one, waits));
+        self.scan = scan;
     }
 
     /// What is there goes to any instance with room.
