@@ -6,7 +6,8 @@
 //!
 //! - A peer's RDMA WRITE with immediate is for the slot that the immediate names. A SEND is for the slot whose receive it took: receives
 //!   are posted in the order of the ring.
-//! - A message for a slot that is in use waits. One write that comes over another is counted ([`RoceCounts::overwritten`]), and the
+//! - A message for a slot that is in use waits. A SEND that waits holds up the SENDs behind it, so that they come in the order of the ring; writes
+//!   name their slots, and wait for nothing else. One write that comes over another is counted ([`RoceCounts::overwritten`]), and the
 //!   later one is what the slot gets.
 //! - A response slot is sent as long as its header says, another one with [`RoceOptions::frame_bytes`] bytes; as a SEND, or written into
 //!   the peer's slot of the same number.

@@ -13,6 +13,7 @@ use ringcall_rdma::verbs::{
     Completion, EVENTS_INTERVAL, Operation, PairFault, Remote, SendError, VerbsError,
 };
 use ringcall_wire::flag::{FREE, IN_FLIGHT};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -100,6 +101,8 @@ pub(super) struct Pump {
     /// Of each slot, what waits until it is free.
     waiting: Box<[Option<Waiting>]>,
     waiting_count: u32,
+    /// Slots of SENDs that wait, in the order in which they came, which is that of their receives: each waits for those before it.
+    sends: VecDeque<u32>,
     /// Where the search for a waiting message begins.
     next: u32,
     /// After the last response slot that was sent.
@@ -127,6 +130,7 @@ impl Pump {
             windows: ring.windows(),
             waiting: geometry.iter().map(|_| None).collect(),
             waiting_count: 0,
+            sends: VecDeque::with_capacity(geometry.slots() as usize),
             next: 0,
             // A ring has a slot 0; `geometry` makes nothing else.
             first: geometry.slot(0).unwrap_or_else(|| unreachable!("a ring has slots")),
@@ -210,6 +214,7 @@ impl Pump {
         count(&self.counted.broken);
         self.waiting.fill(None);
         self.waiting_count = 0;
+        self.sends.clear();
         let again = match self.peer {
             Some(peer) if fault != PairFault::DeviceRemoved => self.adapter.connect(peer).is_ok(),
             _ => false,
@@ -238,7 +243,11 @@ impl Pump {
                 // A receive of a slot is posted again when it is read, so two SENDs never meet here; a write may come over a SEND, whose
                 // receive is still to be posted then.
                 Some(place) => {
-                    let posts = waiting.posts || place.as_ref().is_some_and(|before| before.posts);
+                    let posted = place.as_ref().is_some_and(|before| before.posts);
+                    if waiting.posts && !posted {
+                        self.sends.push_back(slot);
+                    }
+                    let posts = waiting.posts || posted;
                     match place.replace(Waiting { posts, ..waiting }) {
                         None => self.waiting_count += 1,
                         Some(_) => count(&self.counted.overwritten),
@@ -263,6 +272,9 @@ impl Pump {
             let (Some(slot), Some(waiting)) = (geometry.slot(index), self.waiting[index as usize]) else {
                 continue;
             };
+            if waiting.posts && self.sends.front() != Some(&index) {
+                continue;
+            }
             if self.role == Role::Forward {
                 return Ok(self.forward(slot, waiting)?.then_some(slot));
             }
@@ -288,6 +300,9 @@ impl Pump {
         self.waiting[index as usize] = None;
         self.waiting_count -= 1;
         self.next = index + 1;
+        if waiting.posts {
+            self.sends.pop_front();
+        }
         if waiting.posts && self.adapter.release(index).is_err() {
             return self.ended(PairFault::Error("a receive could not be posted again"));
         }

@@ -295,6 +295,30 @@ fn messages_that_wait_together_are_sent_back_in_their_order() {
     assert!(both.iter().all(|one| windows(one).rx_flags.load(0, Ordering::Acquire) == FREE));
 }
 
+/// SENDs have no slot of their own but that of the receive they took: a user who reads the ring in its order reads them in theirs.
+#[test]
+fn sends_wait_for_a_send_whose_slot_is_in_use_and_come_in_the_order_of_the_ring() {
+    let (both, [_, end]) = pair(Role::Unified, Role::Unified);
+    let [sender, receiver] = &both;
+    windows(receiver).tx_flags.store(1, IN_FLIGHT, Ordering::Release);
+    for id in 0..4 {
+        windows(sender).tx_data.write(0, &request(id));
+        sender.tx_publish(0).expect("sent");
+    }
+    assert_eq!(receiver.rx_poll(), Ok(Some(0)));
+    assert_eq!(receiver.rx_poll(), Ok(None), "slot 1 is in use, and slots 2 and 3 come behind it");
+    // A write names its slot, and waits for none.
+    lock(&end).done.push_back(Completion::Written { immediate: 6, bytes: 32 });
+    assert_eq!(receiver.rx_poll(), Ok(Some(6)));
+    windows(receiver).tx_flags.store(1, FREE, Ordering::Release);
+    let came: Vec<_> = (0..3).map(|_| receiver.rx_poll()).collect();
+    assert_eq!(came, [1, 2, 3].map(|slot| Ok(Some(slot))));
+    assert!(
+        lock(&end).posted.iter().copied().eq([4, 5, 6, 7, 0, 1, 2, 3]),
+        "receives, in the order of the ring"
+    );
+}
+
 #[test]
 fn pages_beyond_the_last_address_are_refused() {
     let base = u64::MAX - 100;
