@@ -33,11 +33,16 @@ pub(crate) struct Consumer {
 impl Consumer {
     /// Runs until `stop` is set and nothing is left to harvest. Returns the handler for the next start.
     pub(crate) fn run(mut self) -> (CompletionHandler, IdExtender) {
-        self.stop.clone().poll_until_set(self.wait, || match self.log.clone() {
-            None => self.harvest() > 0,
-            Some(log) => self.read_log(&log) > 0,
-        });
+        self.stop.clone().poll_until_set(self.wait, || self.turn() > 0);
         (self.handler, self.ids)
+    }
+
+    /// Looks once for every slot's answer. Returns how many there were.
+    pub(crate) fn turn(&mut self) -> u32 {
+        match self.log.clone() {
+            None => self.harvest(),
+            Some(log) => self.read_log(&log),
+        }
     }
 
     /// Polls every response flag once, eight at a time. Returns the number of responses harvested.

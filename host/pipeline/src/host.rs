@@ -5,14 +5,15 @@ use crate::dispatch::{Dispatch, Drained};
 use crate::error::{BoxError, PipelineError};
 use crate::monitor::requests_of;
 use crate::report::Dump;
-use crate::stage::{CpuStage, Execution, Raised, WorkerResources};
+use crate::stage::{CpuStage, Execution, Raised, StageTimes, WorkerResources};
 use crate::state::State;
 use crate::threads::{ConsumerState, Stop, ThreadSet};
 use crate::worker::{Output, Worker};
 use ringcall::completion_log::CompletionLog;
-use ringcall::dispatcher::{Running, Watch};
+use ringcall::dispatcher::{self, Running, Watch};
+use ringcall::thread::StopFlag;
 use ringcall::worker::{Start, WorkerSpec};
-use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions};
+use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Wait};
 use std::sync::Arc;
 
 pub(crate) type GpuFactory = Box<dyn FnMut(u32) -> Result<WorkerResources, BoxError> + Send>;
@@ -23,6 +24,66 @@ pub(crate) struct HostDispatch {
     pub(crate) cpu: Option<CpuFactory>,
     /// If dropped without a stop, it answers the requests in flight `SHUTTING_DOWN`.
     pub(crate) running: Option<HostDispatcher<Running>>,
+}
+
+/// The parts of a pipeline that a host dispatcher serves.
+pub(crate) type Parts = (State, StageConfig, HostDispatch, ConsumerState);
+
+/// A dispatcher, its workers and its log, before anything runs.
+pub(crate) struct Wired {
+    pub(crate) dispatcher: HostDispatcher<dispatcher::Wired>,
+    /// Each lacks the flag that ends it.
+    pub(crate) workers: Vec<Worker>,
+    /// On an external ring.
+    pub(crate) log: Option<CompletionLog>,
+}
+
+impl HostDispatch {
+    /// Calls the factories, and connects what they give.
+    pub(crate) fn wire(
+        &mut self,
+        state: &Arc<State>,
+        config: &StageConfig,
+        wait: Wait,
+    ) -> Result<Wired, PipelineError> {
+        let log = state.ring.is_external().then(|| CompletionLog::new(state.ring.geometry()));
+        let (table, specs, outputs) = wire_workers(state, config, &mut self.gpu)?;
+        let options =
+            HostOptions { wait, core: config.cores.dispatcher, request_timeout: config.request_timeout };
+        let mut builder = HostDispatcher::builder(&state.ring, table).options(options);
+        for spec in specs {
+            builder = builder.worker(spec);
+        }
+        if let Some(log) = &log {
+            builder = builder.completion_log(log.clone());
+        }
+        let dispatcher = builder.build()?;
+        let geometry = *state.ring.geometry();
+        let mut workers = Vec::new();
+        for (port, (output, connect, output_bytes)) in dispatcher.ports().into_iter().zip(outputs) {
+            let worker = port.worker();
+            if let Some(connect) = connect {
+                connect(port.signal());
+            }
+            let cpu = self.cpu.as_mut().map(|factory| factory(worker)).transpose();
+            let cpu = cpu.map_err(PipelineError::of_factory("CPU", worker))?;
+            workers.push(Worker {
+                port,
+                output,
+                cpu,
+                state: Arc::clone(state),
+                stop: StopFlag::default(),
+                wait,
+                payload: vec![0; geometry.request_capacity() as usize],
+                inferred: vec![0; output_bytes],
+                response: vec![0; geometry.result_capacity() as usize],
+                times: StageTimes::default(),
+                inferred_bytes: 0,
+                held: None,
+            });
+        }
+        Ok(Wired { dispatcher, workers, log })
+    }
 }
 
 impl Dispatch for HostDispatch {
@@ -37,43 +98,9 @@ impl Dispatch for HostDispatch {
         threads: &mut ThreadSet,
         consumer: ConsumerState,
     ) -> Result<(), PipelineError> {
-        let wait = threads.wait;
-        let log = state.ring.is_external().then(|| CompletionLog::new(state.ring.geometry()));
-        let (table, specs, outputs) = wire_workers(state, config, &mut self.gpu)?;
-        let options =
-            HostOptions { wait, core: config.cores.dispatcher, request_timeout: config.request_timeout };
-        let mut builder = HostDispatcher::builder(&state.ring, table).options(options);
-        for spec in specs {
-            builder = builder.worker(spec);
-        }
-        if let Some(log) = &log {
-            builder = builder.completion_log(log.clone());
-        }
-        let dispatcher = builder.build()?;
-
-        let geometry = *state.ring.geometry();
-        for (port, (output, connect, output_bytes)) in dispatcher.ports().into_iter().zip(outputs) {
-            let worker = port.worker();
-            if let Some(connect) = connect {
-                connect(port.signal());
-            }
-            let cpu = self.cpu.as_mut().map(|factory| factory(worker)).transpose();
-            let cpu = cpu.map_err(PipelineError::of_factory("CPU", worker))?;
-            let state = Arc::clone(state);
-            threads.worker(&config.cores, move |stop| {
-                let worker = Worker {
-                    port,
-                    output,
-                    cpu,
-                    state,
-                    stop,
-                    wait,
-                    payload: vec![0; geometry.request_capacity() as usize],
-                    inferred: vec![0; output_bytes],
-                    response: vec![0; geometry.result_capacity() as usize],
-                };
-                worker.run();
-            })?;
+        let Wired { dispatcher, workers, log } = self.wire(state, config, threads.wait)?;
+        for worker in workers {
+            threads.worker(&config.cores, move |stop| Worker { stop, ..worker }.run())?;
         }
         threads.consumer(&config.cores, log, consumer)?;
         let dispatcher = dispatcher.start()?;

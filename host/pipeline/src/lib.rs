@@ -73,6 +73,7 @@ mod report;
 mod stage;
 mod state;
 mod stats;
+mod stepper;
 mod threads;
 mod times;
 mod worker;
@@ -92,3 +93,4 @@ pub use stage::{
     StageError, StageOutcome, StageTimes, WorkerResources,
 };
 pub use stats::Stats;
+pub use stepper::Stepper;

@@ -4,7 +4,7 @@ use crate::config::StageConfig;
 use crate::consumer::{CompletionHandler, IdExtender};
 use crate::dispatch::Dispatch;
 use crate::error::{BoxError, PipelineError};
-use crate::host::{CpuFactory, GpuFactory, HostDispatch};
+use crate::host::{CpuFactory, GpuFactory, HostDispatch, Parts};
 use crate::injector::Injector;
 use crate::monitor::Monitor;
 use crate::report::StopReport;
@@ -71,6 +71,11 @@ impl PipelineBuilder {
     /// # Errors
     /// No inference stage, no workers, or no ring.
     pub fn build(self) -> Result<Pipeline<Idle>, PipelineError> {
+        let (state, config, dispatch, consumer_state) = self.parts()?;
+        Ok(Pipeline::new(state, Idle { config, dispatch: Box::new(dispatch), consumer_state }))
+    }
+
+    pub(crate) fn parts(self) -> Result<Parts, PipelineError> {
         let Self { config, ring, gpu, cpu, handler } = self;
         let gpu = gpu.ok_or(PipelineError::NoGpuStage)?;
         if config.workers == 0 {
@@ -81,8 +86,7 @@ impl PipelineBuilder {
             None => Ring::allocate(config.ring)?,
         };
         let consumer_state = (handler, IdExtender::new(config.external_ids));
-        let dispatch = Box::new(HostDispatch { gpu, cpu, running: None });
-        Ok(Pipeline::new(State::new(ring, None), Idle { config, dispatch, consumer_state }))
+        Ok((State::new(ring, None), config, HostDispatch { gpu, cpu, running: None }, consumer_state))
     }
 }
 

@@ -33,17 +33,36 @@ pub(crate) struct Worker {
     pub(crate) payload: Vec<u8>,
     pub(crate) inferred: Vec<u8>,
     pub(crate) response: Vec<u8>,
+    /// Of the job under way: its time stamps, and the bytes that inference left.
+    pub(crate) times: StageTimes,
+    pub(crate) inferred_bytes: usize,
+    /// The job whose CPU stage is to be called again.
+    pub(crate) held: Option<Job>,
+}
+
+/// How long a turn stays with a CPU stage that is not ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Until it is, or until its request is answered otherwise: for a thread of the worker's own.
+    Whole,
+    /// For one call.
+    Once,
 }
 
 impl Worker {
     /// Runs until `stop` is set.
     pub(crate) fn run(mut self) {
-        let mut times = StageTimes::default();
-        let mut inferred = 0;
-        self.stop.clone().poll_until_set(self.wait, || {
-            let found = self.infer(&mut times, &mut inferred);
-            self.process_ready(&mut times, inferred) || found
-        });
+        self.stop.clone().poll_until_set(self.wait, || self.turn(Turn::Whole));
+    }
+
+    /// Looks at the mailbox and the ready flag, and calls the stages. Returns whether there was a job.
+    #[inline]
+    pub(crate) fn turn(&mut self, turn: Turn) -> bool {
+        let (mut times, mut inferred) = (self.times, self.inferred_bytes);
+        let found = self.infer(&mut times, &mut inferred);
+        let processed = self.process_ready(&mut times, inferred, turn);
+        (self.times, self.inferred_bytes) = (times, inferred);
+        found || processed
     }
 
     /// Takes a job from the mailbox and runs inference on this thread, unless a device runs it. Returns whether there was a job.
@@ -71,7 +90,11 @@ impl Worker {
     }
 
     /// Claims the ready flag and runs the CPU stage on the inference output. Returns whether the flag was raised.
-    fn process_ready(&mut self, times: &mut StageTimes, mut inferred: usize) -> bool {
+    fn process_ready(&mut self, times: &mut StageTimes, mut inferred: usize, turn: Turn) -> bool {
+        if let Some(job) = self.held.take() {
+            self.process(job, inferred, times, turn);
+            return true;
+        }
         let Some(job) = self.port.claim_ready() else { return false };
         let mut checked = Ok(());
         if let Output::Mapped(window, check) = &mut self.output {
@@ -93,24 +116,30 @@ impl Worker {
             }
         }
         match checked {
-            Ok(()) => {
-                self.process(&job, inferred, times);
-                self.port.release();
-            }
+            Ok(()) => self.process(job, inferred, times, turn),
             Err(StageError(status)) => self.give_up(&job, status, times),
         }
         true
     }
 
-    /// Runs the CPU stage until it has finished the job, or until a timeout or a stop has answered the request.
-    fn process(&mut self, job: &Job, inferred: usize, times: &mut StageTimes) {
+    /// Runs the CPU stage until it has finished the job, or until a timeout or a stop has answered the request; or holds the job for the
+    /// next turn.
+    fn process(&mut self, job: Job, inferred: usize, times: &mut StageTimes, turn: Turn) {
+        if self.is_finished(&job, inferred, times, turn) {
+            self.port.release();
+        } else {
+            self.held = Some(job);
+        }
+    }
+
+    fn is_finished(&mut self, job: &Job, inferred: usize, times: &mut StageTimes, turn: Turn) -> bool {
         let deferred = Cell::new(false);
         let Some(stage) = &mut self.cpu else {
             // No CPU stage: the inference output is the answer.
             times.processed = times.inferred;
             write_times(&self.state, &self.port, job, times);
             let _ = self.port.answer(job, Status::OK, &self.inferred[..inferred]);
-            return;
+            return true;
         };
         let mut waiter = self.wait.waiter();
         loop {
@@ -128,14 +157,15 @@ impl Worker {
             write_times(&self.state, &self.port, job, times);
             let outcome = catch_unwind(AssertUnwindSafe(|| stage.process(&mut context)));
             let (status, len) = match outcome {
+                Ok(StageOutcome::NotReady) if turn == Turn::Once => return self.port.is_settled(job),
                 Ok(StageOutcome::NotReady) => {
                     // Bounded by the request's timeout and by the stop's deadline: both complete it.
                     if waiter.idle().is_multiple_of(64) && self.port.is_settled(job) {
-                        return;
+                        return true;
                     }
                     continue;
                 }
-                Ok(StageOutcome::Deferred) if deferred.get() => return,
+                Ok(StageOutcome::Deferred) if deferred.get() => return true,
                 // The stage deferred without taking a `Deferral`, so nothing could answer the request later.
                 Ok(StageOutcome::Deferred) => (Status::ABANDONED, 0),
                 Ok(StageOutcome::Done(len)) => Status::OK.clamped(len, self.response.len()),
@@ -148,7 +178,9 @@ impl Worker {
             times.processed = clock::now_ns();
             write_times(&self.state, &self.port, job, times);
             let _ = self.port.answer(job, status, &self.response[..len]);
-            return;
+            // A stage that says more bytes than it wrote answers with none of this request's.
+            self.response[..len].fill(0);
+            return true;
         }
     }
 
