@@ -36,11 +36,19 @@ pub struct Introducer(Sender<Introduction>);
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Introducer {
+    /// Tells of a peer, and waits for nothing. False if there is no service any more.
+    pub fn tell(&self, side: Side) -> bool {
+        self.send(side, mpsc::channel().0)
+    }
+
+    fn send(&self, side: Side, done: Sender<()>) -> bool {
+        self.0.send(Introduction { side, _done: done }).is_ok()
+    }
+
     /// Tells of a peer, and waits until the service's thread knows it, for half a second at most. False if it does not know it then.
     pub fn introduce(&self, side: Side) -> bool {
         let (done, known) = mpsc::channel();
-        let told = self.0.send(Introduction { side, _done: done }).is_ok();
-        told && known.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Disconnected)
+        self.send(side, done) && known.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Disconnected)
     }
 }
 

@@ -177,6 +177,11 @@ impl Network {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes the weather; what was before.
+    pub(crate) fn change(&self, weather: Weather) -> Weather {
+        std::mem::replace(&mut self.state().weather, weather)
+    }
+
     /// A service's socket. `read` says what its datagrams are.
     pub(crate) fn serve(&self, address: SocketAddrV4, read: fn(&[u8]) -> Reading) -> Arc<Port> {
         self.state().inboxes.insert(address, VecDeque::new());

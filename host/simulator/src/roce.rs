@@ -328,7 +328,7 @@ impl Audit<'_> {
 
     fn service(&self) -> Result<(), Violation> {
         let text = self.text;
-        let Books { unbalanced, answers, unsent, evicted, incomplete, dropped, errors } = self.books;
+        let Books { unbalanced, answers, unsent, evicted, incomplete, dropped, errors, .. } = self.books;
         if unbalanced {
             return Err(Violation::Books(format!("the service's books: {text}")));
         }

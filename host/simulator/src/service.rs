@@ -6,9 +6,10 @@ use crate::random::Random;
 use ringcall::dispatcher::Stepped;
 use ringcall::worker::{Job, WorkerPort, WorkerSpec};
 use ringcall::{FunctionId, HostDispatcher, HostOptions, Ring, RingConfig, Status};
+use ringcall_roce::introduced::{Introducer, introductions};
 use ringcall_roce::{PortOptions, RoceSocket};
 use ringcall_sim::socket_nic::{self, Count, SocketNicOptions, SteppedService};
-use ringcall_transport::roce::{Roce, RoceOptions};
+use ringcall_transport::roce::{ReliableOptions, ReliableRoce, Roce, RoceOptions};
 use ringcall_transport::{Link, Statistics, Unified, Wire};
 use ringcall_wire::HEADER_BYTES;
 use std::error::Error;
@@ -30,6 +31,8 @@ pub(crate) struct Books {
     pub(crate) dropped: u64,
     /// Errors of the socket, those of peers that had lost their entry among them.
     pub(crate) errors: u64,
+    /// Reliable connections that the service gave up.
+    pub(crate) broken: u64,
 }
 
 /// A service on the simulation's thread.
@@ -166,11 +169,12 @@ impl<W: Wire> Service for Ringed<W> {
             stopped.is_none_or(|stopped| stopped.report.dropped > 0 || stopped.report.unfinished.is_some());
         let Statistics { answered, unsent, evicted, incomplete, dropped, under_way, errors, .. } =
             report.statistics;
+        let Statistics { broken_silent, broken_not_ready, broken_refused, .. } = report.statistics;
         let refused = report.statistics.refused();
         let unbalanced =
             report.statistics.balance() != (0, 0) || under_way > 0 || unfinished || !workers.are_idle();
-        let books =
-            Books { unbalanced, answers: answered + refused, unsent, evicted, incomplete, dropped, errors };
+        let (answers, broken) = (answered + refused, broken_silent + broken_not_ready + broken_refused);
+        let books = Books { unbalanced, answers, unsent, evicted, incomplete, dropped, errors, broken };
         (books, report.statistics.to_string())
     }
 }
@@ -187,6 +191,21 @@ pub(crate) fn roce(
     let wire = Roce::over(socket, &RoceOptions { port: options, peers })?;
     let ring = RingConfig { slots: options.pages, slot_bytes: options.page_bytes };
     Ok(Box::new(Ringed::new(wire, ring, runs, random)?))
+}
+
+/// A queue pair of the reliable service on the network, a ring behind it, and where its peer introduces itself.
+pub(crate) fn reliable(
+    port: &Arc<Port>,
+    options: &ReliableOptions,
+    runs: &Runs,
+    random: &mut Random,
+) -> Result<(Box<dyn Service>, Introducer), Box<dyn Error>> {
+    let socket = RoceSocket::over(Arc::clone(port) as _, port.address());
+    let (introducer, heard) = introductions();
+    let wire = ReliableRoce::over(socket, options)?.introduced_by(heard);
+    let PortOptions { pages, page_bytes, .. } = options.port;
+    let ring = RingConfig { slots: pages, slot_bytes: page_bytes };
+    Ok((Box::new(Ringed::new(wire, ring, runs, random)?), introducer))
 }
 
 /// The emulated adapter and the loop over its queues.
@@ -209,6 +228,7 @@ impl Service for Nic {
             incomplete: count(Count::Incomplete),
             dropped: 0,
             errors: count(Count::Errors),
+            broken: 0,
         };
         (books, format!("{report}; balance {:?}", report.balance()))
     }

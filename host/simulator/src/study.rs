@@ -116,10 +116,13 @@ impl Write for Handle {
             }
             len = len.min(bytes.len());
         }
-        let at = self.at;
-        disk.bytes.truncate(at);
-        disk.bytes.extend_from_slice(&bytes[..len]);
-        self.at = disk.bytes.len();
+        // Bytes that are there are overwritten, as in a file.
+        let end = self.at + len;
+        if disk.bytes.len() < end {
+            disk.bytes.resize(end, 0);
+        }
+        disk.bytes[self.at..end].copy_from_slice(&bytes[..len]);
+        self.at = end;
         error.map_or(Ok(len), Err)
     }
 

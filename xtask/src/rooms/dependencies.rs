@@ -212,6 +212,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-roce",
             "ringcall-sim",
             "ringcall-qec",
+            "ringcall-pipeline",
             "ringcall-transport",
             "ringcall-decoder-service",
         ],

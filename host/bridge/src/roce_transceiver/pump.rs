@@ -101,7 +101,7 @@ pub(super) struct Pump {
     /// Of each slot, what waits until it is free.
     waiting: Box<[Option<Waiting>]>,
     waiting_count: u32,
-    /// Slots of SENDs that wait, in the order in which they came, which is that of their receives: each waits for those before it.
+    /// Slots of SENDs that wait, in the order of their receives, in which they came: each waits for those before it.
     sends: VecDeque<u32>,
     /// Where the search for a waiting message begins.
     next: u32,

@@ -295,7 +295,7 @@ fn messages_that_wait_together_are_sent_back_in_their_order() {
     assert!(both.iter().all(|one| windows(one).rx_flags.load(0, Ordering::Acquire) == FREE));
 }
 
-/// SENDs have no slot of their own but that of the receive they took: a user who reads the ring in its order reads them in theirs.
+/// A SEND's slot is its receive's: a user who reads the ring in its order reads them in theirs.
 #[test]
 fn sends_wait_for_a_send_whose_slot_is_in_use_and_come_in_the_order_of_the_ring() {
     let (both, [_, end]) = pair(Role::Unified, Role::Unified);

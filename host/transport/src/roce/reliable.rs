@@ -72,18 +72,31 @@ impl ReliableRoce {
     /// # Errors
     /// Options that make no queue pair, or an address that is taken, not ours, or not one.
     pub fn bind(options: &ReliableOptions) -> Result<Self, TransportError> {
+        Self::check(options)?;
+        Self::over(RoceSocket::bind(options.port.address)?, options)
+    }
+
+    fn check(options: &ReliableOptions) -> Result<(), TransportError> {
         let ReliableOptions { port, first_psn } = *options;
         RoceOptions { port, peers: 1 }.check()?;
         if first_psn > Psn::MASK {
             let (setting, value) = ("the first packet sequence number", first_psn.into());
             return Err(TransportError::Setting { setting, value, needed: "it has 24 bits" });
         }
-        let socket = RoceSocket::bind(port.address)?;
+        Ok(())
+    }
+
+    /// Takes a socket that is bound already, in place of the one at [`PortOptions::address`].
+    ///
+    /// # Errors
+    /// Options that make no queue pair.
+    pub fn over(socket: RoceSocket, options: &ReliableOptions) -> Result<Self, TransportError> {
+        Self::check(options)?;
         Ok(Self {
             socket,
             options: *options,
             connection: connection(options, 0)?,
-            peer: port.peer.map(|address| Connected { address, number: 0 }),
+            peer: options.port.peer.map(|address| Connected { address, number: 0 }),
             introduced: Introduced::none(),
             window: Box::default(),
             inbox: Inbox::new(0),
