@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""How long Ctrl-C takes to end each command, at random moments.
+"""How long Ctrl-C and SIGTERM take to end each command, at random moments.
 
     tests/interrupts.py PROGRAM [COUNT [SEED [NAME …]]]
 
-Starts each command COUNT times (50), sends SIGINT at a random moment of its first seconds, or of its whole time where it ends by
-itself, and prints for each the median and the slowest end and the exit codes. A command that is not gone after 20 s is killed and counted. It
+Starts each command COUNT times (50), sends SIGINT or SIGTERM at a random moment of its first seconds, or of its whole time where it ends
+by itself, and prints for each the median and the slowest end and the exit codes. A command that is not gone after 20 s is killed and counted. It
 asserts no time: a machine that is busy is slow. The bound that is aimed at is 0.5 s, and 2 s where requests under way are answered
 first (`run`, `serve`).
 
-Exit codes: 130 is the program's own; -2 is the system's, for a signal that came before the program's first line; 0 is a service
+Exit codes: 130 and 143 are the program's own; -2 and -15 are the system's, for a signal that came before the program's first line; 0 is a service
 that was told to end, or a command that was through.
 """
 
@@ -107,7 +107,7 @@ def trial(program, words, within, draw):
         moment = draw.uniform(0.0, within)
         time.sleep(moment)
         begin = time.monotonic()
-        child.send_signal(signal.SIGINT)
+        child.send_signal(draw.choice([signal.SIGINT, signal.SIGTERM]))
         try:
             code = child.wait(20)
         except subprocess.TimeoutExpired:
