@@ -293,7 +293,7 @@ fn a_slot_whose_end_was_not_noticed_is_left_whatever_is_in_it() {
 /// A thread that rests when a round ends has looked at every slot before, however large the ring.
 #[test]
 fn a_round_looks_at_every_slot() {
-    for slots in [1, 8, 9, 1024] {
+    for slots in [1, 8, 9, 1024, 131_072] {
         let ring = Ring::allocate(RingConfig { slots, slot_bytes: 64 }).expect("a ring");
         let table = FunctionTable::builder().build(&ring).expect("a table");
         let mut dispatcher = HostDispatcher::builder(&ring, table).build().expect("built").into_stepper();
