@@ -10,18 +10,25 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use std::fs::File;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The list.
 const LIST: &str = "xtask/mutants.toml";
-/// How long the models of one mutant may take: they take a minute where nothing is changed.
+/// Processor time that each model of a mutant may take, or its worlds: they take a minute where nothing is changed. Other work on the same
+/// machine makes it no longer.
 const LIMIT: Duration = Duration::from_secs(600);
+/// How long a mutant may take to build, and its models all together.
+const TIMEOUT: Duration = Duration::from_secs(3600);
 /// The package that finds mutants by worlds that it simulates, and not by models.
 const SIMULATOR: &str = "ringcall-simulator";
 /// Within so many seeds.
 const SEEDS: &str = "10000";
 /// How `timeout` says that it was too long.
 const TIMED_OUT: i32 = 124;
+/// How a shell says that a program took too much processor time, and cargo of a test.
+const OUT_OF_TIME: i32 = 128 + 24;
+const SAYS_OUT_OF_TIME: &str = "SIGXCPU";
 
 /// Which of them.
 #[derive(clap::Args)]
@@ -151,14 +158,25 @@ fn copy_of(shell: &Shell) -> Result<std::path::PathBuf> {
     Ok(tree)
 }
 
+fn limit() -> String {
+    LIMIT.as_secs().to_string()
+}
+
+/// What runs the arguments that follow, each of its processes with so many seconds of processor time.
+fn bounded(shell: &Shell, limit: &str) -> Command {
+    let timeout = TIMEOUT.as_secs().to_string();
+    // `timeout` ends the children of what it runs, too.
+    let mut command = shell.command("timeout", &[&timeout, "bash", "-c", "ulimit -S -t $0; \"$@\"", limit]);
+    command.stdin(Stdio::null());
+    command
+}
+
 /// Runs the models of a package in the copy.
 fn models(shell: &Shell, tree: &Path, package: &str) -> Result<End> {
-    // `timeout` ends cargo's children with it.
-    let limit = LIMIT.as_secs().to_string();
-    let cargo = |arguments: &[&str]| {
-        let mut command =
-            shell.command("timeout", &[&limit, "cargo", "test", "--release", "--quiet", "-p", package]);
+    let cargo = |limit: &str, arguments: &[&str]| {
+        let mut command = bounded(shell, limit);
         command
+            .args(["cargo", "test", "--release", "--quiet", "-p", package])
             .args(["--test", "loom_*"])
             .args(arguments)
             .current_dir(tree)
@@ -170,21 +188,22 @@ fn models(shell: &Shell, tree: &Path, package: &str) -> Result<End> {
     };
     let log = shell.target("mutants").join("last.log");
     let output = || File::create(&log).with_context(|| log.display().to_string());
-    let built = cargo(&["--no-run"]).stdout(output()?).stderr(output()?).status().context("cargo")?;
+    let built =
+        cargo("unlimited", &["--no-run"]).stdout(output()?).stderr(output()?).status().context("cargo")?;
     if !built.success() {
         return Ok(End::DidNotBuild);
     }
-    let status = cargo(&[]).stdout(output()?).stderr(output()?).status().context("cargo")?;
+    let status = cargo(&limit(), &[]).stdout(output()?).stderr(output()?).status().context("cargo")?;
     Ok(match status.code() {
         Some(0) => End::Survived,
         Some(TIMED_OUT) => End::Endless,
+        _ if read(&log)?.contains(SAYS_OUT_OF_TIME) => End::Endless,
         _ => End::Killed,
     })
 }
 
 /// Runs the simulator in the copy.
 fn worlds(shell: &Shell, tree: &Path) -> Result<End> {
-    let limit = LIMIT.as_secs().to_string();
     let build = shell.target("mutants").join("build-simulator");
     let log = shell.target("mutants").join("last.log");
     let output = || File::create(&log).with_context(|| log.display().to_string());
@@ -195,12 +214,13 @@ fn worlds(shell: &Shell, tree: &Path) -> Result<End> {
         return Ok(End::DidNotBuild);
     }
     let program = build.join("release/examples/simulate");
-    let mut run = shell.command("timeout", &[&limit, &program.to_string_lossy(), "--seeds", SEEDS]);
+    let mut run = bounded(shell, &limit());
+    run.arg(&program).args(["--seeds", SEEDS]);
     let status = run.stdout(output()?).stderr(output()?).status().context("the simulator")?;
     let said = read(&log)?;
     Ok(match status.code() {
         Some(0) => End::Survived,
-        Some(TIMED_OUT) => End::Endless,
+        Some(TIMED_OUT | OUT_OF_TIME) => End::Endless,
         _ => End::Broken(said.lines().find(|line| line.starts_with("seed ")).unwrap_or("a panic").to_owned()),
     })
 }
