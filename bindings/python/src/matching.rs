@@ -12,7 +12,7 @@ use crate::convert::{self, guarded};
 use crate::graph::{Edge, Ends, Graph, fits};
 use crate::load::{self, CheckMatrix, Columns};
 use crate::noise;
-use crate::solver::{Reweighted, SolveError, Solver};
+use crate::solver::{Reweighted, SolveError, Solver, Wanted};
 use crate::stream::{Endless, Stream};
 
 /// Fewer nodes than this decode in less time than the interpreter takes to be released.
@@ -24,8 +24,8 @@ type Bytes<'py> = Bound<'py, PyArray1<u8>>;
 #[derive(Default)]
 struct State {
     graph: Graph,
-    /// Made when it is first needed, and again after a change.
-    solver: Option<Arc<Solver>>,
+    /// Each made when it is first needed, and again after a change: of [`Wanted::Faults`], and of all.
+    solvers: [Option<Arc<Solver>>; 2],
     /// The same, for weights of a syndrome.
     reweighted: Option<Arc<Reweighted>>,
 }
@@ -46,7 +46,7 @@ impl MatchingGraph {
     /// Changes the graph, so that the solver has to be made anew.
     fn change<T>(&self, change: impl FnOnce(&mut Graph) -> T) -> T {
         let mut state = self.state();
-        (state.solver, state.reweighted) = (None, None);
+        (state.solvers, state.reweighted) = ([None, None], None);
         change(&mut state.graph)
     }
 
@@ -54,18 +54,18 @@ impl MatchingGraph {
         self.change(|old| *old = graph);
     }
 
-    fn solver(&self, py: Python<'_>) -> PyResult<Arc<Solver>> {
-        if let Some(solver) = &self.state().solver {
+    fn solver(&self, py: Python<'_>, wanted: Wanted) -> PyResult<Arc<Solver>> {
+        if let Some(solver) = &self.state().solvers[wanted as usize] {
             return Ok(Arc::clone(solver));
         }
         py.detach(|| {
             guarded(|| {
                 let mut state = self.state();
-                let solver = match &state.solver {
+                let solver = match &state.solvers[wanted as usize] {
                     Some(solver) => Arc::clone(solver),
-                    None => Arc::new(Solver::new(&state.graph)?),
+                    None => Arc::new(Solver::new(&state.graph, wanted)?),
                 };
-                state.solver = Some(Arc::clone(&solver));
+                state.solvers[wanted as usize] = Some(Arc::clone(&solver));
                 Ok::<_, SolveError>(solver)
             })
         })
@@ -112,10 +112,11 @@ impl MatchingGraph {
         &self,
         z: &Bound<'_, PyAny>,
         correlations: bool,
+        wanted: Wanted,
         read: impl FnOnce(&Solver, &mut crate::solver::Worker, &[u8]) -> Result<T, SolveError> + Send,
     ) -> PyResult<T> {
         let py = z.py();
-        let solver = self.solver(py)?;
+        let solver = self.solver(py, wanted)?;
         let syndrome = convert::syndrome(z, solver.num_detectors(), solver.num_nodes())?;
         let row = convert::bytes(&syndrome)?;
         let work = || {
@@ -130,7 +131,7 @@ impl MatchingGraph {
     }
 
     fn matched_pairs(&self, syndrome: &Bound<'_, PyAny>) -> PyResult<Vec<(u32, Option<u32>)>> {
-        self.decode_one(syndrome, false, |solver, worker, row| {
+        self.decode_one(syndrome, false, Wanted::All, |solver, worker, row| {
             solver.check_pairs()?;
             let solution = worker.decode_bytes(solver, row)?;
             let in_order = |a: u32, b: Option<u32>| b.map_or((a, None), |b| (a.min(b), Some(a.max(b))));
@@ -327,12 +328,17 @@ impl MatchingGraph {
         let (faults, weight) = match edge_reweights {
             Some(_) if enable_correlations => return Err(SolveError::ReweightedTwice.into()),
             Some(reweights) => self.decode_reweighted(z, reweights)?,
-            None => self.decode_one(z, enable_correlations, |solver, worker, row| {
-                let solution = worker.decode_bytes(solver, row)?;
-                let mut faults = vec![0; solver.num_faults()];
-                batch::write_bytes(solution, &mut faults);
-                Ok((faults, solution.weight()))
-            })?,
+            None => self.decode_one(
+                z,
+                enable_correlations,
+                Wanted::faults_unless(return_weight),
+                |solver, worker, row| {
+                    let solution = worker.decode_bytes(solver, row)?;
+                    let mut faults = vec![0; solver.num_faults()];
+                    batch::write_bytes(solution, &mut faults);
+                    Ok((faults, solution.weight()))
+                },
+            )?,
         };
         let array = PyArray1::from_slice(z.py(), &faults);
         if return_weight {
@@ -363,7 +369,7 @@ impl MatchingGraph {
                 return Err(PyValueError::new_err("`threads` must be at least 1, or None for one a core"));
             }
         };
-        let solver = self.solver(py)?;
+        let solver = self.solver(py, Wanted::faults_unless(return_weights))?;
         let counts = (solver.num_detectors(), solver.num_nodes());
         let shots = convert::helper(py, "shots")?.call1((shots, counts.0, counts.1, bit_packed_shots))?;
         let shots = shots.cast::<PyArray2<u8>>()?.try_readonly()?;
@@ -420,7 +426,7 @@ impl MatchingGraph {
         syndrome: &Bound<'_, PyAny>,
         enable_correlations: bool,
     ) -> PyResult<Py<PyAny>> {
-        let edges = self.decode_one(syndrome, enable_correlations, |solver, worker, row| {
+        let edges = self.decode_one(syndrome, enable_correlations, Wanted::All, |solver, worker, row| {
             worker.decode_bytes(solver, row)?;
             Ok(worker.edges())
         })?;

@@ -11,7 +11,7 @@ use ringcall_qec::shots::Shot;
 use crate::convert::{self, guarded};
 use crate::load;
 use crate::noise;
-use crate::solver::{Solver, Worker};
+use crate::solver::{Solver, Wanted, Worker};
 
 /// How often Ctrl-C is looked for.
 const ASK_EVERY: Duration = Duration::from_millis(50);
@@ -38,7 +38,7 @@ impl ModelSampler {
         py.detach(|| {
             guarded(|| {
                 let model = load::parse(text)?;
-                let solver = Solver::new(&load::from_model(&model, enable_correlations)?)?;
+                let solver = Solver::new(&load::from_model(&model, enable_correlations)?, Wanted::Faults)?;
                 let sampler =
                     Sampler::new(&model, seed).map_err(|error| PyValueError::new_err(error.to_string()))?;
                 let worker = solver.worker(enable_correlations)?;

@@ -62,6 +62,21 @@ impl From<DecodeError> for SolveError {
     }
 }
 
+/// What is asked for of a syndrome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// The faults alone, so that parts of the graph which flip none may be left out.
+    Faults,
+    /// Weights, edges and pairs as well.
+    All,
+}
+
+impl Wanted {
+    pub(crate) fn faults_unless(all: bool) -> Self {
+        if all { Self::All } else { Self::Faults }
+    }
+}
+
 /// What decoding a graph takes. It is made once after the graph was last changed.
 #[derive(Debug)]
 pub(crate) struct Solver {
@@ -112,10 +127,11 @@ fn boundary_nodes(graph: &Graph) -> Vec<bool> {
 }
 
 impl Solver {
-    pub(crate) fn new(graph: &Graph) -> Result<Self, SolveError> {
+    pub(crate) fn new(graph: &Graph, wanted: Wanted) -> Result<Self, SolveError> {
         let (mut builder, places, negative) = collect(graph)?;
         places.keep_scale(&mut builder, graph.num_nodes() as u32)?;
         let mut config = DecoderConfig::default();
+        config.observables_only = wanted == Wanted::Faults;
         if let Correlations::Known(errors) = &graph.correlations {
             config.correlations = true;
             for error in errors {

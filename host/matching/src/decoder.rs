@@ -33,6 +33,23 @@ pub struct DecoderConfig {
     ///
     /// The solution, its weight and its proof are then about the lowered weights.
     pub correlations: bool,
+    /// Whether only the observables are wanted. Parts of the graph that flip none, such as the checks of the other basis in a memory
+    /// experiment, are then left out, or matched once where a second pass needs to know what is crossed in them. The observables are
+    /// as likely right as without; pairs, corrections and weights are those of the other parts.
+    ///
+    /// ```
+    /// use ringcall_matching::{Decoder, DecoderConfig, GraphBuilder};
+    /// let mut b = GraphBuilder::new();
+    /// b.boundary_edge(0, 1.0, &[0])?.edge(0, 1, 1.0, &[])?.boundary_edge(1, 1.0, &[])?;
+    /// b.boundary_edge(2, 1.0, &[])?.edge(2, 3, 1.5, &[])?.boundary_edge(3, 1.0, &[])?;
+    /// let mut config = DecoderConfig::default();
+    /// config.observables_only = true;
+    /// let mut decoder = Decoder::with_config(b.build()?, &config);
+    /// let solution = decoder.decode(&[0, 2, 3])?;
+    /// assert_eq!((solution.observables(), solution.weight()), (&[1][..], 1.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub observables_only: bool,
 }
 
 impl DecoderConfig {
@@ -58,7 +75,7 @@ impl DecoderConfig {
 
 impl Default for DecoderConfig {
     fn default() -> Self {
-        Self { near_entries: 1024, pair_table: true, correlations: false }
+        Self { near_entries: 1024, pair_table: true, correlations: false, observables_only: false }
     }
 }
 
@@ -146,6 +163,7 @@ impl Decoder {
 
     /// A decoder with other than the usual trade-offs.
     pub fn with_config(graph: MatchingGraph, config: &DecoderConfig) -> Self {
+        let graph = if config.observables_only { graph.for_observables(config.correlations) } else { graph };
         let metric = Metric::new(&graph, config.near_entries);
         let table = if config.pair_table { PairTable::new(&metric) } else { None };
         let twice = config.correlations && graph.num_correlations() > 0;
@@ -157,7 +175,7 @@ impl Decoder {
         let tables @ Tables { graph, .. } = shared.tables();
         Self {
             blossom: Blossom::new(tables),
-            intake: Intake::new(graph),
+            intake: Intake::new(graph, twice),
             remainder: Vec::with_capacity(graph.num_detectors()),
             answer: Answer::new(graph),
             second: twice.then(|| shared.second_pass()),

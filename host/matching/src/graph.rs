@@ -65,6 +65,16 @@ pub struct MatchingGraph {
     parts: Vec<bool>,
     used: Used,
     rules: Rules,
+    silent: Silent,
+}
+
+/// The parts of a graph that flip no observable, where it is decoded for observables alone.
+#[derive(Debug, Clone, Default)]
+struct Silent {
+    /// Per node, whether its part is left out: its defects are not matched. Empty where no part is.
+    left_out: Vec<bool>,
+    /// Per node, whether its part flips no observable, left out or not. Empty where each part flips some.
+    silent: Vec<bool>,
 }
 
 /// What using every edge of negative weight amounts to.
@@ -116,6 +126,7 @@ impl MatchingGraph {
             scale,
             used,
             rules,
+            silent: Silent::default(),
         };
         graph.fill_rows(&grid);
         graph.find_parts();
@@ -221,6 +232,75 @@ impl MatchingGraph {
         let rules = Rules::new(self.edges.len(), list.into_iter().filter(|(_, rule)| lighter(rule)));
         self.rules = rules;
         self
+    }
+
+    /// This graph for decoders whose observables alone are asked for. A part without an edge that flips one is silent. It is left out,
+    /// unless `correlations` are minded and crossing its edges makes edges of other parts lighter; rules about the edges of silent
+    /// parts are dropped. Where no part flips any, all stay.
+    pub(crate) fn for_observables(mut self, correlations: bool) -> Self {
+        let mut speaks = vec![false; self.parts.len()];
+        for edge in self.edges.iter().filter(|edge| !edge.observables.is_empty()) {
+            speaks[self.part_of(edge.u) as usize] = true;
+        }
+        let part_of = |edge: u32| self.part_of(self.edges[edge as usize].u) as usize;
+        let rules = self.rules.only(self.edges.len(), |rule| correlations && speaks[part_of(rule.edge)]);
+        let mut needed = speaks.clone();
+        for edge in (0..self.edges.len() as u32).filter(|&edge| !rules.of(edge).is_empty()) {
+            needed[part_of(edge)] = true;
+        }
+        if speaks.iter().all(|&speaks| speaks) || !speaks.contains(&true) {
+            return self;
+        }
+        self.rules = rules;
+        let per_node =
+            |parts: &[bool]| self.part.iter().map(|&part| !parts[part as usize]).collect::<Vec<_>>();
+        let silent = per_node(&speaks);
+        if !needed.iter().all(|&needed| needed) {
+            let left_out = per_node(&needed);
+            for u in 0..self.detectors {
+                if left_out[u] {
+                    self.boundary[u] = None;
+                }
+            }
+            let mut kept = Vec::with_capacity(self.neighbours.len());
+            let mut rows = vec![0; self.detectors + 1];
+            for u in 0..self.detectors {
+                if !left_out[u] {
+                    kept.extend_from_slice(self.neighbours(u as u32));
+                }
+                rows[u + 1] = kept.len() as u32;
+            }
+            (self.neighbours, self.rows) = (kept, rows);
+            let Used { detectors, edges, .. } = &mut self.used;
+            detectors.retain(|&u| !left_out[u as usize]);
+            edges.retain(|&edge| !left_out[self.edges[edge as usize].u as usize]);
+            self.silent.left_out = left_out;
+        }
+        self.used.edges.retain(|&edge| correlations || !silent[self.edges[edge as usize].u as usize]);
+        let weight = |&edge: &u32| {
+            if silent[self.edges[edge as usize].u as usize] { 0 } else { self.grid_weight(edge as usize) }
+        };
+        self.used.weight = self.used.edges.iter().map(weight).sum();
+        self.silent.silent = silent;
+        self
+    }
+
+    /// Whether the defects of node `u` are not matched.
+    #[inline]
+    pub(crate) fn leaves_out(&self, u: u32) -> bool {
+        self.silent.left_out.get(u as usize).is_some_and(|&left_out| left_out)
+    }
+
+    /// Whether any part is silent.
+    #[inline]
+    pub(crate) fn has_silent_parts(&self) -> bool {
+        !self.silent.silent.is_empty()
+    }
+
+    /// Whether what node `u` is matched with flips no observable, and is not part of a solution.
+    #[inline]
+    pub(crate) fn is_silent(&self, u: u32) -> bool {
+        self.silent.silent.get(u as usize).is_some_and(|&silent| silent)
     }
 
     /// Number of 64-bit words that hold the observables, at least one.

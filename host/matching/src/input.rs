@@ -12,16 +12,19 @@ pub(crate) struct Intake {
     pub(crate) sorted: Vec<u32>,
     parity: Vec<u32>,
     odd_parts: bool,
+    /// Whether a second pass wants to know what is crossed in silent parts.
+    second_pass: bool,
 }
 
 impl Intake {
-    pub(crate) fn new(graph: &MatchingGraph) -> Self {
+    pub(crate) fn new(graph: &MatchingGraph, second_pass: bool) -> Self {
         let n = graph.num_detectors();
         Self {
             defects: Vec::with_capacity(n),
             sorted: Vec::with_capacity(n + 1),
             parity: vec![NONE; graph.parts().len()],
             odd_parts: graph.parts().iter().any(|open| !open),
+            second_pass,
         }
     }
 
@@ -32,7 +35,7 @@ impl Intake {
 
     /// Checks and sorts the defects of a whole syndrome, and adds those of the negative edges.
     pub(crate) fn take(&mut self, graph: &MatchingGraph, defects: &[u32]) -> Result<(), DecodeError> {
-        let Self { defects: taken, sorted, parity, odd_parts } = self;
+        let Self { defects: taken, sorted, parity, odd_parts, second_pass } = self;
         let list = in_order(defects, graph.num_detectors(), sorted)?;
         if *odd_parts {
             // Edges of negative weight flip two detectors of a part without boundary, and leave its parity alone.
@@ -40,6 +43,7 @@ impl Intake {
         }
         taken.clear();
         symmetric_difference(list, &graph.used().detectors, taken);
+        leave_out(graph, *second_pass, taken);
         Ok(())
     }
 
@@ -56,6 +60,7 @@ impl Intake {
         list.iter().copied().try_for_each(check)?;
         self.defects.clear();
         symmetric_difference(list, used, &mut self.defects);
+        leave_out(graph, self.second_pass, &mut self.defects);
         Ok(())
     }
 
@@ -91,6 +96,19 @@ fn in_order<'a>(
     match list.last().filter(out_of_range) {
         Some(&defect) => Err(DecodeError::DefectOutOfRange { defect, detectors }),
         None => Ok(list),
+    }
+}
+
+/// Drops the defects that are not matched.
+#[inline]
+fn leave_out(graph: &MatchingGraph, second_pass: bool, defects: &mut Vec<u32>) {
+    if !graph.has_silent_parts() {
+        return;
+    }
+    if second_pass {
+        defects.retain(|&defect| !graph.leaves_out(defect));
+    } else {
+        defects.retain(|&defect| !graph.is_silent(defect));
     }
 }
 

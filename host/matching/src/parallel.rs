@@ -179,7 +179,7 @@ impl ParallelDecoder {
             blossom: Blossom::new(tables),
             own: Vec::with_capacity(n),
             between: Vec::with_capacity(n),
-            intake: Intake::new(tables.graph),
+            intake: Intake::new(tables.graph, decoder.makes_second_pass()),
             helpers,
             answer: Answer::new(tables.graph),
             second: decoder.makes_second_pass().then(|| shared.second_pass()),

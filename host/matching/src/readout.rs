@@ -189,11 +189,16 @@ pub(crate) struct ReadOut<'a> {
 impl ReadOut<'_> {
     /// Adds every pair that the regions are matched in.
     pub(crate) fn regions(&mut self, blossom: &mut Blossom) {
-        self.regions_of(blossom, |_| true);
+        let graph = self.tables.graph;
+        if graph.has_silent_parts() {
+            self.regions_of(blossom, |blossom, top| !graph.is_silent(blossom.node(blossom.head(top))));
+        } else {
+            self.regions_of(blossom, |_, _| true);
+        }
     }
 
     /// Adds the pairs of those outermost regions that are `wanted`.
-    pub(crate) fn regions_of(&mut self, blossom: &mut Blossom, wanted: impl Fn(u32) -> bool) {
+    pub(crate) fn regions_of(&mut self, blossom: &mut Blossom, wanted: impl Fn(&Blossom, u32) -> bool) {
         blossom.matching_of(wanted, |blossom, link| {
             let a = blossom.node(link.from);
             let place = blossom.place(link, self.flood);

@@ -64,7 +64,7 @@ impl StreamingDecoder {
             rounds,
             blossom,
             next: 0,
-            intake: Intake::new(tables.graph),
+            intake: Intake::new(tables.graph, decoder.makes_second_pass()),
             all: Vec::with_capacity(n),
             answer: Answer::new(tables.graph),
             second: decoder.makes_second_pass().then(|| shared.second_pass()),

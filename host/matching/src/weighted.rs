@@ -60,7 +60,7 @@ impl WeightedDecoder {
         let tables = shared.tables();
         Self {
             blossom: Blossom::new(tables),
-            intake: Intake::new(tables.graph),
+            intake: Intake::new(tables.graph, false),
             answer: Answer::new(tables.graph),
             second: SecondPass::new(tables.graph),
             given: vec![false; tables.graph.num_edges()],

@@ -80,6 +80,48 @@ fn gathered_defects_have_the_same_weight() {
 }
 
 /// A margin that is far too short costs weight, and that is said.
+/// Two codes side by side, of which the second flips no observable.
+#[test]
+fn parts_without_an_observable_may_be_left_out() {
+    const ROUNDS: u32 = 120;
+    let both = |rounds: u32| {
+        let (graph, of) = repetition::repetition_code(CHECKS, rounds, 0.08);
+        let mut b = GraphBuilder::new();
+        // A round has the detectors of both, those of the first code first.
+        let at = |d: u32, code: u32| d / CHECKS * 2 * CHECKS + code * CHECKS + d % CHECKS;
+        for code in 0..2 {
+            for edge in graph.edges() {
+                let observables: &[u32] = if code == 0 { &edge.observables } else { &[] };
+                match edge.v {
+                    Some(v) => b.edge(at(edge.u, code), at(v, code), edge.weight, observables).unwrap(),
+                    None => b.boundary_edge(at(edge.u, code), edge.weight, observables).unwrap(),
+                };
+            }
+        }
+        let rounds: Vec<u32> = (0..2 * of.len() as u32).map(|d| d / (2 * CHECKS)).collect();
+        (b.build().unwrap(), rounds)
+    };
+    let (short, of) = both(8);
+    let (one, _) = repetition::repetition_code(CHECKS, ROUNDS, 0.08);
+    let mut whole = Decoder::new(one);
+    let mut config = EndlessConfig::default();
+    config.observables_only = true;
+    let mut endless = EndlessDecoder::new(&short, &of, &config).unwrap();
+    let mut rng = Rng::seed_from_u64(17);
+    let (long, _) = both(ROUNDS);
+    for shot in 0..60 {
+        let (defects, _) = repetition::sample(&long, 0.08, &mut rng);
+        let first: Vec<u32> = defects
+            .iter()
+            .filter(|&d| d % (2 * CHECKS) < CHECKS)
+            .map(|d| d / (2 * CHECKS) * CHECKS + d % CHECKS)
+            .collect();
+        let expected = whole.decode(&first).unwrap().weight();
+        run(&mut endless, 2 * CHECKS, ROUNDS, &defects);
+        assert!((endless.weight() - expected).abs() < 1e-6 || endless.forced() > 0, "shot {shot}");
+    }
+}
+
 #[test]
 fn a_margin_too_short_is_told() {
     let [forced, worse] = compare(10, 0.1, 300, &config(1), 60, 12);

@@ -1,4 +1,4 @@
-//! Times runs without end: `endless_time D P ROUNDS RUNS plain|correlated [REHEARSAL [BATCH]]`, P in thousandths.
+//! Times runs without end: `endless_time D P ROUNDS RUNS plain|observables|correlated [REHEARSAL [BATCH]]`, P in thousandths.
 //!
 //! Runs of a rotated memory are drawn from the errors of a short one. Printed are the CPU time of a round and the wall time from the
 //! last round to the answer. A run's end is rehearsed every REHEARSAL (0: never) rounds, and BATCH defects are gathered.
@@ -62,7 +62,7 @@ fn draw(
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [distance, per_mille, rounds, runs, kind, rest @ ..] = &args[..] else {
-        return Err("endless_time D P ROUNDS RUNS plain|correlated [REHEARSAL [BATCH]]".into());
+        return Err("endless_time D P ROUNDS RUNS plain|observables|correlated [REHEARSAL [BATCH]]".into());
     };
     let (distance, rounds, runs) = (distance.parse()?, rounds.parse::<u32>()?, runs.parse::<usize>()?);
     let rehearsal = rest.first().map_or(Ok(0), |n| n.parse::<usize>())?;
@@ -78,13 +78,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let layer_of: Vec<u32> = places.iter().map(|place| place.0).collect();
     let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
     let engine = match kind.as_str() {
-        "plain" => MatchingEngine::SparseBlossom,
+        "plain" | "observables" => MatchingEngine::SparseBlossom,
         "correlated" => MatchingEngine::CorrelatedBlossom,
-        _ => return Err("plain or correlated".into()),
+        _ => return Err("plain, observables or correlated".into()),
     };
     let decoder = MatchingDecoder::new(&graph, engine)?;
     let mut config = EndlessConfig::default();
     config.correlations = kind == "correlated";
+    config.observables_only = kind == "observables";
     config.batch = rest.get(1).map_or(Ok(config.batch), |n| n.parse())?;
     let mut endless = EndlessDecoder::new(decoder.engine().graph(), &layer_of, &config)?;
     let layers = rounds + 1;

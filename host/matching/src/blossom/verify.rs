@@ -13,7 +13,7 @@ use crate::solution::CertificateError;
 impl Blossom {
     pub(crate) fn verify(&self, tables: Tables<'_>, weight: i64) -> Result<(), CertificateError> {
         let n = self.defects.len();
-        let sum = self.dual_sum()?;
+        let sum = self.dual_sum(tables)?;
         if sum != weight {
             return Err(CertificateError::Gap { weight, bound: sum });
         }
@@ -64,8 +64,10 @@ impl Blossom {
         self.chain(i).filter(|r| self.chain(j).any(|s| s == *r)).map(|r| self.radius(r)).sum()
     }
 
-    fn dual_sum(&self) -> Result<i64, CertificateError> {
-        let mut regions: Vec<u32> = (0..self.defects.len() as u32).flat_map(|i| self.chain(i)).collect();
+    /// The sum of all radii that prove something of the solution.
+    fn dual_sum(&self, tables: Tables<'_>) -> Result<i64, CertificateError> {
+        let defects = (0..self.defects.len() as u32).filter(|&i| !tables.graph.is_silent(self.node(i)));
+        let mut regions: Vec<u32> = defects.flat_map(|i| self.chain(i)).collect();
         regions.sort_unstable();
         regions.dedup();
         let mut sum = 0;

@@ -15,6 +15,8 @@
 pub(crate) mod joint;
 pub(crate) mod rules;
 
+use std::ops::Range;
+
 use crate::blossom::flood::Flood;
 use crate::blossom::{BOUNDARY, Blossom, Link, Tables};
 use crate::graph::MatchingGraph;
@@ -29,8 +31,8 @@ pub(crate) struct SecondPass {
     flood: Option<Box<Flood>>,
     /// The edges of the paths of the first pass, pair by pair.
     paths: Vec<u32>,
-    /// The pairs, and where their paths end.
-    pairs: Vec<(Link, u32)>,
+    /// The pairs that are part of a solution, and where their paths lie.
+    pairs: Vec<(Link, Range<u32>)>,
     /// Per edge, whether the first pass crosses it an odd number of times.
     odd: Vec<bool>,
 }
@@ -155,8 +157,11 @@ impl SecondPass {
             let a = blossom.node(link.from);
             let b = if link.to == BOUNDARY { None } else { Some(blossom.node(link.to)) };
             let place = blossom.place(link, None);
+            let begin = paths.len() as u32;
             walk(tables, search, None, MatchedPair { a, b }, place, |edge| cross(edge, paths));
-            pairs.push((link, paths.len() as u32));
+            if !tables.graph.is_silent(a) {
+                pairs.push((link, begin..paths.len() as u32));
+            }
         });
         for &edge in &tables.graph.used().edges {
             cross(edge, paths);
@@ -178,12 +183,10 @@ impl SecondPass {
 
     /// Tells the pairs whose paths have become lighter.
     fn shorten(&self, blossom: &mut Blossom, flood: &Flood) {
-        let mut begin = 0;
-        for &(link, end) in &self.pairs {
-            let path = &self.paths[begin as usize..end as usize];
-            begin = end;
+        for (link, path) in &self.pairs {
+            let path = &self.paths[path.start as usize..path.end as usize];
             let length = path.iter().map(|&edge| flood.weight(edge)).sum();
-            blossom.shorten(link, length);
+            blossom.shorten(*link, length);
         }
     }
 }

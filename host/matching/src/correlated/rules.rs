@@ -33,6 +33,12 @@ impl Rules {
         out
     }
 
+    /// Those that are `wanted`.
+    pub(crate) fn only(&self, edges: usize, wanted: impl Fn(&Rule) -> bool) -> Self {
+        let all = (0..edges as u32).flat_map(|given| self.of(given).iter().map(move |&rule| (given, rule)));
+        Self::new(edges, all.filter(|(_, rule)| wanted(rule)))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.rules.len()
     }

@@ -31,11 +31,14 @@ pub struct EndlessConfig {
     /// Whether to match twice, as [`DecoderConfig::correlations`](crate::DecoderConfig::correlations), window by window. On a graph
     /// without correlations nothing changes.
     pub correlations: bool,
+    /// In one pass: whether only the observables are wanted, as [`DecoderConfig::observables_only`](crate::DecoderConfig::observables_only).
+    /// The weight is then that of the parts that flip some. Windows that are matched twice leave nothing out.
+    pub observables_only: bool,
 }
 
 impl Default for EndlessConfig {
     fn default() -> Self {
-        Self { margin: 0, batch: 64, near_entries: 256, correlations: false }
+        Self { margin: 0, batch: 64, near_entries: 256, correlations: false, observables_only: false }
     }
 }
 

@@ -100,6 +100,7 @@ impl Plan {
         if run.parts().contains(&false) {
             return Err(SlidingError::NoBoundary { window: length });
         }
+        let run = if config.observables_only { run.for_observables(false) } else { run };
         let metric = Metric::new(&run, config.near_entries);
         // Two defects that are further from each other than both are from the boundary have nothing to do with each other.
         let out = |node: u32| metric.nodes[node as usize].boundary;
@@ -291,9 +292,11 @@ impl State {
 
     fn gather(&mut self, plan: &Plan, layer: usize, defects: &[u32]) {
         let base = plan.frontiers.base(layer);
-        self.nodes.extend(defects.iter().map(|&position| base + position));
+        let before = self.nodes.len();
+        let nodes = defects.iter().map(|&position| base + position);
+        self.nodes.extend(nodes.filter(|&node| !plan.graph.is_silent(node)));
         let cap = layer as i64 * plan.step - self.front;
-        self.caps.extend(defects.iter().map(|_| cap));
+        self.caps.resize(self.caps.len() + self.nodes.len() - before, cap);
     }
 
     fn finish(&mut self, plan: &Plan, tail: &[&[u32]]) {
@@ -332,7 +335,7 @@ impl State {
             self.blossom.remember_nodes();
             self.give_back();
         }
-        self.read(plan, |_| true);
+        self.read(plan, |_, _| true);
         (self.last_forced, self.last_weight) = (self.forced, self.grid_weight);
         self.last_answer.copy_from_slice(&self.observables);
         self.restart(plan);
@@ -442,7 +445,7 @@ impl State {
         }
         caps.truncate(kept);
         let extents = std::mem::take(&mut self.extents);
-        self.read(plan, |top| extents[top as usize][1] < margin);
+        self.read(plan, |_, top| extents[top as usize][1] < margin);
         self.extents = extents;
         left
     }
@@ -489,7 +492,7 @@ impl State {
     }
 
     /// Adds the correction of the outermost regions that are `decided` to the answer.
-    fn read(&mut self, plan: &Plan, decided: impl Fn(u32) -> bool) {
+    fn read(&mut self, plan: &Plan, decided: impl Fn(&Blossom, u32) -> bool) {
         let Self { answer, blossom, observables, grid_weight, .. } = self;
         answer.clear();
         answer.compose(plan.tables(), |out| out.regions_of(blossom, decided));

@@ -48,7 +48,8 @@ pub struct DecoderOptions {
     pub relay: BpConfig,
 }
 
-/// Makes decoders of one model, all of one kind.
+/// Makes decoders of one model, all of one kind. Those by matching are for the observables
+/// ([`MatchingFactory::for_observables`]).
 #[derive(Clone)]
 pub enum ModelDecoders {
     /// By matching.
@@ -89,10 +90,7 @@ impl ModelDecoders {
             }
             graph => graph?,
         };
-        let factory = match options.matching {
-            None => MatchingFactory::best(&graph)?,
-            Some(kind) => MatchingFactory::new(&graph, kind)?,
-        };
+        let factory = MatchingFactory::for_observables(&graph, options.matching)?;
         Ok(Self::Matching(Box::new(factory)))
     }
 

@@ -58,6 +58,36 @@ impl MatchingDecoder {
     /// [`DecodeError::WeightRange`] for weights too far apart, [`DecodeError::Graph`] for a graph that is too large,
     /// [`DecodeError::Likely`] for an error above 0.5 where the engine minds correlations.
     pub fn new(graph: &MatchingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
+        Self::with(graph, engine, false)
+    }
+
+    /// A decoder whose observables alone are wanted: parts of the graph that flip none, such as the checks of the other basis of a memory
+    /// experiment, are left out where they have no bearing on them, so that plain matching of such an experiment has half of the work.
+    /// [`Matched`] then tells of the other parts alone. An ensemble looks at the likelihood of all errors, and leaves nothing out.
+    ///
+    /// ```
+    /// use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
+    /// # let model = ringcall_qec::dem::text::parse("error(0.1) D0 L0\nerror(0.1) D0 D1\nerror(0.1) D1\nerror(0.1) D2")?;
+    /// let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
+    /// let mut decoder = MatchingDecoder::for_observables(&graph, MatchingEngine::SparseBlossom)?;
+    /// let mut observables = [0u8];
+    /// // Detector 2 has nothing to do with any observable.
+    /// assert_eq!(decoder.decode(&[0, 2], &mut observables)?.corrections, 1);
+    /// assert_eq!(observables, [1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn for_observables(graph: &MatchingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
+        Self::with(graph, engine, engine != MatchingEngine::Ensemble)
+    }
+
+    fn with(
+        graph: &MatchingGraph,
+        engine: MatchingEngine,
+        observables_only: bool,
+    ) -> Result<Self, DecodeError> {
         check_range(graph)?;
         let mut builder = GraphBuilder::new();
         builder.ensure_detectors(graph.num_detectors() as usize);
@@ -68,6 +98,7 @@ impl MatchingDecoder {
         }
         let mut config = DecoderConfig::default();
         config.correlations = engine.minds_correlations();
+        config.observables_only = observables_only;
         if config.correlations {
             for error in graph.errors() {
                 let (mechanism, probability) = (error.mechanism, error.probability);
@@ -301,10 +332,19 @@ impl MatchingFactory {
     /// # Errors
     /// As [`new`](Self::new) in one pass.
     pub fn best(graph: &MatchingGraph) -> Result<Self, DecodeError> {
-        match Self::new(graph, MatchingEngine::CorrelatedBlossom) {
-            Err(DecodeError::Likely { .. }) => Self::new(graph, MatchingEngine::SparseBlossom),
-            made => made,
-        }
+        Ok(Self { prototype: best_of(|engine| MatchingDecoder::new(graph, engine))? })
+    }
+
+    /// Decoders as [`MatchingDecoder::for_observables`] makes them, with this engine; `None` as [`best`](Self::best) chooses.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn for_observables(
+        graph: &MatchingGraph,
+        engine: Option<MatchingEngine>,
+    ) -> Result<Self, DecodeError> {
+        let make = |engine| MatchingDecoder::for_observables(graph, engine);
+        Ok(Self { prototype: engine.map_or_else(|| best_of(make), make)? })
     }
 
     /// Decoders in one pass, which share the tables of these.
@@ -323,6 +363,16 @@ impl MatchingFactory {
     /// What its decoders decode by, as [`MatchingDecoder::kind`].
     pub fn kind(&self) -> MatchingEngine {
         self.prototype.kind()
+    }
+}
+
+/// Correlated matching, or one pass where an error is too likely for that.
+fn best_of(
+    make: impl Fn(MatchingEngine) -> Result<MatchingDecoder, DecodeError>,
+) -> Result<MatchingDecoder, DecodeError> {
+    match make(MatchingEngine::CorrelatedBlossom) {
+        Err(DecodeError::Likely { .. }) => make(MatchingEngine::SparseBlossom),
+        made => made,
     }
 }
 

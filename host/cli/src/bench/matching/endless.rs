@@ -117,10 +117,11 @@ impl std::fmt::Display for Row {
 pub(super) fn decoder(source: &RunSource, correlated: bool) -> Result<EndlessDecoder> {
     let edges = MatchingGraph::from_dem(source.model(), ParallelEdges::Independent)?;
     let rounds: Vec<u32> = source.places().iter().map(|&(layer, _)| layer).collect();
-    if !correlated {
-        return Ok(EndlessDecoder::new(&engine_graph(&edges)?, &rounds, &EndlessConfig::default())?);
-    }
     let mut config = EndlessConfig::default();
+    config.observables_only = true;
+    if !correlated {
+        return Ok(EndlessDecoder::new(&engine_graph(&edges)?, &rounds, &config)?);
+    }
     config.correlations = true;
     let decoder = MatchingDecoder::new(&edges, MatchingEngine::CorrelatedBlossom)?;
     let endless = EndlessDecoder::new(decoder.engine().graph(), &rounds, &config)?;

@@ -143,6 +143,10 @@ impl Blossom {
         let Self { flood: Some(flood), defects, regions, .. } = self else { return };
         let Flood { cover, busy, cut_off, .. } = &mut **flood;
         for (i, d) in (0..).zip(&*defects) {
+            // No edge of a silent part has become lighter.
+            if tables.graph.is_silent(d.node) {
+                continue;
+            }
             let reach = d.base + regions[d.top as usize].origin;
             let info = &tables.metric.nodes[d.node as usize];
             let mut add = |node: u32, beyond| {
