@@ -1,7 +1,8 @@
-//! Times plain and correlated matching on a detector error model and shots: `correlated_time DEM SHOTS.b8 [REPEATS [plain|correlated]]`.
+//! Times plain and correlated matching on a detector error model and shots: `correlated_time DEM SHOTS.b8 [REPEATS [plain|correlated|both [observables]]]`.
 //!
 //! `tests/data/decode/correlated_time.py` makes both files, and runs this in turns with PyMatching. All shots are
-//! decoded REPEATS (5) times; the CPU time is printed, in us a shot, with that of making the decoder.
+//! decoded REPEATS (5) times; the CPU time is printed, in us a shot, with that of making the decoder. With `observables`, decoders are for
+//! these alone, as `decode_batch` is without weights.
 
 #[path = "common/cpu_time.rs"]
 mod cpu_time;
@@ -15,11 +16,11 @@ use ringcall_qec::dem::text;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let usage = "correlated_time DEM SHOTS.b8 [REPEATS [plain|correlated]]";
+    let usage = "correlated_time DEM SHOTS.b8 [REPEATS [plain|correlated|both [observables]]]";
     let (dem, shots) = (args.next().ok_or(usage)?, args.next().ok_or(usage)?);
     let repeats = args.next().map_or(Ok(5), |n| n.parse::<usize>())?;
     let engines = match args.next().as_deref() {
-        None => vec![MatchingEngine::SparseBlossom, MatchingEngine::CorrelatedBlossom],
+        None | Some("both") => vec![MatchingEngine::SparseBlossom, MatchingEngine::CorrelatedBlossom],
         Some("plain") => vec![MatchingEngine::SparseBlossom],
         Some("correlated") => vec![MatchingEngine::CorrelatedBlossom],
         Some(_) => return Err(usage.into()),

@@ -234,6 +234,7 @@ pub(super) fn wait_until(due: Instant) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringcall_matching::DecoderConfig;
     use ringcall_qec::sample::Sampler;
 
     fn experiment(rounds: u32) -> MemoryExperiment {
@@ -281,7 +282,9 @@ mod tests {
         let source = RunSource::of(&experiment(SHORT_ROUNDS))?;
         let long = RunSource::of(&experiment(ROUNDS))?;
         let edges = MatchingGraph::from_dem(long.model(), ParallelEdges::Independent)?;
-        let mut whole = ringcall_matching::Decoder::new(engine_graph(&edges)?);
+        let mut config = DecoderConfig::default();
+        config.observables_only = true;
+        let mut whole = ringcall_matching::Decoder::with_config(engine_graph(&edges)?, &config);
         let mut endless = decoder(&source, false)?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
         // Where each layer's detectors are in the long model.

@@ -4,7 +4,7 @@
     cargo build --release -p ringcall-qec --example correlated_time
     python3 host/qec/tests/data/decode/correlated_time.py target/release/examples/correlated_time [D,P,SHOTS...]
 
-PyMatching decodes all shots in one call of `decode_batch`, once without correlations and once with them, bit-packed. All times are CPU times of one
+PyMatching decodes all shots in one call of `decode_batch`, once without correlations and once with them, bit-packed. Both give predictions alone. All times are CPU times of one
 thread; a row is the median of five turns. With `load` in place of the shots, making the decoder is timed instead, from a
 `.dem` file, each in a process of its own: CPU time, and the most memory less that of an empty process.
 """
@@ -57,7 +57,7 @@ def decode(program, d, p, count, folder):
     ]
     rows = []
     for _ in range(TURNS):
-        out = subprocess.run([program, dem, b8, "5"], check=True, capture_output=True, text=True).stdout
+        out = subprocess.run([program, dem, b8, "5", "both", "observables"], check=True, capture_output=True, text=True).stdout
         plain, correlated = (float(x) for x in re.findall(r"([0-9.]+) us", out))
         theirs = []
         for correlations, matching in enumerate(matchings):
