@@ -460,7 +460,7 @@ impl MatchingGraph {
         rounds: PyReadonlyArray1<'_, i64>,
         enable_correlations: bool,
     ) -> PyResult<Stream> {
-        Stream::new(py, &*self.solver(py)?, rounds.as_slice()?, enable_correlations)
+        Stream::new(py, &*self.solver(py, Wanted::All)?, rounds.as_slice()?, enable_correlations)
     }
 
     /// For `Matching.endless`.
@@ -471,7 +471,7 @@ impl MatchingGraph {
         margin: usize,
         enable_correlations: bool,
     ) -> PyResult<Endless> {
-        Endless::new(py, &*self.solver(py)?, rounds.as_slice()?, margin, enable_correlations)
+        Endless::new(py, &*self.solver(py, Wanted::All)?, rounds.as_slice()?, margin, enable_correlations)
     }
 
     fn __repr__(&self) -> String {

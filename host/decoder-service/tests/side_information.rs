@@ -101,7 +101,7 @@ fn weights_travel_with_requests() {
             theirs.add_edge(edge.node, edge.other, weight, &edge.observables).unwrap();
         }
         theirs.add_edge(problem.detectors(), None, largest, &[]).unwrap();
-        let mut fresh = MatchingDecoder::new(&theirs, MatchingEngine::SparseBlossom).unwrap();
+        let mut fresh = MatchingDecoder::for_observables(&theirs, MatchingEngine::SparseBlossom).unwrap();
         let mut observables = [0];
         let matched = fresh.decode(&defects, &mut observables).unwrap();
         expected.push((Status::OK, Some((observables[0], matched.corrections))));
