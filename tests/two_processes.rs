@@ -856,3 +856,29 @@ fn weights_and_read_outs_are_served() {
     let output = emulate(&service, &["--distance", "3", "--p", "0.01", "--function", "decode-weighted"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("needs --weights"));
 }
+
+/// Of who asks for it alone: the answers of the others have nothing more.
+#[test]
+fn an_ensemble_says_how_sure_it_is_on_the_wire() {
+    let experiment = ["--distance", "3", "--p", "0.01"];
+    let start = |more: &[&str]| {
+        let args = ["--transport", "udp", "--matching", "ensemble"];
+        Service::start(&[&args[..], &experiment, more].concat())
+    };
+    for sure in [true, false] {
+        let service = start(if sure { &["--confidence"] } else { &[] });
+        assert_eq!(service.endpoint.contains(" answers=confidence"), sure, "{}", service.endpoint);
+        let args = ["--function", "decode", "--requests", "500", "--timeout-ms", "20000"];
+        let report = report_of(&service, &[&experiment[..], &args].concat());
+        assert_eq!(n(&report["correct"]), 500, "{report}");
+        let bins = report["confidences"].as_array().expect("a list");
+        let said: u64 = bins.iter().map(|bin| n(&bin["answers"])).sum();
+        assert_eq!((said, bins.is_empty()), if sure { (500, false) } else { (0, true) }, "{report}");
+        assert!(bins.iter().all(|bin| bin["wrong"].is_null()), "{report}");
+    }
+    is_refused(
+        &["serve", "--transport", "udp", "--matching", "correlated", "--confidence"],
+        2,
+        "--confidence does not apply: it is for --matching ensemble",
+    );
+}

@@ -9,6 +9,9 @@
 //! | result 1 | ceil(observables / 8) | `INT32` total corrections: matched edges or flipped bits, as the decoder counts |
 //! | result 2 | + 4 | `INT32` converged: 1, or 0 when the decoder gave up; 3 when time was up, and the answer is the best so far |
 //!
+//! A service that was asked for it adds a result 3, a `FLOAT32`: the natural logarithm of the odds that the observables are right. Its
+//! schema has that result, too.
+//!
 //! Results 1 and 2 have the bytes of a [`DecodeResponse`], which the older predecoder pipeline answers with alone.
 //!
 //! The calls of a decoding server are in [`decoding`](crate::decoding).

@@ -7,11 +7,11 @@ use crate::usage::Misuse;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ringcall::Status;
-use ringcall_decoder_service::{Problem, WireForm, converged};
+use ringcall_decoder_service::{Answer, Problem, WireForm, converged};
 use ringcall_qec::QecError;
 use ringcall_qec::circuit::{Circuit, Code, DetectorBases, Experiment, MemoryExperiment};
 use ringcall_qec::code::{Basis, Configuration};
-use ringcall_qec::decode::Decoder;
+use ringcall_qec::decode::{Decoder, MatchingEngine};
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::dem::text::read;
 use ringcall_wire::HEADER_BYTES;
@@ -299,6 +299,9 @@ pub(crate) struct ExperimentArgs {
     /// alone, 8 bytes: surface code
     #[arg(long, conflicts_with_all = SLICED)]
     pub(crate) slices: bool,
+    /// --matching ensemble: each answer ends with how sure the decoder is of it, a FLOAT32, the natural logarithm of odds
+    #[arg(long, conflicts_with = "slices")]
+    pub(crate) confidence: bool,
     #[command(flatten)]
     file: ModelFile,
     #[command(flatten)]
@@ -331,7 +334,7 @@ pub(crate) fn surface_for(option: &str, experiment: Option<&Experiment>) -> Resu
 
 impl ExperimentArgs {
     /// The options that a command that decodes nothing refuses.
-    pub(crate) const FIELDS: [&'static str; 11] = [
+    pub(crate) const FIELDS: [&'static str; 12] = [
         "preset",
         "code",
         "distance",
@@ -343,10 +346,11 @@ impl ExperimentArgs {
         "circuit",
         "measurements",
         "slices",
+        "confidence",
     ];
 
-    /// The memory experiment, or the model of the file, with its decoder; `around` adds to the estimate what the
-    /// command takes beside the decoder.
+    /// The memory experiment, or the model of the file, with its decoder and the form of its answers; `around` adds to the
+    /// estimate what the command takes beside the decoder.
     ///
     /// # Errors
     /// [`Misuse`], also for what takes more memory than it may. The file, the experiment, the decoder.
@@ -355,6 +359,17 @@ impl ExperimentArgs {
         memory: MemoryLimit,
         around: impl FnOnce(Estimate) -> Estimate,
     ) -> Result<Problem> {
+        let problem = self.decoded(memory, around)?;
+        match (self.confidence, problem.matching()) {
+            (false, _) => Ok(problem),
+            (true, Some(MatchingEngine::Ensemble)) => Ok(problem.with_confidence()),
+            (true, _) => {
+                bail!(Misuse("--confidence does not apply: it is for --matching ensemble".to_owned()))
+            }
+        }
+    }
+
+    fn decoded(&self, memory: MemoryLimit, around: impl FnOnce(Estimate) -> Estimate) -> Result<Problem> {
         self.decoder.options()?;
         let model = match self.file.read(memory)? {
             Some(model) => {
@@ -480,9 +495,14 @@ impl Syndromes {
         })
     }
 
+    /// What an answer says.
+    pub(crate) fn answer_in(&self, result: &[u8]) -> Option<Answer> {
+        self.form.read_result(result)
+    }
+
     /// Whether an answer says that time was up.
     pub(crate) fn is_late(&self, result: &[u8]) -> bool {
-        self.form.read_result(result).is_some_and(|(_, outcome)| outcome.converged == DecodeResponse::LATE)
+        self.answer_in(result).is_some_and(|answer| answer.outcome.converged == DecodeResponse::LATE)
     }
 
     /// Takes a request of the problem's form, writes observables, corrections and convergence, or the last two alone.
@@ -497,6 +517,6 @@ impl Syndromes {
             total_corrections: i32::try_from(matched.corrections).unwrap_or(i32::MAX),
             converged: converged(&matched),
         };
-        self.form.write_result(result, &self.observables, outcome)
+        self.form.write_result(result, &self.observables, outcome, matched.confidence)
     }
 }

@@ -520,3 +520,16 @@ fn observables_beyond_a_word_are_counted() {
     let found = results["points"][0]["alone"]["errors"].as_u64().expect("a count");
     assert!((10..100).contains(&found), "{results}");
 }
+
+#[test]
+fn an_ensemble_reports_how_sure_it_was() {
+    let args =
+        ["--requests", "2000", "--interval-us", "0", "--p", "0.01", "--seed", "3", "--timeout-ms", "20000"];
+    let sure = report(&[&args[..], &["--matching", "ensemble"]].concat());
+    let bins = sure["confidences"].as_array().expect("a list");
+    let sum = |key: &str| bins.iter().map(|bin| bin[key].as_u64().expect("a count")).sum::<u64>();
+    assert_eq!((sum("answers"), Some(sum("wrong"))), (2000, sure["logical_errors"].as_u64()), "{sure}");
+    assert!(bins[0]["from"].is_null() && bins[9]["from"].is_null() && bins[9]["to"].is_null(), "{sure}");
+    assert!(bins[0]["expected_wrong"].as_f64().is_some_and(|wrong| wrong > 0.0), "{sure}");
+    assert_eq!(report(&args)["confidences"], serde_json::json!([]));
+}

@@ -3,8 +3,9 @@
 use ringcall::Status;
 use ringcall::wire::bits::{BitView, packed_len};
 use ringcall::wire::payload::TypeDesc;
-use ringcall::wire::qec::{DecodeResponse, decode_syndrome_schema, read_decode_result, write_decode_result};
+use ringcall::wire::qec::{DecodeResponse, decode_syndrome_schema};
 use ringcall::wire::schema::HandlerSchema;
+use ringcall::wire::{Decoder, Encoder};
 use ringcall_qec::circuit::MeasurementLayout;
 use ringcall_qec::shots::Bits;
 use smallvec::SmallVec;
@@ -20,12 +21,14 @@ pub type Observables = SmallVec<[u64; 1]>;
 /// | by itself | a bit for each detector | observables, then a [`DecodeResponse`] |
 /// | measured | an `INT32` for each measurement, 0 or 1, as [`MeasurementLayout`] has them | the same |
 /// | alone | either | a [`DecodeResponse`] alone |
+/// | with confidence | either | after those, a `FLOAT32`: the natural logarithm of the odds that the observables are right |
 #[derive(Debug, Clone)]
 pub struct WireForm {
     detectors: usize,
     observables: usize,
     measurements: Option<Arc<MeasurementLayout>>,
     alone: bool,
+    confident: bool,
     schema: HandlerSchema,
 }
 
@@ -36,6 +39,7 @@ impl WireForm {
             observables: observables as usize,
             measurements: None,
             alone: false,
+            confident: false,
             schema: decode_syndrome_schema(detectors, observables),
         }
     }
@@ -50,6 +54,11 @@ impl WireForm {
         Self { alone: true, ..self }.described()
     }
 
+    /// The same with a confidence at the end of each answer.
+    pub(crate) fn confident(self) -> Self {
+        Self { confident: true, ..self }.described()
+    }
+
     /// With the schema of its requests and answers; all sizes are far below 2^32.
     fn described(self) -> Self {
         let argument = match &self.measurements {
@@ -59,7 +68,9 @@ impl WireForm {
         let schema = HandlerSchema::new().arg(argument);
         let schema =
             if self.alone { schema } else { schema.result(TypeDesc::bit_packed(self.observables as u32)) };
-        Self { schema: schema.result(TypeDesc::int32()).result(TypeDesc::int32()), ..self }
+        let schema = schema.result(TypeDesc::int32()).result(TypeDesc::int32());
+        let schema = if self.confident { schema.result(TypeDesc::float32()) } else { schema };
+        Self { schema, ..self }
     }
 
     /// The schema of `decode_syndrome` in this form.
@@ -72,6 +83,12 @@ impl WireForm {
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.alone
+    }
+
+    /// Whether an answer ends with its confidence.
+    #[must_use]
+    pub fn is_confident(&self) -> bool {
+        self.confident
     }
 
     /// Which measurements a request has; `None` where it has detectors.
@@ -90,7 +107,8 @@ impl WireForm {
     /// Bytes of an answer.
     #[must_use]
     pub fn result_bytes(&self) -> usize {
-        DecodeResponse::BYTES + if self.alone { 0 } else { packed_len(self.observables) }
+        let observables = if self.alone { 0 } else { packed_len(self.observables) };
+        observables + DecodeResponse::BYTES + if self.confident { CONFIDENCE_BYTES } else { 0 }
     }
 
     /// Writes the request of a shot, [`request_bytes`](Self::request_bytes) long: measurements with these detectors, what the
@@ -142,7 +160,8 @@ impl WireForm {
         Ok(set)
     }
 
-    /// Writes an answer; its length. `observables` are packed, and not written where the answer is [alone](Self::is_alone).
+    /// Writes an answer; its length. `observables` are packed, and not written where the answer is [alone](Self::is_alone);
+    /// `confidence` is written where answers [have one](Self::is_confident), NaN for `None`.
     ///
     /// # Errors
     /// [`Status::RESULT_TOO_LONG`] where `out` is too short, or `observables` are not the problem's.
@@ -151,32 +170,56 @@ impl WireForm {
         out: &mut [u8],
         observables: &[u8],
         outcome: DecodeResponse,
+        confidence: Option<f64>,
     ) -> Result<usize, Status> {
-        if self.alone {
-            let out = out.get_mut(..DecodeResponse::BYTES).ok_or(Status::RESULT_TOO_LONG)?;
-            out.copy_from_slice(&outcome.to_bytes());
-            return Ok(DecodeResponse::BYTES);
-        }
-        write_decode_result(&self.schema, out, observables, outcome).map_err(|_| Status::RESULT_TOO_LONG)
+        let mut encoder = Encoder::results(&self.schema, out).map_err(|_| Status::RESULT_TOO_LONG)?;
+        let mut write = || {
+            if !self.alone {
+                encoder.packed_bits(observables)?;
+            }
+            encoder.i32(outcome.total_corrections)?.i32(outcome.converged)?;
+            if self.confident {
+                encoder.f32(confidence.unwrap_or(f64::NAN) as f32)?;
+            }
+            encoder.finish()
+        };
+        write().map_err(|_| Status::RESULT_TOO_LONG)
     }
 
-    /// Reads an answer: its observables, of which there are none where it is [alone](Self::is_alone); and its outcome. `None` for bytes
-    /// that are no answer.
+    /// Reads an answer. `None` for bytes that are no answer.
     #[must_use]
-    pub fn read_result(&self, result: &[u8]) -> Option<(Observables, DecodeResponse)> {
-        if self.alone {
-            let outcome = DecodeResponse::from_bytes(result).ok()?;
-            return matches!(outcome.converged, 0 | 1 | DecodeResponse::LATE)
-                .then(|| (Observables::new(), outcome));
+    pub fn read_result(&self, result: &[u8]) -> Option<Answer> {
+        let mut decoder = Decoder::results(&self.schema, result).ok()?;
+        let mut observables = Observables::new();
+        if !self.alone {
+            observables.resize(self.observables.div_ceil(64), 0);
+            for index in decoder.bits().ok()?.ones() {
+                observables[index / 64] |= 1 << (index % 64);
+            }
         }
-        let (bits, outcome) = read_decode_result(&self.schema, result).ok()?;
-        let mut observables = Observables::from_elem(0, self.observables.div_ceil(64));
-        for index in bits.ones() {
-            observables[index / 64] |= 1 << (index % 64);
-        }
-        Some((observables, outcome))
+        let outcome =
+            DecodeResponse { total_corrections: decoder.i32().ok()?, converged: decoder.i32().ok()? };
+        let confidence = if self.confident { Some(f64::from(decoder.f32().ok()?)) } else { None };
+        decoder.finish().ok()?;
+        let known = matches!(outcome.converged, 0 | 1 | DecodeResponse::LATE);
+        known.then_some(Answer { observables, outcome, confidence })
     }
 }
+
+/// What an answer says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// A bit for each observable; none where the answer is [alone](WireForm::is_alone).
+    pub observables: Observables,
+    /// How the decode ended.
+    pub outcome: DecodeResponse,
+    /// The natural logarithm of the odds that the observables are right, where answers [have one](WireForm::is_confident):
+    /// infinite where the decoder saw no alternative, NaN where it does not say.
+    pub confidence: Option<f64>,
+}
+
+/// Bytes of a confidence.
+const CONFIDENCE_BYTES: usize = 4;
 
 /// A request, and what it is made with.
 #[derive(Debug, Clone, Default)]
@@ -238,9 +281,34 @@ mod tests {
         let form = measured().alone();
         assert_eq!((form.result_bytes(), form.schema().results_bytes()), (8, Ok(8)));
         let (mut out, outcome) = ([0xFF; 9], DecodeResponse { total_corrections: 3, converged: 1 });
-        assert_eq!(form.write_result(&mut out, &[1], outcome), Ok(8));
-        assert_eq!(form.read_result(&out[..8]), Some((Observables::new(), outcome)));
+        assert_eq!(form.write_result(&mut out, &[1], outcome, None), Ok(8));
+        let answer = Answer { observables: Observables::new(), outcome, confidence: None };
+        assert_eq!(form.read_result(&out[..8]), Some(answer));
         assert_eq!(form.read_result(&out), None);
-        assert_eq!(form.write_result(&mut out[..7], &[1], outcome), Err(Status::RESULT_TOO_LONG));
+        assert_eq!(form.write_result(&mut out[..7], &[1], outcome, None), Err(Status::RESULT_TOO_LONG));
+    }
+
+    #[test]
+    fn a_confidence_is_the_last_four_bytes_of_an_answer_that_has_one() {
+        let (plain, form) = (WireForm::new(24, 3), WireForm::new(24, 3).confident());
+        assert_eq!((plain.result_bytes(), plain.schema().results_bytes()), (9, Ok(9)));
+        assert_eq!((form.result_bytes(), form.schema().results_bytes()), (13, Ok(13)));
+        let outcome = DecodeResponse { total_corrections: 2, converged: 1 };
+        let mut bytes = [[0xFF; 13]; 2];
+        assert_eq!(plain.write_result(&mut bytes[0], &[5], outcome, Some(2.5)), Ok(9));
+        for confidence in [2.5, -1.0, f64::INFINITY] {
+            assert_eq!(form.write_result(&mut bytes[1], &[5], outcome, Some(confidence)), Ok(13));
+            assert_eq!(bytes[0][..9], bytes[1][..9]);
+            let answer =
+                Answer { observables: Observables::from_elem(5, 1), outcome, confidence: Some(confidence) };
+            assert_eq!(form.read_result(&bytes[1]), Some(answer));
+        }
+        assert_eq!(form.write_result(&mut bytes[1], &[5], outcome, None), Ok(13));
+        assert!(form.read_result(&bytes[1]).and_then(|answer| answer.confidence).is_some_and(f64::is_nan));
+        assert_eq!((form.read_result(&bytes[0][..9]), plain.read_result(&bytes[1])), (None, None));
+        assert_eq!(form.write_result(&mut bytes[1][..12], &[5], outcome, None), Err(Status::RESULT_TOO_LONG));
+        // Alone, and of measurements.
+        let both = measured().confident().alone();
+        assert_eq!((both.result_bytes(), both.schema().results_bytes()), (12, Ok(12)));
     }
 }

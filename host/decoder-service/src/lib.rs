@@ -33,6 +33,7 @@
 
 #![forbid(unsafe_code)]
 
+mod confidence;
 mod deadline;
 pub mod decoding_server;
 mod driver;
@@ -50,8 +51,9 @@ pub mod study;
 mod summary;
 mod trace;
 
+pub use confidence::{ConfidenceBin, Confidences};
 pub use driver::{DriveError, Pace};
-pub use form::{Observables, RequestBuffer, WireForm};
+pub use form::{Answer, Observables, RequestBuffer, WireForm};
 pub use predecoder::{Predecoder, PredecoderError};
 pub use problem::{Problem, ProblemError};
 pub use residual::{ResidualDecoder, converged, is_late, pack_elements};

@@ -195,6 +195,15 @@ impl Problem {
         Self { form, ..self }
     }
 
+    /// The same problem, whose answers end with how sure the decoder is of them, a `FLOAT32`
+    /// ([`Matched::confidence`](ringcall_qec::decode::Matched::confidence)): of matching by
+    /// [`MatchingEngine::Ensemble`]; others say NaN.
+    #[must_use]
+    pub fn with_confidence(self) -> Self {
+        let form = self.form.clone().confident();
+        Self { form, ..self }
+    }
+
     /// How its requests and answers look on the wire.
     #[must_use]
     pub fn form(&self) -> &WireForm {

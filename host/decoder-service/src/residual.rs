@@ -6,7 +6,7 @@ use ringcall::wire::bits::{BitView, packed_len};
 use ringcall::wire::qec::{DecodeResponse, read_decode_result};
 use ringcall::wire::schema::HandlerSchema;
 use ringcall_infer::ElementType;
-use ringcall_qec::decode::{DecodeError, Decoder, Matched};
+use ringcall_qec::decode::{DecodeError, Decoder, Matched, MatchingEngine};
 
 /// From what inference leaves of a request to its answer: `frame XOR decoded(residual)`, where there is nothing left to decode
 /// without the decoder. One for each worker; wherever inference ran, this is what answers are made by.
@@ -40,6 +40,8 @@ pub struct ResidualDecoder {
     form: WireForm,
     /// No error is likelier than not, so that the best answer to nothing is nothing.
     nothing_is_nothing: bool,
+    /// How sure of that the decoder would be.
+    sure_of_nothing: Option<f64>,
 }
 
 impl std::fmt::Debug for ResidualDecoder {
@@ -65,6 +67,7 @@ impl ResidualDecoder {
             observables: problem.observables() as usize,
             form: problem.form().clone(),
             nothing_is_nothing: problem.model().mechanisms.iter().all(|error| error.probability <= 0.5),
+            sure_of_nothing: (problem.matching() == Some(MatchingEngine::Ensemble)).then_some(f64::INFINITY),
         })
     }
 
@@ -85,7 +88,13 @@ impl ResidualDecoder {
         self.defects.extend(residual.ones().map(|index| index as u32));
         let matched = if self.defects.is_empty() && self.nothing_is_nothing {
             self.predicted.fill(0);
-            Matched { weight: 0.0, corrections: 0, converged: true, late: false, confidence: None }
+            Matched {
+                weight: 0.0,
+                corrections: 0,
+                converged: true,
+                late: false,
+                confidence: self.sure_of_nothing,
+            }
         } else {
             self.decoder.decode(&self.defects, &mut self.predicted).map_err(|_| Status::ENGINE_FAILED)?
         };
@@ -96,7 +105,7 @@ impl ResidualDecoder {
             total_corrections: i32::try_from(matched.corrections).unwrap_or(i32::MAX),
             converged: converged(&matched),
         };
-        self.form.write_result(out, &self.predicted, outcome)
+        self.form.write_result(out, &self.predicted, outcome, matched.confidence)
     }
 
     /// Detectors that the last request had left.

@@ -1,6 +1,7 @@
 //! The pipeline, wired for one problem.
 
 use crate::driver::{DriveError, Pace, drive};
+use crate::form::Answer;
 use crate::problem::Problem;
 use crate::source::ShotSource;
 use crate::stages::{AnsweredStage, DecodeStage, Density, Inference, InferenceError};
@@ -79,12 +80,13 @@ fn reporter(
         // The consumer's alone: nobody else locks it.
         let now = clock.get().filter(|_| stamp != 0).and_then(|clock| Some(clock.lock().ok()?()));
         let predicted = completion.result.and_then(|result| {
-            let (observables, outcome) = form.read_result(result)?;
+            let Answer { observables, outcome, confidence } = form.read_result(result)?;
             let DecodeResponse { converged, .. } = outcome;
             Some(Predicted {
                 observables,
                 converged: converged != 0,
                 late: converged == DecodeResponse::LATE,
+                confidence,
             })
         });
         // The driver is gone only when the run is over: nothing is counted any more.

@@ -1,5 +1,6 @@
 //! Every answer accounted for, and the figures of a run.
 
+use crate::confidence::Confidences;
 use crate::form::Observables;
 use crate::stages::Density;
 use hdrhistogram::Histogram;
@@ -159,6 +160,8 @@ pub(crate) struct Predicted {
     pub(crate) converged: bool,
     /// Whether time was up before the decoder came to its end.
     pub(crate) late: bool,
+    /// How sure the decoder was, where it says.
+    pub(crate) confidence: Option<f64>,
 }
 
 /// What happened in one interval of the run.
@@ -226,6 +229,7 @@ pub(crate) struct Account {
     unconverged: u64,
     late: u64,
     late_or_wrong: u64,
+    confidences: Confidences,
     completed: u64,
     unexpected: u64,
     unstamped: u64,
@@ -253,6 +257,7 @@ impl Account {
             unconverged: 0,
             late: 0,
             late_or_wrong: 0,
+            confidences: Confidences::default(),
             completed: 0,
             unexpected: 0,
             unstamped: 0,
@@ -321,12 +326,12 @@ impl Account {
         // Answers come nearly in order of their time: one that belongs to an interval already closed joins this one.
         self.advance(harvested);
         self.current.saturating_record(self.latest_ns.max(1));
-        let Some(Predicted { observables, converged, late }) = &outcome.predicted else { return };
+        let Some(Predicted { observables, converged, late, confidence }) = &outcome.predicted else { return };
         let late = *late;
         self.unconverged += u64::from(!converged);
         self.late += u64::from(late);
+        let mut is_wrong = false;
         if self.has_truth {
-            let mut is_wrong = false;
             for (place, (answer, truth)) in observables.iter().zip(&truth).enumerate() {
                 let mut wrong = answer ^ truth;
                 is_wrong |= wrong != 0;
@@ -341,6 +346,9 @@ impl Account {
             }
             self.rate.record(is_wrong);
             self.late_or_wrong += u64::from(late || is_wrong);
+        }
+        if let Some(confidence) = confidence {
+            self.confidences.record(*confidence, is_wrong);
         }
     }
 
@@ -403,6 +411,8 @@ pub struct Summary {
     pub late: u64,
     /// Answers that are late or wrong, of the shots of [`rate`](Self::rate).
     pub late_or_wrong: u64,
+    /// Answers by how sure the decoder was; empty where [it does not say](crate::Problem::with_confidence).
+    pub confidences: Confidences,
     /// Share of detectors set in requests; NaN without requests.
     pub density_in: f64,
     /// Share of detectors left for matching; NaN without requests.
@@ -439,6 +449,7 @@ impl Summary {
             unconverged: 0,
             late: 0,
             late_or_wrong: 0,
+            confidences: Confidences::default(),
             density_in: f64::NAN,
             density_out: f64::NAN,
             stats: Stats { submitted, ..Stats::default() },
@@ -474,6 +485,7 @@ impl Summary {
         self.observable_errors.resize(observables as usize, 0);
         self.unconverged = account.unconverged;
         (self.late, self.late_or_wrong) = (account.late, account.late_or_wrong);
+        self.confidences = account.confidences;
         self.unexpected = account.unexpected;
         self.unstamped = account.unstamped;
         self.elapsed = Duration::from_nanos(account.end.saturating_sub(account.begin));

@@ -229,6 +229,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
     let (measurements, slices) = target.forms();
     experiment.measurements |= measurements;
     experiment.slices |= slices;
+    experiment.confidence |= target.says_confidence();
     let asked = Asked {
         function: args.function,
         experiment: &experiment,
@@ -265,7 +266,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
             play(args, &target, interval, &mut source, &mut checker, &stop)?
         }
     };
-    let summary = Summary::new(transport, args.function, args.requests, &report, checker.past_deadline());
+    let summary = Summary::new(transport, args.function, args.requests, &report, &checker);
     publish(args, &summary)?;
     if let Some(signal) = signals.received() {
         eprintln!("ringcall: stopped by signal {signal} after {} requests", report.sent);

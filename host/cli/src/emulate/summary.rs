@@ -1,7 +1,7 @@
 //! What came of a run, for people and for programs.
 
-use super::work::FunctionArg;
-use crate::report::count;
+use super::work::{Checker, FunctionArg};
+use crate::report::{ConfidenceRow, count};
 use crate::serve::TransportArg;
 use crate::style;
 use ringcall_roce::reliable::ConnectionCounts;
@@ -33,6 +33,8 @@ pub(super) struct Summary {
     late: u64,
     /// Answered rightly or not, and marked: the decode took longer than the service's deadline.
     past_deadline: u64,
+    /// How sure of its answers the service's decoder was; empty where it does not say.
+    confidences: Vec<ConfidenceRow>,
     duplicates: u64,
     unexpected: u64,
     malformed: u64,
@@ -57,7 +59,7 @@ impl Summary {
         function: FunctionArg,
         requests: u64,
         report: &Report,
-        past_deadline: u64,
+        checker: &Checker,
     ) -> Self {
         let odd = report.unanswered + report.answered_though_lost + report.unexpected + report.malformed;
         let doubled = report.duplicate_answers <= report.faults.duplicated;
@@ -74,7 +76,8 @@ impl Summary {
             lost: report.lost,
             unanswered: report.unanswered,
             late: report.late,
-            past_deadline,
+            past_deadline: checker.past_deadline(),
+            confidences: ConfidenceRow::all(&checker.confidences(), false),
             duplicates: report.duplicate_answers,
             unexpected: report.unexpected + report.answered_though_lost,
             malformed: report.malformed,
@@ -149,6 +152,9 @@ impl Summary {
         }
         if self.past_deadline > 0 {
             row("", &format!("past the service's deadline: {}", count(self.past_deadline)));
+        }
+        if !self.confidences.is_empty() {
+            row("confidence", &ConfidenceRow::words(&self.confidences));
         }
         for reason in Reason::ALL.iter().filter(|&&reason| self.ignored.of(reason) > 0) {
             row("ignored", &format!("{} {} ({reason})", reason.name(), count(self.ignored.of(*reason))));

@@ -206,6 +206,11 @@ impl<'a> Target<'a> {
         (self.get("requests") == Some("measurements"), self.get("decoder") == Some("slices"))
     }
 
+    /// Whether answers end with a confidence.
+    pub(super) fn says_confidence(&self) -> bool {
+        self.get("answers") == Some("confidence")
+    }
+
     /// Whether a model answers `decode_syndrome`.
     ///
     /// # Errors

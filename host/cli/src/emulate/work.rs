@@ -9,10 +9,13 @@ use clap::ValueEnum;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall::{FunctionId, Status};
-use ringcall_decoder_service::{Problem, RequestBuffer, SideDecoder, SideInformation, WireForm, is_late};
+use ringcall_decoder_service::{
+    Confidences, Problem, RequestBuffer, SideDecoder, SideInformation, WireForm, is_late,
+};
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Shot;
 use ringcall_wire::function::names;
+use ringcall_wire::qec::DecodeResponse;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum FunctionArg {
@@ -98,6 +101,7 @@ pub(super) enum Checker {
         decoder: Box<Syndromes>,
         expected: Vec<u8>,
         late: u64,
+        confidences: Box<Confidences>,
     },
     Side {
         decoder: Box<SideDecoder>,
@@ -115,9 +119,15 @@ impl Checker {
                 Self::Increment => payload.iter().map(|byte| byte.wrapping_add(1)).eq(result.iter().copied()),
                 Self::Form(form) => form.read_result(result).is_some(),
                 // What a service had no time for cannot be foreseen, and is no fault.
-                Self::Decode { decoder, expected, late } => {
-                    let is_late = decoder.is_late(result);
+                Self::Decode { decoder, expected, late, confidences } => {
+                    let answer = decoder.answer_in(result);
+                    let is_late = answer
+                        .as_ref()
+                        .is_some_and(|answer| answer.outcome.converged == DecodeResponse::LATE);
                     *late += u64::from(is_late);
+                    if let Some(confidence) = answer.and_then(|answer| answer.confidence) {
+                        confidences.record(confidence, false);
+                    }
                     is_late || decoder.answer(payload, expected).is_ok_and(|len| expected[..len] == *result)
                 }
                 Self::Side { decoder, expected, late } => {
@@ -126,6 +136,14 @@ impl Checker {
                     is_late || decoder.answer(payload, expected).is_ok_and(|len| expected[..len] == *result)
                 }
             }
+    }
+
+    /// How sure of its answers the service's decoder was; empty where it does not say.
+    pub(super) fn confidences(&self) -> Confidences {
+        match self {
+            Self::Decode { confidences, .. } => Confidences::clone(confidences),
+            Self::Increment | Self::Form(_) | Self::Side { .. } => Confidences::default(),
+        }
     }
 
     /// Answers that said that their decode took longer than the service's deadline.
@@ -197,7 +215,7 @@ pub(super) fn work(
     let expected = vec![0; problem.slot_bytes()];
     let Some(side) = side.of(experiment, &problem)?.pop() else {
         let decoder = Box::new(Syndromes::new(&problem)?);
-        let checker = Checker::Decode { decoder, expected, late: 0 };
+        let checker = Checker::Decode { decoder, expected, late: 0, confidences: Box::default() };
         return Ok((source_of(&problem, sampler, shot, seed), checker));
     };
     let decoder = Box::new(SideDecoder::new(&problem, side.clone())?);

@@ -6,7 +6,7 @@ use super::charts::frame::Screen;
 use super::charts::{AMBER, BLUE, RED, run as charts};
 use super::page::{chart, page, svg_file, table};
 use super::pdf;
-use super::{LatencySummary, RunReport, count, number, per_observable, rate, reduction};
+use super::{ConfidenceRow, LatencySummary, RunReport, count, number, per_observable, rate, reduction};
 
 /// The report as an HTML document.
 pub(crate) fn to_html(report: &RunReport) -> String {
@@ -133,6 +133,15 @@ fn accuracy(report: &RunReport) -> Markup {
                 tr {
                     td { "late or wrong" }
                     td { (count(report.late_or_wrong)) " of " (count(report.shots)) " shots" }
+                }
+            }
+            @if !report.confidences.is_empty() {
+                tr {
+                    td { "answers by confidence" }
+                    td {
+                        (ConfidenceRow::words(&report.confidences))
+                        span.note { " (natural logarithm of the odds that they are right)" }
+                    }
                 }
             }
             @if report.matching.is_none() {

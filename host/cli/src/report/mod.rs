@@ -24,6 +24,7 @@ pub(crate) use html::{to_html, to_pdf, to_svg};
 pub(crate) use provenance::Provenance;
 pub(crate) use text::to_text;
 
+use ringcall_decoder_service::{ConfidenceBin, Confidences};
 use serde::Serialize;
 
 /// A distribution of times in microseconds; every field NaN if there was no sample.
@@ -130,6 +131,53 @@ pub(crate) struct SlowRequest {
     pub(crate) parts_us: Vec<(&'static str, f64)>,
 }
 
+/// Answers of about one confidence, the natural logarithm of the odds that they are right.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ConfidenceRow {
+    /// The lower end; `None` of the first, and of answers whose decoder saw no alternative.
+    pub(crate) from: Option<f64>,
+    /// The upper end, which is not in it; `None` of the last two.
+    pub(crate) to: Option<f64>,
+    pub(crate) answers: u64,
+    /// Those that were wrong, where the truth is known.
+    pub(crate) wrong: Option<u64>,
+    /// How many were, if confidences were right.
+    pub(crate) expected_wrong: f64,
+}
+
+impl ConfidenceRow {
+    /// All bins, from the least sure on; none if no answer said how sure its decoder was.
+    pub(crate) fn all(confidences: &Confidences, has_truth: bool) -> Vec<Self> {
+        if confidences.is_empty() {
+            return Vec::new();
+        }
+        let end = |end: f64| end.is_finite().then_some(end);
+        let row = |(from, to, bin): (f64, f64, &ConfidenceBin)| Self {
+            from: end(from),
+            to: end(to),
+            answers: bin.answers,
+            wrong: has_truth.then_some(bin.wrong),
+            expected_wrong: bin.expected_wrong,
+        };
+        confidences.iter().map(row).collect()
+    }
+
+    /// In one line, without bins that are empty.
+    pub(crate) fn words(rows: &[Self]) -> String {
+        let bin = |row: &Self| {
+            let name = match (row.from, row.to) {
+                (None, Some(to)) => format!("below {to}"),
+                (Some(from), Some(to)) => format!("{from} to {to}"),
+                (Some(from), None) => format!("{from} and more"),
+                (None, None) => "no alternative".to_owned(),
+            };
+            let wrong = row.wrong.map_or_else(String::new, |wrong| format!(" ({} wrong)", count(wrong)));
+            format!("{name}: {}{wrong}", count(row.answers))
+        };
+        rows.iter().filter(|row| row.answers > 0).map(bin).collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// Everything a run reports.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RunReport {
@@ -181,6 +229,8 @@ pub(crate) struct RunReport {
     /// Answers that say that time was up, and shots whose answer was late or wrong.
     pub(crate) late: u64,
     pub(crate) late_or_wrong: u64,
+    /// Answers by how sure their decoder was; empty where it does not say.
+    pub(crate) confidences: Vec<ConfidenceRow>,
     #[serde(flatten)]
     pub(crate) logical_error_rate: Estimate,
     /// Bins of the latency: lower and upper edge in microseconds, requests.

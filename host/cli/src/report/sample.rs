@@ -1,6 +1,9 @@
 //! Reports for the tests: a full one and an empty one.
 
-use super::{Breakdown, Estimate, LatencySummary, Provenance, RunReport, SlowRequest, Stage, TimelinePoint};
+use super::{
+    Breakdown, ConfidenceRow, Estimate, LatencySummary, Provenance, RunReport, SlowRequest, Stage,
+    TimelinePoint,
+};
 
 /// A setting that must not become markup.
 pub(crate) const HOSTILE: &str = "<script src='https://example.org/x.js'>&\"";
@@ -92,6 +95,10 @@ pub(crate) fn full() -> RunReport {
         interval_us: Some(30.0),
         late: 31,
         late_or_wrong: 180,
+        confidences: vec![
+            ConfidenceRow { from: None, to: Some(1.0), answers: 25, wrong: Some(11), expected_wrong: 10.4 },
+            ConfidenceRow { from: None, to: None, answers: 333_305, wrong: Some(3), expected_wrong: 0.0 },
+        ],
         logical_error_rate: Estimate { value: 0.01308, interval: [0.01113, 0.01527], confidence: 0.95 },
         histogram: histogram.collect(),
         percentile_curve: percentiles.chain([(100.0, 290.0)]).collect(),
@@ -133,6 +140,7 @@ pub(crate) fn empty() -> RunReport {
         interval_us: None,
         late: 0,
         late_or_wrong: 0,
+        confidences: vec![],
         logical_error_rate: Estimate { value: f64::NAN, interval: [f64::NAN; 2], confidence: 0.95 },
         histogram: vec![],
         percentile_curve: vec![],

@@ -1,6 +1,6 @@
 //! The report for a terminal: what matters in a few lines, and all of it where that is asked for.
 
-use super::{LatencySummary, RunReport, count, per_observable, rate, reduction};
+use super::{ConfidenceRow, LatencySummary, RunReport, count, per_observable, rate, reduction};
 use crate::style::{self, HEADING, PALE, WARNING, paragraph, plain, styled, time};
 use std::fmt::Write;
 
@@ -179,6 +179,9 @@ fn details(out: &mut String, report: &RunReport) {
     }
     if let Some(errors) = per_observable(report) {
         row("of observables", &errors.join(", "));
+    }
+    if !report.confidences.is_empty() {
+        row("confidence", &ConfidenceRow::words(&report.confidences));
     }
     if report.matching.is_none() {
         let (open, all) = (count(report.unconverged), count(report.completed));

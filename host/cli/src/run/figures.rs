@@ -5,7 +5,8 @@ use super::options::{Args, CopiesArg, DispatcherArg, EngineArg, HandoffArg, PtpC
 use crate::decoder::{DecoderArg, RelayArgs};
 use crate::report::charts::axis::LOG_FROM;
 use crate::report::{
-    Breakdown, Estimate, LatencySummary, Provenance, RunReport, SlowRequest, Stage, TimelinePoint,
+    Breakdown, ConfidenceRow, Estimate, LatencySummary, Provenance, RunReport, SlowRequest, Stage,
+    TimelinePoint,
 };
 use anyhow::Result;
 use hdrhistogram::Histogram;
@@ -63,6 +64,7 @@ pub(super) fn report(
         interval_us: Some(args.interval.as_nanos() as f64 / 1e3).filter(|us| *us > 0.0),
         late: summary.late,
         late_or_wrong: summary.late_or_wrong,
+        confidences: ConfidenceRow::all(&summary.confidences, rate.shots > 0),
         logical_error_rate: Estimate { value: rate.rate(), interval, confidence: CONFIDENCE },
         histogram: bins(&summary.latency),
         percentile_curve: curve(&summary.latency),

@@ -11,6 +11,7 @@ use ringcall_decoder_service::gpu::{GpuRelay, GpuRelayError};
 use ringcall_decoder_service::{Inference, Problem, Service, ServiceConfig, ShotSource};
 use ringcall_infer::{ElementType, Passthrough, TensorSpec};
 use ringcall_qec::circuit::{Experiment, MemoryExperiment};
+use ringcall_qec::decode::MatchingEngine;
 use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
@@ -50,10 +51,15 @@ pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
             };
             let problem =
                 measured.map_or(Ok(problem.clone()), |surface| problem.with_measurements(&surface))?;
-            return Ok((problem, Some(experiment)));
+            return Ok((confident(problem), Some(experiment)));
         }
     };
-    Ok((args.deadline.limit(decoder.problem(model)?)?, None))
+    Ok((confident(args.deadline.limit(decoder.problem(model)?)?), None))
+}
+
+/// The problem, whose answers end with a confidence where the decoder has one: the report tells of it.
+fn confident(problem: Problem) -> Problem {
+    if problem.matching() == Some(MatchingEngine::Ensemble) { problem.with_confidence() } else { problem }
 }
 
 /// What the pipeline takes beside the decoder's tables.

@@ -132,7 +132,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
                 "--service decoder, whose model answers on the dispatcher's thread",
             )?;
             given.refuse(
-                &["slices", "measurements"],
+                &["slices", "measurements", "confidence"],
                 "--service decoder, whose requests are the model's inputs",
             )
         }
@@ -267,12 +267,13 @@ impl ModelService {
             Self::Predecoder { service, problem, .. } => {
                 let measured = problem.form().measurements().is_some();
                 format!(
-                    " model=predecoder experiment={} request_bytes={} answer_bytes={}{}{}",
+                    " model=predecoder experiment={} request_bytes={} answer_bytes={}{}{}{}",
                     digest(problem),
                     service.inputs().bytes(),
                     problem.result_bytes(),
                     if measured { " requests=measurements" } else { "" },
-                    if problem.form().is_alone() { " decoder=slices" } else { "" }
+                    if problem.form().is_alone() { " decoder=slices" } else { "" },
+                    if problem.form().is_confident() { " answers=confidence" } else { "" }
                 )
             }
         }

@@ -56,12 +56,14 @@ struct Decodes {
     answers: Arc<Answers>,
     /// Whether requests are measurements.
     measured: bool,
+    /// Whether answers end with a confidence.
+    confident: bool,
 }
 
 impl Decodes {
     /// For the line that a client reads.
     fn pairs(&self) -> String {
-        let Self { experiment, decoder, relay, family, deadline_us, side, measured, .. } = self;
+        let Self { experiment, decoder, relay, family, deadline_us, side, measured, confident, .. } = self;
         let pairs = match relay {
             None if *family == DecoderFamily::Matching => {
                 let deadline = deadline_us.map_or_else(String::new, |us| format!(" deadline_us={us}"));
@@ -80,7 +82,8 @@ impl Decodes {
                 )
             }
         };
-        if *measured { pairs + " requests=measurements" } else { pairs }
+        let pairs = if *measured { pairs + " requests=measurements" } else { pairs };
+        if *confident { pairs + " answers=confidence" } else { pairs }
     }
 }
 
@@ -116,8 +119,10 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
     let relay = (family == DecoderFamily::Relay).then(|| args.experiment.decoder.relay.config());
     let deadline_us = args.deadline.deadline.map(|time| time.as_nanos() as f64 / 1e3);
     let (decoder, measured) = (problem.decoder_name(), problem.form().measurements().is_some());
+    let confident = problem.form().is_confident();
     let side = args.side;
-    let decodes = Decodes { experiment, decoder, family, relay, deadline_us, measured, side, answers };
+    let decodes =
+        Decodes { experiment, decoder, family, relay, deadline_us, measured, confident, side, answers };
     Ok((table, Some(decodes)))
 }
 

@@ -1,0 +1,106 @@
+//! Answers counted by how sure their decoder was of them, with what of them was wrong.
+
+use std::fmt;
+
+/// The lower ends of the bins after the first, natural logarithms of odds.
+const ENDS: [f64; 8] = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0];
+/// Those, the one below them, and the answers whose decoder saw no alternative.
+const BINS: usize = ENDS.len() + 2;
+
+/// Answers of about one confidence.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ConfidenceBin {
+    /// Answers.
+    pub answers: u64,
+    /// Those that were wrong; 0 where the truth is unknown.
+    pub wrong: u64,
+    /// How many would be wrong if each confidence were right: the sum of 1 / (1 + e^confidence).
+    pub expected_wrong: f64,
+}
+
+/// The distribution of confidences.
+///
+/// ```
+/// use ringcall_decoder_service::Confidences;
+/// let mut confidences = Confidences::default();
+/// confidences.record(0.0, true);
+/// confidences.record(f64::INFINITY, false);
+/// let all = confidences.total();
+/// assert_eq!((all.answers, all.wrong, all.expected_wrong), (2, 1, 0.5));
+/// assert_eq!(confidences.iter().next().map(|(from, to, _)| (from, to)), Some((f64::NEG_INFINITY, 1.0)));
+/// ```
+#[derive(Clone, Default, PartialEq)]
+pub struct Confidences {
+    bins: [ConfidenceBin; BINS],
+}
+
+impl fmt::Debug for Confidences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(from, _, bin)| (from, *bin))).finish()
+    }
+}
+
+impl Confidences {
+    /// An answer of this confidence, a natural logarithm of odds. One that is no number says nothing, and is not counted.
+    pub fn record(&mut self, confidence: f64, wrong: bool) {
+        let place = match confidence {
+            f64::INFINITY => BINS - 1,
+            confidence if confidence.is_nan() => return,
+            confidence => ENDS.partition_point(|end| *end <= confidence),
+        };
+        let Some(bin) = self.bins.get_mut(place) else { return };
+        bin.answers += 1;
+        bin.wrong += u64::from(wrong);
+        bin.expected_wrong += 1.0 / (1.0 + confidence.exp());
+    }
+
+    /// The bins from the least sure on: lower end, upper end, which is not in it, and what is between them. Both ends of the last are
+    /// infinite.
+    pub fn iter(&self) -> impl Iterator<Item = (f64, f64, &ConfidenceBin)> {
+        self.bins.iter().enumerate().map(|(place, bin)| {
+            let lower = match place {
+                0 => f64::NEG_INFINITY,
+                _ => ENDS.get(place - 1).copied().unwrap_or(f64::INFINITY),
+            };
+            (lower, ENDS.get(place).copied().unwrap_or(f64::INFINITY), bin)
+        })
+    }
+
+    /// All bins together.
+    #[must_use]
+    pub fn total(&self) -> ConfidenceBin {
+        self.bins.iter().fold(ConfidenceBin::default(), |sum, bin| ConfidenceBin {
+            answers: sum.answers + bin.answers,
+            wrong: sum.wrong + bin.wrong,
+            expected_wrong: sum.expected_wrong + bin.expected_wrong,
+        })
+    }
+
+    /// Whether no answer said how sure its decoder was.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bins.iter().all(|bin| bin.answers == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_confidence_is_in_the_bin_whose_ends_are_around_it() {
+        let known = [-3.0, 0.5, 1.0, 7.9, 8.0, 100.0, f64::INFINITY];
+        let mut all = Confidences::default();
+        known.iter().for_each(|&confidence| all.record(confidence, confidence < 1.0));
+        all.record(f64::NAN, true);
+        let counts: Vec<u64> = all.iter().map(|(.., bin)| bin.answers).collect();
+        assert_eq!(counts, [2, 1, 0, 0, 0, 1, 1, 0, 1, 1]);
+        assert_eq!((all.total().answers, all.total().wrong), (7, 2));
+        let mut before = f64::NEG_INFINITY;
+        for (from, to, _) in all.iter() {
+            assert!(from == before && from <= to, "{from} to {to}");
+            before = to;
+        }
+        assert!(!all.is_empty() && Confidences::default().is_empty());
+    }
+}
