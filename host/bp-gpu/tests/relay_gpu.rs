@@ -154,6 +154,8 @@ fn other_graphs_and_syndromes_that_nothing_explains() {
                 (0..=number % 8).map(|k| (number * 7 + k * (3 + number % 5)) % 60).collect();
             let probability = if number % 50 == 0 { 0.5 } else { 0.001 * f64::from(number % 9 + 1) };
             builder.error(probability, &checks, &[number % 20]).expect("in range");
+            // What never happens is left out.
+            builder.error(0.0, &[60], &[number % 20]).expect("in range");
         }
         let long = builder.build().expect("small");
         let mut builder = BpGraphBuilder::new(1500, 2);
@@ -355,5 +357,15 @@ fn what_does_not_fit_is_refused() {
         let error = GridHandler::new(&graph, &config, context, Bounds::default()).expect_err("64 lanes");
         assert!(matches!(error, GpuError::Lanes { lanes: 65, .. }), "{error}");
         eprintln!("{error}");
+        // A million errors of 40 checks each, as host/bp/tests/bad_input.rs has them for the CPU.
+        let mut builder = BpGraphBuilder::new(20_000, 1);
+        for number in 0..1_000_000_u32 {
+            let checks: [u32; 40] = std::array::from_fn(|k| (number * 37 + k as u32 * 499) % 20_000);
+            builder.error(0.001, &checks, &[0]).expect("in range");
+        }
+        let large = builder.build().expect("a graph for a CPU");
+        let error =
+            GridHandler::new(&large, &BpConfig::relay(), context, Bounds::default()).expect_err("large");
+        assert!(error.to_string().contains("at most 8 checks of one column, and the graph has"), "{error}");
     });
 }

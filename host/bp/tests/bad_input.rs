@@ -197,6 +197,9 @@ fn a_million_errors_of_weight_40() {
     let graph = builder.build().unwrap();
     assert_eq!(graph.num_columns(), 1_000_000);
     drop(builder);
+    // Too much for the GPU's kernel, which says so.
+    let refused = ringcall_bp::kernel::check_config(&graph, &BpConfig::relay()).unwrap_err().to_string();
+    assert!(refused.contains("at most 8 checks of one column, and the graph has 40"), "{refused}");
     let mut decoder = BpDecoder::new(&graph, &BpConfig { max_iterations: 5, ..BpConfig::relay() }).unwrap();
     let defects = graph.column_checks(123_456).to_vec();
     let mut observables = [0];

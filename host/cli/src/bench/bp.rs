@@ -1,7 +1,7 @@
 //! Relay-BP, one shot at a time: on one core, as a captured graph, and over a ring that the device polls.
 //!
-//! Memory experiments of bivariate bicycle codes with as many rounds as their distance, circuit noise of 0.003, one solution. Every answer
-//! of a device is held to the CPU's, to the bit.
+//! Memory experiments of bivariate bicycle codes, and of the surface code of distance 13 with its errors of both bases together, with as many
+//! rounds as their distance, circuit noise of 0.003, one solution. Every answer of a device is held to the CPU's, to the bit.
 
 use super::device::{context, round_trips};
 use super::measure::{Bench, DecodeFigures, Row, histogram};
@@ -23,6 +23,8 @@ use std::time::Duration;
 const FUNCTION: &str = "decode_syndrome";
 const NOISE: f64 = 0.003;
 const SEED: u64 = 5;
+/// Of the surface code. Its errors count as wholes, whatever bases they are of, and flip more checks than a device's kernel takes.
+const SURFACE_DISTANCE: u32 = 13;
 /// How long the CPU may take for a row.
 const CPU_NS: u64 = 3_000_000_000;
 /// Shots over which round trips with a device take turns.
@@ -43,7 +45,9 @@ fn counts() -> Result<Histogram<u64>> {
 impl Case {
     /// Decodes shots until there are enough or the time is over, and says what that took.
     fn new(code: Code, lanes: u32, most: usize) -> Result<(Self, Row)> {
-        let model = Experiment { p: NOISE, ..Experiment::of(code) }.detector_error_model()?;
+        let distance = code.distance().unwrap_or(SURFACE_DISTANCE);
+        let experiment = Experiment { distance, rounds: distance, p: NOISE, ..Experiment::of(code) };
+        let model = experiment.detector_error_model()?;
         let config = BpConfig { lanes, ..BpConfig::relay() };
         let factory = RelayFactory::new(&model, &config)?;
         let graph: &BpGraph = factory.graph();

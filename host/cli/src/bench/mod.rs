@@ -212,6 +212,7 @@ const BENCHES: &[(&str, Baseline, Measure)] = &[
     ("bp/bb144/ring", Baseline::Gpu, |bench| bp::ring(bench, Code::Bb144, 1)),
     ("bp/bb144/ring/6-lanes", Baseline::Gpu, |bench| bp::ring(bench, Code::Bb144, 6)),
     ("bp/bb288/cpu", Baseline::Cpu, |bench| bp::cpu(bench, Code::Bb288)),
+    ("bp/d13/cpu", Baseline::Cpu, |bench| bp::cpu(bench, Code::Surface)),
 ];
 
 /// How often a round trip is measured that is compared with a baseline.
