@@ -62,7 +62,7 @@ impl From<DecodeError> for SolveError {
     }
 }
 
-/// What is asked for of a syndrome.
+/// The answers that a caller wants of a syndrome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// The faults alone, so that parts of the graph which flip none may be left out.

@@ -297,7 +297,7 @@ impl HostDecoderService {
     ///
     /// # Errors
     /// The engine's own.
-    #[allow(clippy::type_complexity)] // a function of a table, whose type nobody names
+    #[allow(clippy::type_complexity)] // a function of a table, whose type has no name
     pub fn handler(
         &self,
     ) -> Result<impl FnMut(&[u8], &mut [u8]) -> Result<usize, Status> + Send + use<>, ServiceError> {

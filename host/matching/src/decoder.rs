@@ -34,7 +34,7 @@ pub struct DecoderConfig {
     /// The solution, its weight and its proof are then about the lowered weights.
     pub correlations: bool,
     /// Whether only the observables are wanted. Parts of the graph that flip none, such as the checks of the other basis in a memory
-    /// experiment, are then left out, or matched once where a second pass needs to know what is crossed in them. The observables are
+    /// experiment, are then left out, or matched once where a second pass needs to know the edges crossed in them. The observables are
     /// as likely right as without; pairs, corrections and weights are those of the other parts.
     ///
     /// ```

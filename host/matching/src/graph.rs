@@ -257,15 +257,12 @@ impl MatchingGraph {
         let silent = per_node(&speaks);
         if !needed.iter().all(|&needed| needed) {
             let left_out = per_node(&needed);
-            for u in 0..self.detectors {
-                if left_out[u] {
-                    self.boundary[u] = None;
-                }
-            }
             let mut kept = Vec::with_capacity(self.neighbours.len());
             let mut rows = vec![0; self.detectors + 1];
-            for u in 0..self.detectors {
-                if !left_out[u] {
+            for (u, &left_out) in left_out.iter().enumerate() {
+                if left_out {
+                    self.boundary[u] = None;
+                } else {
                     kept.extend_from_slice(self.neighbours(u as u32));
                 }
                 rows[u + 1] = kept.len() as u32;

@@ -12,7 +12,7 @@ pub(crate) struct Intake {
     pub(crate) sorted: Vec<u32>,
     parity: Vec<u32>,
     odd_parts: bool,
-    /// Whether a second pass wants to know what is crossed in silent parts.
+    /// Whether a second pass wants to know the edges crossed in silent parts.
     second_pass: bool,
 }
 

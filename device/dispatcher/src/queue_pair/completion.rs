@@ -72,7 +72,7 @@ pub(crate) fn slot_of(
 ) -> Result<u32, Event> {
     let slot = match arrival {
         Arrival::WriteImm => immediate & SLOT_MASK,
-        // A send went to the slot of its receive request, whatever the immediate says.
+        // A send went to the slot of its receive request; its immediate does not count.
         Arrival::Send | Arrival::SendImm if matches!(config.buffers, Buffers::Slots { .. }) => {
             u32::from(wqe_counter) & (receive_entries - 1)
         }

@@ -48,7 +48,7 @@ const _: () = assert!(size_of::<ringcall_relay_settings_t>() == 72);
 /// A factor in the steps of memory strengths.
 fn steps(what: &str, factor: f64) -> Result<i16, Fault> {
     let steps = (factor * f64::from(MEMORY_UNIT)).round();
-    // What is within, but not allowed, is the decoder's to refuse.
+    // The decoder refuses numbers that are within, but not allowed.
     if !(-1024.0..=1024.0).contains(&steps) {
         return Err(Fault::invalid(format!("{what} is {factor}: it must be from -1 to 1")));
     }

@@ -1,4 +1,4 @@
-//! Decoding shots, with what is known of each answer.
+//! Decoding shots, with an outcome for each.
 
 use super::{Answers, Engine, array, find};
 use crate::raw_ring::aligned;

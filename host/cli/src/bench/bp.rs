@@ -23,7 +23,7 @@ use std::time::Duration;
 const FUNCTION: &str = "decode_syndrome";
 const NOISE: f64 = 0.003;
 const SEED: u64 = 5;
-/// Of the surface code. Its errors count as wholes, whatever bases they are of, and flip more checks than a device's kernel takes.
+/// Of the surface code. Its errors count as wholes, of both bases together, and flip more checks than a device's kernel takes.
 const SURFACE_DISTANCE: u32 = 13;
 /// How long the CPU may take for a row.
 const CPU_NS: u64 = 3_000_000_000;

@@ -139,7 +139,7 @@ pub(crate) struct ConfidenceRow {
     /// The upper end, which is not in it; `None` of the last two.
     pub(crate) to: Option<f64>,
     pub(crate) answers: u64,
-    /// Those that were wrong, where the truth is known.
+    /// Wrong answers, where the truth is known.
     pub(crate) wrong: Option<u64>,
     /// How many were, if confidences were right.
     pub(crate) expected_wrong: f64,

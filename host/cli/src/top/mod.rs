@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
 /// Scrapes on another thread, since a service that hangs takes its time; `None` where the command was told to end meanwhile.
 fn scrape(address: SocketAddr, told: &dyn Fn() -> bool) -> Option<Result<Scrape>> {
     let (give, look) = mpsc::channel();
-    // Nobody takes it where the command was told to end.
+    // It is dropped where the command was told to end.
     std::thread::spawn(move || drop(give.send(Scrape::read(address))));
     loop {
         match look.recv_timeout(CHECK_EVERY) {

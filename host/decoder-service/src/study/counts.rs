@@ -79,7 +79,7 @@ pub struct ArmCounts {
     pub both: u64,
     /// Processor time of matching, ns.
     pub matching_ns: u64,
-    /// Shots that took longer than the study's deadline, and those that did or are wrong; `None` with a predecoder, whose inference has
+    /// Shots that took longer than the study's deadline, and shots that did or are wrong; `None` with a predecoder, whose inference has
     /// a share in it.
     pub late: Option<[u64; 2]>,
 }

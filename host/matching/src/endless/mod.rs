@@ -32,7 +32,7 @@ pub struct EndlessConfig {
     /// without correlations nothing changes.
     pub correlations: bool,
     /// In one pass: whether only the observables are wanted, as [`DecoderConfig::observables_only`](crate::DecoderConfig::observables_only).
-    /// The weight is then that of the parts that flip some. Windows that are matched twice leave nothing out.
+    /// The weight then counts the parts that flip some. Windows that are matched twice leave nothing out.
     pub observables_only: bool,
 }
 
