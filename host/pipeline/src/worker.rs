@@ -71,6 +71,11 @@ impl Worker {
         let Some(job) = self.port.take_job() else { return false };
         *times = StageTimes { accepted: job.accepted_ns, started: clock::now_ns(), ..StageTimes::default() };
         let len = self.port.read_payload(&job, &mut self.payload);
+        // Answered meanwhile, by its timeout or by a stop: these may be bytes of the next request in its slot.
+        if self.port.is_settled(&job) {
+            self.port.release();
+            return true;
+        }
         let request = RequestView { header: &job.ticket.header, payload: &self.payload[..len] };
         let output = &mut self.inferred;
         match catch_unwind(AssertUnwindSafe(|| stage.infer(request, output))) {
@@ -107,6 +112,11 @@ impl Worker {
             };
             let _ = window.read(0, &mut self.inferred);
             let _ = self.port.read_payload(&job, &mut self.payload);
+            // Here, too, the payload may be another request's.
+            if self.port.is_settled(&job) {
+                self.port.release();
+                return true;
+            }
             if let Some(check) = check {
                 let output = &self.inferred;
                 checked = catch_unwind(AssertUnwindSafe(|| check(output))).unwrap_or_else(|_| {
