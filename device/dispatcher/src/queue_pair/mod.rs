@@ -108,7 +108,7 @@ pub struct QueuePairDispatcher<'a, M> {
 pub struct Graphs {
     /// Requests that wait, and answers that are outstanding.
     pub pending: PendingTable,
-    /// The words of [`saved`] of which launches, relaunches and finished children are used.
+    /// The words of [`ringcall_wire::launch::saved`] of which launches, relaunches and finished children are used.
     pub saved: Words,
 }
 
