@@ -40,7 +40,8 @@ impl Adapter {
         let PortOptions { qp, key, base, .. } = options.port;
         let socket = RoceSocket::bind(options.port.address).map_err(PortError::from)?;
         let drops = socket.drops();
-        let mut port = RocePort::over(socket, options.port, options.delivery, options.peers)?;
+        let mut port =
+            RocePort::over(socket, options.port, options.delivery, options.peers)?.answered_in_any_order();
         if let Some(rendezvous) = rendezvous {
             port = port.introduced_by(rendezvous, options.peers);
         }

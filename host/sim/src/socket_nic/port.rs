@@ -56,32 +56,46 @@ struct InFlight {
 
 /// Requests in flight: the oldest first, one a page at most.
 #[derive(Debug)]
-struct Requests(Vec<InFlight>);
+struct Requests {
+    in_flight: Vec<InFlight>,
+    /// Whether answers come in the order of their requests.
+    in_order: bool,
+}
 
 impl Requests {
-    /// Records a request before it is delivered; false if its page has another in flight.
+    fn new(pages: u32) -> Self {
+        Self { in_flight: Vec::with_capacity(pages as usize), in_order: true }
+    }
+
+    /// Records a request before it is delivered; false if its page has another in flight, or if its answer could not be told from
+    /// that of another peer's request.
     fn begin(&mut self, page: u32, bytes: &[u8], from: SocketAddrV4) -> bool {
-        // However old the other is: its handler may still run.
-        if self.0.iter().any(|request| request.page == page) {
-            return false;
-        }
         // The id that the answer will echo: zero, as its, if there is no header.
         let header =
             bytes.first_chunk::<HEADER_BYTES>().and_then(|bytes| RequestHeader::from_bytes(bytes).ok());
         let request_id = header.map_or(0, |header| header.request_id);
-        self.0.push(InFlight { page, request_id, from });
+        // However old the other is: its handler may still run.
+        let taken = |other: &InFlight| {
+            other.page == page || (!self.in_order && other.request_id == request_id && other.from != from)
+        };
+        if self.in_flight.iter().any(taken) {
+            return false;
+        }
+        self.in_flight.push(InFlight { page, request_id, from });
         true
     }
 
-    /// The peer whose request a message answers. Answers come in the order of their requests, so the oldest with the
-    /// answer's id is the one.
+    /// The peer whose request a message answers: of those with the answer's id the oldest, which in any order are one peer's.
     fn end(&mut self, message: &[u8]) -> Option<SocketAddrV4> {
         let header =
             message.first_chunk::<HEADER_BYTES>().and_then(|bytes| ResponseHeader::from_bytes(bytes).ok());
         let request_id = header.map_or(0, |header| header.request_id);
-        let index = self.0.iter().position(|request| request.request_id == request_id)?;
-        // Answers come in order, so requests before this one will have none: their pages become free.
-        self.0.drain(..=index).next_back().map(|request| request.from)
+        let index = self.in_flight.iter().position(|request| request.request_id == request_id)?;
+        if !self.in_order {
+            return Some(self.in_flight.remove(index).from);
+        }
+        // Requests before this one will have no answer: their pages become free.
+        self.in_flight.drain(..=index).next_back().map(|request| request.from)
     }
 }
 
@@ -205,7 +219,7 @@ impl RocePort {
                 let peers = Peers::new(options.queue_pair(), peers.max(1))?;
                 let mut peers = Box::new(peers.numbered_from(socket.first_psn()));
                 peers.allocate();
-                let requests = Requests(Vec::with_capacity(options.pages as usize));
+                let requests = Requests::new(options.pages);
                 Receiver::Frames { peers, requests: Some(requests) }
             }
             Delivery::Packets => Receiver::Packets {
@@ -235,13 +249,22 @@ impl RocePort {
         })
     }
 
-    /// For a queue pair whose answers leave by another queue pair, or in another order than their requests came: requests
-    /// in flight are not recorded. A message goes to the peer that wrote last, and a page may be written while its request
+    /// For a queue pair whose answers leave by another queue pair: requests in flight are not recorded. A message goes to the peer that wrote last, and a page may be written while its request
     /// is in flight.
     #[must_use]
     pub fn without_requests(mut self) -> Self {
         if let Receiver::Frames { requests, .. } = &mut self.receiver {
             *requests = None;
+        }
+        self
+    }
+
+    /// For a queue pair whose answers leave in another order than their requests came. Of two peers' requests with one id the second is
+    /// answered `BACKPRESSURE` while the first is in flight: their answers could not be told apart.
+    #[must_use]
+    pub fn answered_in_any_order(mut self) -> Self {
+        if let Receiver::Frames { requests: Some(requests), .. } = &mut self.receiver {
+            requests.in_order = false;
         }
         self
     }
@@ -495,7 +518,50 @@ impl Port for RocePort {
     fn undelivered(&mut self) {
         if let Receiver::Frames { requests: Some(requests), .. } = &mut self.receiver {
             // The request that was given to the NIC last is the newest.
-            requests.0.pop();
+            requests.in_flight.pop();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn request(id: u32) -> [u8; HEADER_BYTES] {
+        RequestHeader::new(7, 0, id, 0).to_bytes()
+    }
+
+    fn answer(id: u32) -> [u8; HEADER_BYTES] {
+        ResponseHeader::reply(&RequestHeader::new(7, 0, id, 0), 0, 0).to_bytes()
+    }
+
+    const PEERS: [SocketAddrV4; 2] =
+        [SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1), SocketAddrV4::new(Ipv4Addr::LOCALHOST, 2)];
+
+    #[test]
+    fn an_answer_in_order_frees_the_pages_of_those_before() {
+        let mut requests = Requests::new(4);
+        for (page, id) in [(0, 10), (1, 11), (2, 12)] {
+            assert!(requests.begin(page, &request(id), PEERS[page as usize % 2]));
+        }
+        assert_eq!(requests.end(&answer(11)), Some(PEERS[1]));
+        assert!(requests.begin(0, &request(13), PEERS[0]), "the first will have no answer");
+        assert_eq!(requests.end(&answer(10)), None);
+        assert!(!requests.begin(2, &request(14), PEERS[0]));
+    }
+
+    #[test]
+    fn answers_in_any_order_find_their_peers() {
+        let mut requests = Requests { in_order: false, ..Requests::new(4) };
+        for (page, id) in [(0, 10), (1, 11), (2, 12)] {
+            assert!(requests.begin(page, &request(id), PEERS[page as usize % 2]));
+        }
+        assert!(!requests.begin(3, &request(11), PEERS[0]), "whose answer would it be?");
+        assert!(requests.begin(3, &request(12), PEERS[0]));
+        for (id, peer) in [(12, 0), (10, 0), (11, 1), (12, 0)] {
+            assert_eq!(requests.end(&answer(id)), Some(PEERS[peer]));
+        }
+        assert_eq!(requests.end(&answer(12)), None);
     }
 }
