@@ -68,12 +68,12 @@ pub struct MatchingGraph {
     silent: Silent,
 }
 
-/// The parts of a graph that flip no observable, where it is decoded for observables alone.
+/// The parts of a graph that flip no observable, where it is decoded for observables alone; empty lists where each part flips some.
 #[derive(Debug, Clone, Default)]
 struct Silent {
-    /// Per node, whether its part is left out: its defects are not matched. Empty where no part is.
+    /// Per node, whether its part is left out: its defects are not matched.
     left_out: Vec<bool>,
-    /// Per node, whether its part flips no observable, left out or not. Empty where each part flips some.
+    /// Per node, whether its part flips no observable, left out or not.
     silent: Vec<bool>,
 }
 
@@ -254,30 +254,29 @@ impl MatchingGraph {
         self.rules = rules;
         let per_node =
             |parts: &[bool]| self.part.iter().map(|&part| !parts[part as usize]).collect::<Vec<_>>();
-        let silent = per_node(&speaks);
-        if !needed.iter().all(|&needed| needed) {
-            let left_out = per_node(&needed);
-            let mut kept = Vec::with_capacity(self.neighbours.len());
-            let mut rows = vec![0; self.detectors + 1];
-            for (u, &left_out) in left_out.iter().enumerate() {
-                if left_out {
-                    self.boundary[u] = None;
-                } else {
-                    kept.extend_from_slice(self.neighbours(u as u32));
-                }
-                rows[u + 1] = kept.len() as u32;
+        let (silent, left_out) = (per_node(&speaks), per_node(&needed));
+        let mut kept = Vec::with_capacity(self.neighbours.len());
+        let mut rows = vec![0; self.detectors + 1];
+        for (u, &left_out) in left_out.iter().enumerate() {
+            if left_out {
+                self.boundary[u] = None;
+            } else {
+                kept.extend_from_slice(self.neighbours(u as u32));
             }
-            (self.neighbours, self.rows) = (kept, rows);
-            let Used { detectors, edges, .. } = &mut self.used;
-            detectors.retain(|&u| !left_out[u as usize]);
-            edges.retain(|&edge| !left_out[self.edges[edge as usize].u as usize]);
-            self.silent.left_out = left_out;
+            rows[u + 1] = kept.len() as u32;
         }
-        self.used.edges.retain(|&edge| correlations || !silent[self.edges[edge as usize].u as usize]);
-        let weight = |&edge: &u32| {
-            if silent[self.edges[edge as usize].u as usize] { 0 } else { self.grid_weight(edge as usize) }
-        };
-        self.used.weight = self.used.edges.iter().map(weight).sum();
+        (self.neighbours, self.rows) = (kept, rows);
+        let start = |edge: u32| self.edges[edge as usize].u as usize;
+        let Used { detectors, edges, weight, .. } = &mut self.used;
+        detectors.retain(|&u| !left_out[u as usize]);
+        // What is used from the start in a silent part is crossed, for a second pass, and costs nothing.
+        edges.retain(|&edge| !left_out[start(edge)]);
+        *weight = edges
+            .iter()
+            .filter(|&&edge| !silent[start(edge)])
+            .map(|&edge| discretise(self.edges[edge as usize].weight, self.scale))
+            .sum();
+        self.silent.left_out = left_out;
         self.silent.silent = silent;
         self
     }

@@ -187,20 +187,18 @@ pub(crate) struct ReadOut<'a> {
 }
 
 impl ReadOut<'_> {
-    /// Adds every pair that the regions are matched in.
+    /// Adds every pair that the regions are matched in, but for silent parts.
     pub(crate) fn regions(&mut self, blossom: &mut Blossom) {
-        let graph = self.tables.graph;
-        if graph.has_silent_parts() {
-            self.regions_of(blossom, |blossom, top| !graph.is_silent(blossom.node(blossom.head(top))));
-        } else {
-            self.regions_of(blossom, |_, _| true);
-        }
+        self.regions_of(blossom, |_| true);
     }
 
-    /// Adds the pairs of those outermost regions that are `wanted`.
-    pub(crate) fn regions_of(&mut self, blossom: &mut Blossom, wanted: impl Fn(&Blossom, u32) -> bool) {
+    /// Adds the pairs of those outermost regions that are `wanted`, but for silent parts.
+    pub(crate) fn regions_of(&mut self, blossom: &mut Blossom, wanted: impl Fn(u32) -> bool) {
         blossom.matching_of(wanted, |blossom, link| {
             let a = blossom.node(link.from);
+            if self.tables.graph.is_silent(a) {
+                return;
+            }
             let place = blossom.place(link, self.flood);
             if link.to == BOUNDARY {
                 let mask = (!is_labelled(place.position)).then(|| self.tables.metric.nodes[a as usize].mask);

@@ -9,21 +9,17 @@ use crate::pair_path::PairPath;
 impl Blossom {
     /// Calls `out` with every matched pair of defects once, blossoms unfolded.
     pub(crate) fn matching(&mut self, out: impl FnMut(&Self, Link)) {
-        self.matching_of(|_, _| true, out);
+        self.matching_of(|_| true, out);
     }
 
     /// Calls `out` with every matched pair of the outermost regions that are `wanted`. A region and its partner are both wanted or both not.
-    pub(crate) fn matching_of(
-        &mut self,
-        wanted: impl Fn(&Self, u32) -> bool,
-        mut out: impl FnMut(&Self, Link),
-    ) {
+    pub(crate) fn matching_of(&mut self, wanted: impl Fn(u32) -> bool, mut out: impl FnMut(&Self, Link)) {
         let mut stack = std::mem::take(&mut self.stack);
         for i in 0..self.defects.len() as u32 {
             let top = self.top(i);
             let link = self.regions[top as usize].mate;
             // A decode that was cut off may leave some without a mate.
-            if !wanted(self, top) || link.is_none() {
+            if !wanted(top) || link.is_none() {
                 continue;
             }
             if top == i {
@@ -71,12 +67,6 @@ impl Blossom {
             }
         }
         self.stack = stack;
-    }
-
-    /// One of the defects of a region.
-    #[inline]
-    pub(crate) fn head(&self, region: u32) -> u32 {
-        self.regions[region as usize].head
     }
 
     /// The node that a defect sits on.

@@ -335,7 +335,7 @@ impl State {
             self.blossom.remember_nodes();
             self.give_back();
         }
-        self.read(plan, |_, _| true);
+        self.read(plan, |_| true);
         (self.last_forced, self.last_weight) = (self.forced, self.grid_weight);
         self.last_answer.copy_from_slice(&self.observables);
         self.restart(plan);
@@ -445,7 +445,7 @@ impl State {
         }
         caps.truncate(kept);
         let extents = std::mem::take(&mut self.extents);
-        self.read(plan, |_, top| extents[top as usize][1] < margin);
+        self.read(plan, |top| extents[top as usize][1] < margin);
         self.extents = extents;
         left
     }
@@ -492,7 +492,7 @@ impl State {
     }
 
     /// Adds the correction of the outermost regions that are `decided` to the answer.
-    fn read(&mut self, plan: &Plan, decided: impl Fn(&Blossom, u32) -> bool) {
+    fn read(&mut self, plan: &Plan, decided: impl Fn(u32) -> bool) {
         let Self { answer, blossom, observables, grid_weight, .. } = self;
         answer.clear();
         answer.compose(plan.tables(), |out| out.regions_of(blossom, decided));
