@@ -58,18 +58,16 @@ impl Worker {
     /// Looks at the mailbox and the ready flag, and calls the stages. Returns whether there was a job.
     #[inline]
     pub(crate) fn turn(&mut self, turn: Turn) -> bool {
-        let (mut times, mut inferred) = (self.times, self.inferred_bytes);
-        let found = self.infer(&mut times, &mut inferred);
-        let processed = self.process_ready(&mut times, inferred, turn);
-        (self.times, self.inferred_bytes) = (times, inferred);
-        found || processed
+        let found = self.infer();
+        self.process_ready(turn) || found
     }
 
     /// Takes a job from the mailbox and runs inference on this thread, unless a device runs it. Returns whether there was a job.
-    fn infer(&mut self, times: &mut StageTimes, inferred: &mut usize) -> bool {
+    fn infer(&mut self) -> bool {
         let Output::Inline(stage) = &mut self.output else { return false };
         let Some(job) = self.port.take_job() else { return false };
-        *times = StageTimes { accepted: job.accepted_ns, started: clock::now_ns(), ..StageTimes::default() };
+        self.times =
+            StageTimes { accepted: job.accepted_ns, started: clock::now_ns(), ..StageTimes::default() };
         let len = self.port.read_payload(&job, &mut self.payload);
         // Answered meanwhile, by its timeout or by a stop: these may be bytes of the next request in its slot.
         if self.port.is_settled(&job) {
@@ -80,31 +78,33 @@ impl Worker {
         let output = &mut self.inferred;
         match catch_unwind(AssertUnwindSafe(|| stage.infer(request, output))) {
             Ok(Ok(len)) if len <= self.inferred.len() => {
-                *inferred = len;
-                times.inferred = clock::now_ns();
+                self.inferred_bytes = len;
+                self.times.inferred = clock::now_ns();
                 self.port.signal_ready();
             }
-            Ok(Ok(_)) => self.give_up(&job, Status::ENGINE_FAILED, times),
-            Ok(Err(error)) => self.give_up(&job, error.0, times),
+            Ok(Ok(_)) => self.give_up(&job, Status::ENGINE_FAILED),
+            Ok(Err(error)) => self.give_up(&job, error.0),
             Err(_) => {
                 self.panicked();
-                self.give_up(&job, Status::ENGINE_FAILED, times);
+                self.give_up(&job, Status::ENGINE_FAILED);
             }
         }
         true
     }
 
     /// Claims the ready flag and runs the CPU stage on the inference output. Returns whether the flag was raised.
-    fn process_ready(&mut self, times: &mut StageTimes, mut inferred: usize, turn: Turn) -> bool {
+    fn process_ready(&mut self, turn: Turn) -> bool {
         if let Some(job) = self.held.take() {
-            self.process(job, inferred, times, turn);
+            self.process(job, turn);
             return true;
         }
         let Some(job) = self.port.claim_ready() else { return false };
+        // A stage that says more bytes than it wrote answers with none of an earlier request's.
+        self.response.fill(0);
         let mut checked = Ok(());
         if let Output::Mapped(window, check) = &mut self.output {
-            inferred = self.inferred.len();
-            *times = StageTimes {
+            self.inferred_bytes = self.inferred.len();
+            self.times = StageTimes {
                 accepted: job.accepted_ns,
                 started: job.posted_ns,
                 inferred: clock::now_ns(),
@@ -126,28 +126,29 @@ impl Worker {
             }
         }
         match checked {
-            Ok(()) => self.process(job, inferred, times, turn),
-            Err(StageError(status)) => self.give_up(&job, status, times),
+            Ok(()) => self.process(job, turn),
+            Err(StageError(status)) => self.give_up(&job, status),
         }
         true
     }
 
     /// Runs the CPU stage until it has finished the job, or until a timeout or a stop has answered the request; or holds the job for the
     /// next turn.
-    fn process(&mut self, job: Job, inferred: usize, times: &mut StageTimes, turn: Turn) {
-        if self.is_finished(&job, inferred, times, turn) {
+    fn process(&mut self, job: Job, turn: Turn) {
+        if self.is_finished(&job, turn) {
             self.port.release();
         } else {
             self.held = Some(job);
         }
     }
 
-    fn is_finished(&mut self, job: &Job, inferred: usize, times: &mut StageTimes, turn: Turn) -> bool {
+    fn is_finished(&mut self, job: &Job, turn: Turn) -> bool {
+        let inferred = self.inferred_bytes;
         let deferred = Cell::new(false);
         let Some(stage) = &mut self.cpu else {
             // No CPU stage: the inference output is the answer.
-            times.processed = times.inferred;
-            write_times(&self.state, &self.port, job, times);
+            self.times.processed = self.times.inferred;
+            write_times(&self.state, &self.port, job, &self.times);
             let _ = self.port.answer(job, Status::OK, &self.inferred[..inferred]);
             return true;
         };
@@ -164,7 +165,7 @@ impl Worker {
                 deferred: &deferred,
             };
             // Before the stage runs: a deferred response may be published before the stage returns.
-            write_times(&self.state, &self.port, job, times);
+            write_times(&self.state, &self.port, job, &self.times);
             let outcome = catch_unwind(AssertUnwindSafe(|| stage.process(&mut context)));
             let (status, len) = match outcome {
                 Ok(StageOutcome::NotReady) if turn == Turn::Once => return self.port.is_settled(job),
@@ -185,17 +186,15 @@ impl Worker {
                     (Status::HANDLER_PANIC, 0)
                 }
             };
-            times.processed = clock::now_ns();
-            write_times(&self.state, &self.port, job, times);
+            self.times.processed = clock::now_ns();
+            write_times(&self.state, &self.port, job, &self.times);
             let _ = self.port.answer(job, status, &self.response[..len]);
-            // A stage that says more bytes than it wrote answers with none of this request's.
-            self.response[..len].fill(0);
             return true;
         }
     }
 
-    fn give_up(&self, job: &Job, status: Status, times: &StageTimes) {
-        write_times(&self.state, &self.port, job, times);
+    fn give_up(&self, job: &Job, status: Status) {
+        write_times(&self.state, &self.port, job, &self.times);
         let _ = self.port.answer(job, status, &[]);
         self.port.release();
     }
