@@ -107,43 +107,6 @@ fn registered_memory_is_seen_by_both_sides() {
     });
 }
 
-/// A NIC's registers are an I/O mapping, and ordinary memory is none: who asks for it is told what was refused, and goes on.
-#[test]
-fn memory_that_is_no_register_is_refused_as_one() {
-    on_device("memory_that_is_no_register_is_refused_as_one", |context| {
-        let region = Region::zeroed(8192).expect("memory");
-        let words = region.words(0, 2).expect("inside");
-        let base = core::ptr::without_provenance_mut::<u8>(words.address() as usize);
-        // SAFETY: the region's pages, which the owner keeps.
-        let registered = unsafe { HostRegistration::register_io(context, base, 4096, Arc::new(region)) };
-        let why = registered.map(|_| ()).expect_err("no I/O mapping").to_string();
-        eprintln!("{why}");
-        assert!(why.contains("CU_MEMHOSTREGISTER_IOMEMORY"), "{why}");
-        // SAFETY: null is refused before anything is done with it.
-        let null =
-            unsafe { HostRegistration::register_io(context, core::ptr::null_mut(), 4096, Arc::new(())) };
-        assert!(null.is_err());
-        assert!(DeviceBuffer::zeroed(context, 8).is_ok(), "the context still works");
-    });
-}
-
-#[test]
-fn device_memory_is_exported_or_the_driver_says_why_not() {
-    on_device("device_memory_is_exported_or_the_driver_says_why_not", |context| {
-        let buffer = DeviceBuffer::zeroed(context, 4 << 20).expect("allocated");
-        match buffer.export_dmabuf() {
-            Ok(_file) => eprintln!("4 MiB are a dmabuf"),
-            Err(why) => {
-                let why = why.to_string();
-                eprintln!("{why}");
-                assert!(why.contains("as a dmabuf"), "{why}");
-            }
-        }
-        let short = DeviceBuffer::zeroed(context, 8).expect("allocated").export_dmabuf();
-        assert!(short.is_err(), "less than a page");
-    });
-}
-
 #[test]
 fn an_address_has_a_device_or_none() {
     on_device("an_address_has_a_device_or_none", |context| {

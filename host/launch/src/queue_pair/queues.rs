@@ -222,7 +222,7 @@ impl MappedQueues {
         let other =
             PARTS.into_iter().zip(here.into_iter().zip(there)).find(|(_, (here, there))| here != there);
         if let Some((what, (_, [address, _]))) = other {
-            return Err(DeviceError::Shape(format!("{what} at {address:#x} are not the emulated adapter's")));
+            return Err(DeviceError::Shape(format!("{what} at {address:#x} are not this queue pair's")));
         }
         let addresses = UnifiedParams {
             rx_completions_record: own.rx_completions_record,

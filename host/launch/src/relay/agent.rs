@@ -1,7 +1,7 @@
 //! One of the two kernels around the dispatcher.
 
 use crate::queue_pair::{QueuePair, await_running, queue_params};
-use crate::ring::{ActiveLaunch, Addresses, DeviceError, Footprint, Halt, Kept, KernelKind, UnifiedLauncher};
+use crate::ring::{ActiveLaunch, Addresses, DeviceError, Halt, Kept, KernelKind, UnifiedLauncher};
 use core::sync::atomic::Ordering;
 use ringcall_cuda::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
 use ringcall_dispatcher::queue_pair::single::Extent;
@@ -183,10 +183,6 @@ impl Agent {
         Events(self.resources.control.clone())
     }
 
-    pub(super) fn footprint(&self) -> Footprint {
-        self.launcher.footprint()
-    }
-
     /// Tells the kernel to do what there is to do and end; after `hurry_after` to end at once; and waits for it at most until `limit`
     /// after `begin`.
     pub(super) fn end(&self, begin: Instant, hurry_after: Duration, limit: Duration) -> Waited {
@@ -218,4 +214,4 @@ impl Agent {
 }
 
 /// What a stream has from its kernel's last word to its end.
-const LAST_MOMENT: Duration = Duration::from_millis(10);
+pub(super) const LAST_MOMENT: Duration = Duration::from_millis(10);

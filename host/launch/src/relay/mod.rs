@@ -31,8 +31,8 @@ pub use stop::{RelayReport, RelayStopped};
 
 use crate::queue_pair::QueuePair;
 use crate::ring::{
-    Addresses, DeviceDispatcher, DeviceError, DeviceRing, DispatcherOptions, Footprint, Functions,
-    KernelKind, Modules, Running as DispatcherRunning, Snapshot, Watch, Wired as DispatcherWired,
+    Addresses, DeviceDispatcher, DeviceError, DeviceRing, DispatcherOptions, Functions, KernelKind, Modules,
+    Running as DispatcherRunning, Snapshot, Watch, Wired as DispatcherWired,
 };
 use agent::{Agent, AgentKernel, Events, Launched};
 use ringcall_cuda::driver::DeviceBuffer;
@@ -76,8 +76,8 @@ pub struct Running {
 
 /// Three kernels on the queues of a NIC, before or after they run.
 ///
-/// Running ones that are dropped without a [`stop`](RelayDispatcher::stop) are told to end, and each is waited for for at most a
-/// tenth of a second. If one still runs then, all that it uses is kept until the process ends.
+/// Running ones that are dropped without a [`stop`](RelayDispatcher::stop) are told to end, and each gets at most a tenth of
+/// a second for that. If one still runs then, all that it uses is kept until the process ends.
 #[derive(Debug)]
 #[must_use]
 pub struct RelayDispatcher<State = Wired> {
@@ -206,12 +206,6 @@ impl RelayDispatcher<Running> {
     pub fn counters(&self) -> Snapshot {
         self.state.dispatcher.counters()
     }
-
-    /// What each kernel takes of the device: the receiving kernel, the dispatcher, the sending kernel.
-    #[must_use]
-    pub fn footprints(&self) -> [Footprint; 3] {
-        [self.receiver.footprint(), self.state.dispatcher.footprint(), self.sender.footprint()]
-    }
 }
 
 impl RelayDispatcher<Wired> {
@@ -248,12 +242,6 @@ impl RelayWatch {
     #[must_use]
     pub fn event(&self, event: Event) -> u64 {
         self.events.iter().map(|events| events.count(event)).sum()
-    }
-
-    /// What the dispatcher's warps are doing.
-    #[must_use]
-    pub fn dispatcher(&self) -> &Watch {
-        &self.dispatcher
     }
 }
 

@@ -1,6 +1,6 @@
 //! The end of three kernels: in the order of a request's way, bounded, and accounted for.
 
-use super::agent::{Agent, Launched, Waited};
+use super::agent::{Agent, LAST_MOMENT, Launched, Waited};
 use super::{RelayDispatcher, Running, Wired};
 use crate::ring::{DeviceError, StopReport};
 use ringcall_mlx5::Event;
@@ -86,7 +86,8 @@ impl RelayDispatcher<Running> {
         let received = receiver.end(begin, deadline / FIRST_PART, deadline);
         let rest = deadline.saturating_sub(begin.elapsed());
         let stopped = dispatcher.stop(rest - rest / LAST_PART);
-        let sent = sender.end(begin, deadline - deadline / LAST_PART, deadline.max(begin.elapsed()));
+        let limit = deadline.max(begin.elapsed() + LAST_MOMENT);
+        let sent = sender.end(begin, deadline - deadline / LAST_PART, limit);
         let failures = [settle(received, receiving, deadline), settle(sent, sending, deadline)];
         let [receive_failed, send_failed] = failures;
         let failed = receive_failed.or(send_failed);
