@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Where the book is, from the root, and its list of chapters.
-const BOOK: &str = "docs";
+pub(crate) const BOOK: &str = "docs";
 const SUMMARY: &str = "docs/SUMMARY.md";
 /// Pages besides the book's whose links are checked.
 const PAGES: [&str; 6] = [

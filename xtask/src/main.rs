@@ -147,7 +147,7 @@ fn run(task: Task) -> Result<()> {
         Task::Fuzz { seconds, target } => steps::fuzz(&shell, seconds, target.as_deref()).and_then(asked_for),
         Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),
         Task::Dist(options) => dist::make(&shell, &options, dist::Profile::Release),
-        Task::Book => book::step(&shell).and_then(|_| pages::step(&shell)).map(drop),
+        Task::Book => book::step(&shell).and_then(|_| pages::step(&shell)).and_then(asked_for),
         Task::Charts => charts::write(shell.root()),
         Task::Browser => browser::step(&shell).and_then(asked_for),
         Task::Rdma => rdma::step(&shell).and_then(asked_for),

@@ -1,5 +1,6 @@
 //! The book's pages, as mdBook makes them: every link and picture of theirs leads somewhere.
 
+use crate::book::BOOK;
 use crate::files::{below, entries, has_ending, read, text, write};
 use crate::shell::{Shell, run};
 use crate::steps::Outcome;
@@ -8,8 +9,6 @@ use std::path::{Component, Path, PathBuf};
 
 /// Version of mdBook, since its pages change between versions.
 const MDBOOK: &str = "0.5.4";
-/// Where the book is, from the root.
-const BOOK: &str = "docs";
 /// Pages of mdBook's own: all chapters as one, whose headings have other names, and one for addresses that are not there.
 const ALL_IN_ONE: &str = "print.html";
 const NOT_FOUND: &str = "404.html";
@@ -80,17 +79,16 @@ enum Part<'a> {
 /// A page cut at its links.
 fn parts(html: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
-    let (mut rest, mut begin) = (html, 0);
+    let mut rest = html;
     while let Some((at, key)) =
-        [" href=\"", " src=\""].iter().filter_map(|key| Some((rest[begin..].find(key)?, key))).min()
+        [" href=\"", " src=\""].iter().filter_map(|key| Some((rest.find(key)?, key))).min()
     {
-        let at = begin + at + key.len();
+        let at = at + key.len();
         let Some(len) = rest[at..].find('"') else { break };
         parts.extend([Part::Text(&rest[..at]), Part::Link(&rest[at..at + len])]);
-        (rest, begin) = (&rest[at + len..], 0);
+        rest = &rest[at + len..];
     }
-    begin = rest.len();
-    parts.push(Part::Text(&rest[..begin]));
+    parts.push(Part::Text(rest));
     parts
 }
 

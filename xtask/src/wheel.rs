@@ -1,6 +1,6 @@
 //! The Python wheel: its lints, and its tests in a virtual environment that it is installed into.
 
-use crate::files::{entries, folder, has_ending, read, write};
+use crate::files::{emptied, entries, has_ending, read, write};
 use crate::shell::{Shell, run};
 use crate::steps::Outcome;
 use anyhow::{Context, Result, bail};
@@ -113,9 +113,7 @@ pub(crate) fn test(shell: &Shell, options: &WheelOptions) -> Result<Outcome> {
             "no virtual environment (install python3-venv), or no packages from PyPI",
         ));
     };
-    let out = shell.target("wheels");
-    let _ = std::fs::remove_dir_all(&out); // none there the first time
-    let wheel = build(shell, options.profile, &folder(out)?)?;
+    let wheel = build(shell, options.profile, &emptied(shell.target("wheels"))?)?;
     println!("{} ({} KiB)", wheel.display(), std::fs::metadata(&wheel)?.len() >> 10);
     let python = python.to_string_lossy();
     let words =

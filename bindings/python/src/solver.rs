@@ -164,12 +164,16 @@ impl Solver {
         self.faults
     }
 
-    /// A decoder for the caller alone. Who gives it back saves the next caller from making one.
-    pub(crate) fn worker(&self, correlations: bool) -> Result<Worker, SolveError> {
+    fn passes_twice(&self, correlations: bool) -> Result<bool, SolveError> {
         if correlations && self.correlations_left {
             return Err(SolveError::Uncorrelated);
         }
-        let twice = correlations && self.prototype.makes_second_pass();
+        Ok(correlations && self.prototype.makes_second_pass())
+    }
+
+    /// A decoder for the caller alone. Who gives it back saves the next caller from making one.
+    pub(crate) fn worker(&self, correlations: bool) -> Result<Worker, SolveError> {
+        let twice = self.passes_twice(correlations)?;
         let found = self.idle.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(twice)].pop();
         let new = || if twice { self.prototype.clone() } else { self.prototype.single_pass() };
         Ok(found.unwrap_or_else(|| Worker { decoder: new(), twice, defects: Vec::new() }))
@@ -181,10 +185,7 @@ impl Solver {
         correlations: bool,
         make: impl FnOnce(&Decoder) -> T,
     ) -> Result<T, SolveError> {
-        if correlations && self.correlations_left {
-            return Err(SolveError::Uncorrelated);
-        }
-        let twice = correlations && self.prototype.makes_second_pass();
+        let twice = self.passes_twice(correlations)?;
         Ok(if twice { make(&self.prototype) } else { make(&self.prototype.single_pass()) })
     }
 

@@ -85,7 +85,7 @@ impl Queues {
         }
     }
 
-    /// Of the two sides the one that is worked, and memory of its own in place of the other.
+    /// The queues of the side that the agent works, and unused memory in place of the other side.
     fn windows(&self, receives: bool) -> Windows {
         let own = |own: &Words, other: Words| if receives { own.clone() } else { other };
         Windows {

@@ -56,7 +56,7 @@ impl Counters {
         self.add(event, 1);
     }
 
-    /// Goes on from counts that another start left, as `count` says them.
+    /// Begins with the counts that the last start left: `count` gives each.
     pub fn resume(&mut self, count: impl Fn(Event) -> u64) {
         for &event in Event::ALL {
             if let Some(own) = self.counts.get_mut(event as usize) {

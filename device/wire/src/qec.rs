@@ -56,6 +56,12 @@ impl DecodeResponse {
     /// of matching explains the syndrome.
     pub const LATE: i32 = 3;
 
+    /// Whether time was up before the decoder came to its end.
+    #[must_use]
+    pub const fn is_late(&self) -> bool {
+        self.converged == Self::LATE
+    }
+
     /// As on the wire.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; Self::BYTES] {

@@ -502,7 +502,7 @@ impl Syndromes {
 
     /// Whether an answer says that time was up.
     pub(crate) fn is_late(&self, result: &[u8]) -> bool {
-        self.answer_in(result).is_some_and(|answer| answer.outcome.converged == DecodeResponse::LATE)
+        self.answer_in(result).is_some_and(|answer| answer.outcome.is_late())
     }
 
     /// Takes a request of the problem's form, writes observables, corrections and convergence, or the last two alone.

@@ -7,14 +7,13 @@ use crate::source::ShotSource;
 use crate::stages::{AnsweredStage, DecodeStage, Density, Inference, InferenceError};
 use crate::summary::{Outcome, Predicted, Progress, Summary};
 use ringcall::wire::names::DECODE_SYNDROME;
-use ringcall::wire::qec::DecodeResponse;
 use ringcall::{Ring, RingConfig, Wait};
 use ringcall_pipeline::remote::RemoteDispatcher;
 use ringcall_pipeline::{
     Completion, CorePinning, Monitor, Pipeline, PipelineError, PtpClock, Running, StageConfig, Stopped,
     SubmitError, WorkerResources,
 };
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 /// The shape of a service.
@@ -66,7 +65,7 @@ impl ServiceConfig {
 }
 
 /// The clock that answers' time stamps are held against, once there is one.
-type AnswerClock = Arc<OnceLock<Mutex<PtpClock>>>;
+type AnswerClock = Arc<Mutex<Option<PtpClock>>>;
 
 /// Tells the driver of each request that is over.
 fn reporter(
@@ -77,17 +76,12 @@ fn reporter(
     let form = problem.form().clone();
     let handler = move |completion: &Completion<'_>| {
         let stamp = completion.ptp_timestamp;
-        // The consumer's alone: nobody else locks it.
-        let now = clock.get().filter(|_| stamp != 0).and_then(|clock| Some(clock.lock().ok()?()));
+        let read = || Some(clock.lock().ok()?.as_mut()?());
+        let now = if stamp == 0 { None } else { read() };
         let predicted = completion.result.and_then(|result| {
             let Answer { observables, outcome, confidence } = form.read_result(result)?;
-            let DecodeResponse { converged, .. } = outcome;
-            Some(Predicted {
-                observables,
-                converged: converged != 0,
-                late: converged == DecodeResponse::LATE,
-                confidence,
-            })
+            let (converged, late) = (outcome.converged != 0, outcome.is_late());
+            Some(Predicted { observables, converged, late, confidence })
         });
         // The driver is gone only when the run is over: nothing is counted any more.
         let _ = report.send(Outcome {
@@ -95,7 +89,7 @@ fn reporter(
             predicted: predicted.filter(|_| completion.is_success()),
             times: completion.times,
             stamped: stamp != 0,
-            round_trip: now.and_then(|now| now.checked_sub(stamp)),
+            round_trip: now.and_then(|now| now.checked_sub(stamp)).filter(|&time| time > 0),
         });
     };
     (handler, outcomes)
@@ -290,8 +284,7 @@ impl Service {
     /// one, and [`Summary::round_trip`] has the times from stamps to their echoes, by the same clock.
     #[must_use]
     pub fn with_ptp_clock(self, clock: impl FnMut() -> u64 + Clone + Send + 'static) -> Self {
-        // A second clock is not set: the first one's times would be mixed with it.
-        let _ = self.answer_clock.set(Mutex::new(Box::new(clock.clone())));
+        *self.answer_clock.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(clock.clone()));
         Self { clock: Some(Box::new(clock)), ..self }
     }
 

@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(found("device/x/src/lib.rs", "fn owed_answers() {}"), 1);
         assert_eq!(found("device/x/src/lib.rs", "// An answer is owed."), 0);
         assert_eq!(found("device/x/src/lib.rs", "f(\"an answer is owed\");"), 0);
-        assert_eq!(found("host/matching/src/lib.rs", "fn near_list() {}"), 0);
+        assert_eq!(found("host/matching/src/lib.rs", "fn owed_answers() {}"), 0);
     }
 
     #[test]

@@ -23,7 +23,7 @@ def _bits(name: str, array: Any, columns: int | None) -> np.ndarray:
     if bits.ndim != 2 or columns is not None and bits.shape[1] != columns:
         width = "as many columns as the model has" if columns is None else f"{columns} columns"
         raise ValueError(f"`{name}` must have two dimensions and {width}, not the shape {bits.shape}")
-    return bits.astype(np.bool_)
+    return bits
 
 
 class Pipeline:

@@ -168,7 +168,7 @@ fn tell_busy<M: Machine>(dispatcher: &QueuePairDispatcher<'_, M>, me: u32, entry
     dispatcher.control.store(at, u64::from(entry.id) << 32 | u64::from(slot + 1), Ordering::Relaxed);
 }
 
-/// Calls a function, for whose follow-up [`reserve`] was asked; the status to answer with, and the result's
+/// Calls a function, for whose follow-up [`reserve`](follow_up::reserve) was asked; the status to answer with, and the result's
 /// length.
 #[inline(always)]
 pub(super) fn call<M: Machine>(

@@ -5,17 +5,17 @@
 //! NIC ─ payload into the ring's slot, completion ─► Receiver ─ request flag ─► dispatcher ─ response flag ─► Sender ─► NIC
 //! ```
 //! The NIC's window *is* the ring's request slots, so a receiver moves no bytes: it checks what came and sets
-//! the flag. A sender copies a response to a private send slot and frees the ring's slot before it rings, so
-//! that a peer that has its answer finds the slot vacant: so an answer is sent only once the dispatcher has
-//! cleared the request's flag, too. Answers are sent in the order in which they come.
+//! the flag. A peer that has its answer has to find the slot vacant. So a sender copies a response to a private
+//! send slot and frees the ring's slot before it rings, and sends an answer only once the dispatcher has
+//! cleared the request's flag. Answers are sent in the order in which they come.
 //!
 //! Each of the two is one warp, whose lanes look at as many completions, or response flags, as there are lanes. On a CPU a
 //! thread alone is such a warp ([`Warp::single`](ringcall_gpu::team::Warp::single)).
 //!
 //! # Depths
 //! A slot has one request under way, which may be answered, and followed by the next, before the receiver has given the credit of
-//! the first back. So with two receive requests a slot no message finds no credit, and with an entry of the send queue a slot no
-//! response waits: both constructors demand it. The number of slots is any.
+//! the first back. So with two receive requests a slot no message finds no credit, and with an entry of the send queue a slot a
+//! response waits at most for a completion that is on its way: both constructors demand it. The number of slots is any.
 //!
 //! # Records
 //! The two are different agents, and a doorbell record is one word with one writer. So they belong to two

@@ -50,7 +50,7 @@ struct SlotRows {
     responses: Rows,
 }
 
-/// How a watch ended.
+/// How a poll on the fast path ended.
 pub(super) enum FastPathExit {
     /// Polling was handed off, and a request served.
     Served,

@@ -151,7 +151,7 @@ pub(super) fn publish<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> bool 
     while base < block.partition.count {
         let offset = base + warp.lane();
         base += warp.lanes();
-        // Acquire: pairs with `answered`, so that what was written is before the fence.
+        // Acquire: pairs with `change_state`, so that what was written is before the fence.
         let state = block.serving.get(offset as usize).map_or(0, |mark| mark.load(Ordering::Acquire));
         if !warp.any(state == RESPONDED || state == PUBLISHED) {
             continue;

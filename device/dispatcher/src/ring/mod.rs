@@ -225,7 +225,7 @@ pub struct Block<'a, M> {
     pub poller_maintains: bool,
     /// Slots that a warp's stages have room for: requests that it serves at once, at most.
     pub batch: u32,
-    /// RingOptions.
+    /// How it behaves.
     pub options: RingOptions,
     /// The machine.
     pub machine: &'a M,
@@ -263,7 +263,7 @@ impl<M: Machine> Block<'_, M> {
             self.block_state.set_command(me, WarpCommand::Poll);
         }
         warp.sync();
-        // Copies, whose addresses the watch may have: what they are copies of stays in registers.
+        // Copies, whose addresses the fast path may have: what they are copies of stays in registers.
         let ring = self.ring.clone();
         let fast_path = FastPath::of(Block { ring: &ring, ..*self }, warp);
         loop {

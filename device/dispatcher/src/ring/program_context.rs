@@ -12,7 +12,7 @@ use ringcall_wire::launch::{control, saved};
 use ringcall_wire::status::Status;
 
 /// The holder's word while the context is free.
-const NOBODY: u64 = 0;
+const NO_HOLDER: u64 = 0;
 
 /// The context, as every warp of a block has it.
 pub(super) struct ProgramContext<'b, 'a, M>(pub(super) &'b Block<'a, M>);
@@ -28,9 +28,9 @@ impl<M> ProgramContext<'_, '_, M> {
     /// Takes the context for the request in `slot`, if it is free and this one's turn. By one lane.
     pub(super) fn take(self, slot: u32) -> bool {
         let Some(holder) = self.0.saved.get(saved::HOLDER) else { return false };
-        if !holder.claim(NOBODY, saved::TAKEN) {
+        if !holder.claim(NO_HOLDER, saved::TAKEN) {
             self.settle();
-            if !holder.claim(NOBODY, saved::TAKEN) {
+            if !holder.claim(NO_HOLDER, saved::TAKEN) {
                 return false;
             }
         }
@@ -50,7 +50,7 @@ impl<M> ProgramContext<'_, '_, M> {
 
     /// Lets go of the context. By the lane that has taken it.
     pub(super) fn free(self) {
-        self.0.saved.store(saved::HOLDER, NOBODY, Ordering::Release);
+        self.0.saved.store(saved::HOLDER, NO_HOLDER, Ordering::Release);
     }
 
     /// Gives the context to the graph that was launched for `slot`. By the lane that has taken it. The turn keeps a warp that
@@ -65,7 +65,7 @@ impl<M> ProgramContext<'_, '_, M> {
     fn holder(self) -> Option<(SlotIndex, u64)> {
         // Acquire: pairs with `give_to`.
         let word = self.0.saved.load(saved::HOLDER, Ordering::Acquire);
-        if word == NOBODY || word == saved::TAKEN {
+        if word == NO_HOLDER || word == saved::TAKEN {
             return None;
         }
         Some((self.0.ring.geometry().slot((word as u32).wrapping_sub(1))?, word))

@@ -120,8 +120,8 @@ pub(super) fn serve<M: Machine>(
     }
 }
 
-/// Launches the graph that a handler asked for, the only one that runs of those that may. It is told nothing and sends no
-/// answer; no further request is served before it has ended. The status of the handler's request.
+/// Launches the graph that a handler asked for, while no other trigger graph runs. The graph is told nothing and sends no
+/// answer; no further request is served before the graph has ended. Returns the status of the handler's request.
 pub(super) fn trigger<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &DeviceEntry) -> Status {
     let launched = Launcher::of(block).fire_foreign(warp, graph.address);
     if warp.lane() == 0 {

@@ -80,6 +80,6 @@ pub(super) fn defer<M: Machine>(block: &Block<'_, M>, slot: u32) {
 #[inline(always)]
 pub(super) fn states<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u32) -> [u64; 2] {
     let first = (block.partition.first_of(warp, window) - block.partition.first) as usize;
-    // Acquire: pairs with the release in `unmark`.
+    // Acquire: pairs with the release in `change_state`.
     core::array::from_fn(|i| block.serving.get(first + i).map_or(BUSY, |word| word.load(Ordering::Acquire)))
 }

@@ -121,9 +121,7 @@ impl Checker {
                 // What a service had no time for cannot be foreseen, and is no fault.
                 Self::Decode { decoder, expected, late, confidences } => {
                     let answer = decoder.answer_in(result);
-                    let is_late = answer
-                        .as_ref()
-                        .is_some_and(|answer| answer.outcome.converged == DecodeResponse::LATE);
+                    let is_late = answer.as_ref().is_some_and(|answer| answer.outcome.is_late());
                     *late += u64::from(is_late);
                     if let Some(confidence) = answer.and_then(|answer| answer.confidence) {
                         confidences.record(confidence, false);

@@ -233,7 +233,7 @@ impl PtpSource {
             Self::Realtime => of_day(),
             // Linux has had it since 3.10.
             Self::Tai => clock_gettime_dynamic(DynamicClockId::Tai).unwrap_or_else(|_| of_day()),
-            // A card that was taken out is read no more: its stamps are of the beginning of time, and no round trip is counted.
+            // A card that was taken out is read no more: its stamps are all the same, and no round trip is counted.
             Self::Hardware(file) => clock_gettime_dynamic(DynamicClockId::Dynamic(file.as_fd()))
                 .unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1 }),
         }
