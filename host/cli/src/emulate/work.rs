@@ -15,7 +15,6 @@ use ringcall_decoder_service::{
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Shot;
 use ringcall_wire::function::names;
-use ringcall_wire::qec::DecodeResponse;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum FunctionArg {
