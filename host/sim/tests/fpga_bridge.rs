@@ -102,12 +102,16 @@ impl Bench {
         self.client.write(SIF_TX_THRESHOLD, 5).expect("written");
     }
 
-    fn wait_done(&mut self) {
-        let done = (0..500).any(|_| {
+    fn wait_for(&mut self, what: &str, is_there: impl Fn(&mut ControlClient) -> bool) {
+        let there = (0..500).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
-            self.client.read(ila::STATUS).expect("read") & ila::DONE != 0
+            is_there(&mut self.client)
         });
-        assert!(done, "the player did not end within five seconds");
+        assert!(there, "{what}: not within five seconds");
+    }
+
+    fn wait_done(&mut self) {
+        self.wait_for("the player's end", |client| client.read(ila::STATUS).expect("read") & ila::DONE != 0);
     }
 
     fn finish(self) -> Result<Vec<Report>, EmulatorError> {
@@ -164,8 +168,10 @@ fn a_host_plays_and_reads_the_answers_back() {
 fn a_loop_goes_on_until_it_is_disabled() {
     let mut bench = Bench::start(|config| config.address = AddressEncoding::Pages);
     bench.configure(0x10_0000 / 128, 3);
+    bench.client.write(ila::CTRL, ila::RESET).expect("written");
+    bench.client.write(ila::CTRL, ila::ENABLE).expect("written");
     bench.client.write(player::ENABLE, player::LOOP).expect("written");
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    bench.wait_for("a second round", |client| client.read(ila::SAMPLE_ADDR).expect("read") > 3);
     bench.client.write(player::ENABLE, 0).expect("written");
     bench.wait_done();
     let stats = bench.client.read_all(loop_stats::MAGIC, 6).expect("read");
