@@ -12,7 +12,8 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-/// The far end of a ring: writes requests, takes responses. One per ring, used by one thread at a time.
+/// The far end of a ring: writes requests and takes responses. A ring has one client, and one thread at a time uses
+/// it.
 #[derive(Debug)]
 pub struct Client {
     ring: SharedRing,
@@ -36,7 +37,7 @@ pub struct Reply {
     pub result: Vec<u8>,
 }
 
-/// Why a call has no reply.
+/// Why a call returned no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The payload does not fit a slot.
@@ -45,7 +46,7 @@ pub enum CallError {
     /// Every slot is taken.
     #[error("every slot of the ring is taken: take responses before sending more")]
     Full,
-    /// No reply came in time. The slot stays taken until one does.
+    /// No reply came in time. The slot stays taken until the reply comes.
     #[error("no reply within {0:?}: is a dispatcher running on this ring?")]
     TimedOut(Duration),
 }
@@ -62,9 +63,9 @@ impl Client {
         Self { ring: shared, next, next_id: 0, _not_sync: PhantomData }
     }
 
-    /// Writes a request into the next slot, if that one is free; the slot.
+    /// Writes a request into the next slot, if the slot is free. Returns the slot.
     ///
-    /// Slots are used in turn, so a slot whose response was not taken holds up the ring: take responses.
+    /// Slots are used in ring order, so a response that was not taken blocks the ring: take responses.
     ///
     /// # Errors
     /// The slot is taken, or the payload does not fit.
@@ -83,7 +84,7 @@ impl Client {
         Ok(slot)
     }
 
-    /// Takes the response of `slot`, if it is there, and hands it to `use_it` before the slot is freed.
+    /// Takes the response of `slot`, if there is one, and passes it to `use_it` before the slot is freed.
     #[inline]
     pub fn take<R>(&self, slot: SlotIndex, use_it: impl FnOnce(&Response, &SharedRing) -> R) -> Option<R> {
         let response = Response::probe(&self.ring, slot)?;
@@ -92,8 +93,8 @@ impl Client {
         Some(out)
     }
 
-    /// Takes every response that is there; how many. Looks at whole lines of flags, and fetches the responses of a
-    /// line together.
+    /// Takes every response in the ring. Returns how many it took. Reads whole cache lines of flags and fetches the
+    /// responses of a line together.
     #[inline]
     pub fn take_all(&self, mut use_it: impl FnMut(&Response, &SharedRing)) -> usize {
         let slots = self.ring.geometry().slots();
@@ -127,7 +128,7 @@ impl Client {
         self.call_id(FunctionId::of(function), payload, timeout)
     }
 
-    /// What typed calls are made by: each waits so long at most.
+    /// A caller for typed calls; each call waits at most `timeout`.
     ///
     /// ```
     /// use ringcall::{Client, FunctionTable, HostDispatcher, Ring, RingConfig, wire::call::RoundTrip};
@@ -162,7 +163,8 @@ impl Client {
         let id = self.next_id;
         self.next_id = id.wrapping_add(1);
         let begin = Instant::now();
-        // An answer is out a moment before its request flag is cleared: on a small ring the slot may be next already.
+        // An answer is published just before its request flag is cleared. On a small ring the next request may use
+        // that slot.
         let slot = loop {
             match self.send(function, id, 0, payload) {
                 Err(CallError::Full) if begin.elapsed() < timeout => std::thread::yield_now(),
@@ -208,13 +210,13 @@ impl Client {
         }
     }
 
-    /// The slot that the next [`send`](Self::send) uses.
+    /// The slot that the next [`send`](Self::send) will use.
     #[must_use]
     pub fn next_slot(&self) -> SlotIndex {
         self.next
     }
 
-    /// The ring, for tests that write it by hand.
+    /// The ring, for tests that write into it directly.
     #[must_use]
     pub fn ring(&self) -> &SharedRing {
         &self.ring

@@ -1,9 +1,9 @@
 //! Real-time RPC over polled ring buffers: the host side.
 //!
-//! A [`Ring`] holds slots; a producer writes requests into them and sets flags; a [`HostDispatcher`] polls
-//! the flags, checks every request, calls the function it names (inline, or on a pool of workers) and answers
-//! in the slot. Nothing is silently dropped: bad input is answered with its own status and counted, a result
-//! that comes too late is counted, and a stop says what it drained and what it gave up.
+//! A [`Ring`] holds slots. A producer writes requests into the slots and sets flags. A [`HostDispatcher`] polls the
+//! flags, checks every request, calls its function (inline, or on a pool of workers) and writes the answer into the
+//! slot. No request is dropped silently: bad input is answered with its own status and counted, a late result is
+//! counted, and a stop reports which requests it drained and which it gave up.
 //!
 //! ```
 //! use ringcall::{Client, FunctionTable, HostDispatcher, Ring, RingConfig};
@@ -29,17 +29,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | [`ring`] | rings this process owns, or that a caller mapped |
-//! | [`table`] | which function is run how, with its schema; collisions and schemas that cannot fit are refused |
+//! | [`ring`] | rings that this process owns, or that a caller mapped |
+//! | [`table`] | functions, how each is run, and their schemas; collisions and schemas that cannot fit are refused |
 //! | [`dispatcher`] | the host dispatcher: inline calls, worker pools, per-function queues, stop with a report |
 //! | [`worker`] | the worker's side of a pool: jobs, ready flags, answers, deferred completions |
-//! | [`external`] | functions answered in the slot by an executor (a graph that the host launches); rules of other libraries |
+//! | [`external`] | functions that an executor answers in the slot (a graph that the host launches); rules of other libraries' rings |
 //! | [`completion_log`] | completions on rings whose responses a transport takes |
 //! | [`client`] | a producer and consumer in one thread, for tests and benchmarks without a NIC |
 //! | [`thread_pool`] | a pool of pinned threads, each with its own state |
-//! | [`thread`], [`wait`], [`pin`] | threads that are stopped by a deadline, how they poll, and on which core |
+//! | [`thread`], [`wait`], [`pin`] | threads that stop within a deadline, how they poll, and on which core |
 
 #![forbid(unsafe_code)]
 

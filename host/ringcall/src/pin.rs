@@ -1,8 +1,8 @@
-//! Core pinning that reports what it got.
+//! Core pinning that reports its result.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// What became of pinning one thread.
+/// Result of pinning one thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinReport {
     /// The thread: "dispatcher", "worker 3".
@@ -11,12 +11,12 @@ pub struct PinReport {
     pub wanted: Option<usize>,
     /// The cores the thread may run on now.
     pub got: Vec<usize>,
-    /// Why the pin did not take, if it did not.
+    /// Why pinning failed, if it did.
     pub error: Option<String>,
 }
 
 impl PinReport {
-    /// Whether the thread runs where it was asked to; true where nothing was asked.
+    /// Whether the thread runs on the requested core; true if no core was requested.
     #[must_use]
     pub fn took(&self) -> bool {
         self.error.is_none() && self.wanted.is_none_or(|core| self.got == [core])
@@ -37,7 +37,7 @@ impl std::fmt::Display for PinReport {
     }
 }
 
-/// Pins the calling thread to `core`, or leaves it where it is for `None`, and reads back what the kernel says.
+/// Pins the calling thread to `core` (`None`: does not pin it), and reads the kernel's affinity mask back.
 #[must_use]
 pub fn pin_current(thread: &str, core: Option<usize>) -> PinReport {
     let error = core.and_then(|core| {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_pin_to_an_allowed_core_takes_and_one_to_none_reports() {
-        // On its own thread: the affinity sticks.
+        // On a thread of its own, since the affinity stays.
         std::thread::spawn(|| {
             let before = pin_current("t", None);
             assert!(before.took() && !before.got.is_empty());

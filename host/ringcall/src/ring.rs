@@ -7,7 +7,7 @@ use ringcall_protocol::{Geometry, RingMemory, SharedRing};
 /// The shape of a ring to allocate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingConfig {
-    /// How many slots: the most requests that can be under way at once.
+    /// The number of slots, which is the most requests in flight at once.
     pub slots: u32,
     /// Bytes of a slot, header included: a multiple of 8, at least 24.
     pub slot_bytes: u32,
@@ -20,23 +20,23 @@ impl Default for RingConfig {
     }
 }
 
-/// Why a ring could not be made.
+/// Why a ring could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     /// The shape is impossible.
     #[error("impossible ring: {0}")]
     Geometry(#[from] GeometryError),
-    /// The memory could not be had.
+    /// The memory could not be allocated.
     #[error("ring memory: {0}")]
     Memory(#[from] SharedError),
 }
 
-/// Where the request data of a ring lies, as this process and as the peer sees it.
+/// Addresses of a ring's request data, as seen by this process and by the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingBases {
     /// Address of request slot 0 in this process.
     pub rx_host: u64,
-    /// Address of request slot 0 as the producer (device, NIC) sees it; the same without one.
+    /// Address of request slot 0 as the producer (device, NIC) sees it; without such a producer the same address.
     pub rx_peer: u64,
 }
 
@@ -59,7 +59,8 @@ impl Ring {
         let flags = slots as usize * 8;
         let data = slots as usize * slot_bytes as usize;
         let windows = RingWindows {
-            // A region each: flags that different agents write never share a line, nor do flags and data.
+            // One region each: flags that different agents write never share a cache line, and flags share none with
+            // data.
             rx_flags: Region::zeroed(flags)?.words(0, slots as usize)?,
             tx_flags: Region::zeroed(flags)?.words(0, slots as usize)?,
             rx_data: Region::zeroed(data)?.bytes(0, data)?,
@@ -78,10 +79,10 @@ impl Ring {
         Self { shared, external: true }
     }
 
-    /// A ring over memory of the caller's, such as memory that a device maps. Its producer and its consumer are threads of this
-    /// process.
+    /// A ring over the caller's memory, such as memory that a device maps. Its producer and its consumer are threads
+    /// of this process.
     ///
-    /// The windows carry the promise of [`external`](Self::external).
+    /// The windows carry the same promise as for [`external`](Self::external).
     #[must_use]
     pub fn over(shared: SharedRing) -> Self {
         Self { shared, external: false }

@@ -1,4 +1,4 @@
-//! What a dispatcher, its workers and its watchers share.
+//! State shared by a dispatcher, its workers and its watchers.
 
 use crate::completion_log::{CompletionEvent, CompletionLog};
 use ringcall_gpu::atomic::{DeviceU64, SystemU64};
@@ -16,14 +16,14 @@ use ringcall_wire::header::RequestHeader;
 use ringcall_wire::status::Status;
 use std::sync::atomic::Ordering;
 
-/// How far a stop has come. Only ever moves up, until the next start.
+/// Progress of a stop. The value only grows until the next start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u64)]
 pub(crate) enum Control {
     Run = 0,
-    /// Take and answer all requests that are there, then leave.
+    /// Take and answer all requests in the ring, then end.
     Drain = 1,
-    /// The deadline has passed: answer everything `SHUTTING_DOWN` and leave.
+    /// The deadline has passed: answer every request `SHUTTING_DOWN` and end.
     Halt = 2,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Control {
 pub(crate) struct Cell {
     pub(crate) mailbox: CachePadded<Mailbox>,
     ready: CachePadded<SystemU64>,
-    /// The ready flag where a device raises it; then the other one is not used.
+    /// The ready flag that a device raises, in place of the other flag.
     mapped: Option<Words>,
     pub(crate) bank: Bank,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Shared {
     control: CachePadded<DeviceU64>,
     /// The function id + 1 of an inline call under way and when it began, for watchers.
     pub(crate) inline_function: DeviceU64,
-    /// One a slot, where an agent wants to hear of answers without touching the response flags.
+    /// One event a slot, for a reader of completions that must not touch the response flags.
     completion_log: Option<CompletionLog>,
 }
 
@@ -67,7 +67,8 @@ impl Cell {
 }
 
 impl Shared {
-    /// With a worker for each ready flag, which lies here or in a word that a device writes.
+    /// Creates the state, with a worker for each ready flag. A flag is a word of this state or a word that a device
+    /// writes.
     pub(crate) fn new(
         ring: SharedRing,
         flags: impl ExactSizeIterator<Item = Option<Words>>,
@@ -112,7 +113,7 @@ impl Shared {
         self.control.store(to as u64, Ordering::Relaxed);
     }
 
-    /// Whether any slot carries the in-flight mark: a request that was settled is out only when its mark is gone.
+    /// Whether any slot has the in-flight mark. A request is complete only when its mark is gone.
     pub(crate) fn any_in_flight(&self) -> bool {
         use ringcall_wire::flag::IN_FLIGHT;
         self.ring.geometry().iter().any(|slot| self.ring.tx(slot) == IN_FLIGHT)
@@ -128,7 +129,7 @@ impl Shared {
         sum
     }
 
-    /// Answers a request in flight, if no other agent has. Counted in `bank`, or in the common one.
+    /// Answers a request in flight, if no other agent has. Counts the answer in `bank`, or in the common bank.
     pub(crate) fn settle(
         &self,
         ticket: &Ticket,
@@ -142,7 +143,7 @@ impl Shared {
         };
         match self.ledger().settle(ticket) {
             Some(in_flight) => {
-                // Counted before it is published: an agent that saw the answer sees it counted.
+                // Counted before it is published, so that an agent that saw the answer also sees the count.
                 let capacity = self.ring.geometry().result_capacity() as usize;
                 let (status, _) = status.clamped(result.len(), capacity);
                 count(Counter::of_status(status));
@@ -199,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// Every slot with something in it, for people.
+    /// A dump of every slot that is not idle, for people.
     pub(crate) fn dump(&self) -> SlotDump {
         let now = clock::now_ns();
         let ledger = self.ledger();
@@ -242,8 +243,8 @@ impl Shared {
     }
 }
 
-/// The request was answered before (its time was up, or the dispatcher stopped). The result was dropped, and
-/// counted in [`Counter::LateResults`].
+/// The request was answered before (it was late, or the dispatcher stopped). The result was dropped and counted in
+/// [`Counter::LateResults`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the request was already answered: it timed out, or the dispatcher stopped")]
 pub struct Late;
@@ -257,13 +258,13 @@ pub struct SlotState {
     pub rx: u64,
     /// Its response flag.
     pub tx: u64,
-    /// How far its request has come, if one is in flight.
+    /// Phase of its request, if one is in flight.
     pub phase: Option<String>,
-    /// The function last asked for in this slot.
+    /// The function of the slot's last request.
     pub function_id: u32,
     /// The 32-bit id of the request last taken from this slot.
     pub request_id: u32,
-    /// The worker that has it.
+    /// The worker that has the request.
     pub worker: Option<u32>,
     /// For how long it has been in flight, µs.
     pub age_us: u64,
@@ -278,18 +279,18 @@ pub struct WorkerState {
     pub idle: bool,
     /// Its ready flag: 0 idle, 1 ready, 2 being processed.
     pub ready: u64,
-    /// Its origin tag: the slot of the job it was last given.
+    /// Its origin tag: the slot of its last job.
     pub slot: Option<u32>,
 }
 
-/// What every slot that is not idle and every worker is doing. A snapshot of live words.
+/// State of every slot that is not idle and of every worker: a snapshot of live words.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SlotDump {
     /// Slots that are not idle.
     pub slots: Vec<SlotState>,
     /// All workers.
     pub workers: Vec<WorkerState>,
-    /// The function id of the inline call that the dispatcher thread is in, if it is in one.
+    /// The function id of the inline call that the dispatcher thread is executing, if any.
     pub inline_function: Option<u64>,
 }
 

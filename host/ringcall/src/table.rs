@@ -1,4 +1,4 @@
-//! Which function is run how.
+//! Function tables of a dispatcher: which functions there are and how each is run.
 
 use crate::Ring;
 use ringcall_protocol::ring::Geometry;
@@ -14,8 +14,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// A function that the dispatcher thread runs inline.
 ///
 /// It gets the request's payload and a buffer for the result, both private copies, and returns how many bytes of the
-/// result it wrote. An error is sent as the response's status: positive values are the handler's own. It must not
-/// block: every other request of the ring waits for it.
+/// result it wrote. An error is sent as the response's status; positive values are defined by the handler. A handler
+/// must not block, since every other request of the ring waits for it.
 pub trait HostHandler: Send {
     /// Runs the function.
     ///
@@ -23,9 +23,8 @@ pub trait HostHandler: Send {
     /// The status to answer with.
     fn call(&mut self, request: &[u8], result: &mut [u8]) -> Result<usize, Status>;
 
-    /// Runs the function on private copies of both slots, and may send a result with any status: the status
-    /// and how many bytes of the result there are. By default [`call`](Self::call) with the bytes after the
-    /// headers.
+    /// Runs the function on private copies of both slots. Returns a status and the number of result bytes, which are
+    /// sent with any status. The default calls [`call`](Self::call) with the bytes after the headers.
     ///
     /// # Errors
     /// The status to answer with, without a result.
@@ -41,25 +40,25 @@ pub trait HostHandler: Send {
     }
 }
 
-/// One thread's private copies of a request slot and a response slot, whole: a header in front, the payload after. What earlier
-/// requests left there is still there.
+/// One thread's private copies of a whole request slot and a whole response slot, headers included. Bytes of earlier
+/// requests remain in them.
 #[derive(Debug)]
 pub struct Slots {
-    /// The request is in place: its header, and as many bytes of payload as that says (checked against the slot).
+    /// The request: its header, and the bytes of payload that the header declares (checked against the slot).
     pub request: SlotCopy,
-    /// Where the result is expected, after room for a header that the dispatcher does not read.
+    /// Buffer of the result, after room for a header that the dispatcher does not read.
     pub response: SlotCopy,
 }
 
 impl Slots {
-    /// Room for slots of a ring.
+    /// Copies for slots of a ring.
     pub(crate) fn new(geometry: &Geometry) -> Self {
         Self { request: SlotCopy::new(geometry.rx_stride()), response: SlotCopy::new(geometry.tx_stride()) }
     }
 }
 
-/// The words of one slot, from the beginning of a cache line on: how much of it an access to several words straddles two lines
-/// is the slot's layout, and no accident of the allocator's.
+/// The words of one slot, aligned to a cache line. Which accesses cross a line then depends on the slot's layout and
+/// not on the allocator.
 #[derive(Debug)]
 pub struct SlotCopy {
     lines: Box<[Line]>,
@@ -102,7 +101,7 @@ impl<F: FnMut(&[u8], &mut [u8]) -> Result<usize, Status> + Send> HostHandler for
 /// Why a table cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// Two names hash to one id, or one name was entered twice.
+    /// Two names hash to the same id, or one name was entered twice.
     #[error("functions `{first}` and `{second}` have the same id {id:#010x}: rename one")]
     Collision {
         /// The earlier name.
@@ -117,10 +116,10 @@ pub enum TableError {
     Schema {
         /// The function.
         name: String,
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
-    /// Arguments or results do not fit a slot.
+    /// The arguments or the results do not fit a slot.
     #[error("function `{name}`: {what} of {bytes} bytes do not fit a slot that takes {capacity}")]
     TooLong {
         /// The function.
@@ -129,7 +128,7 @@ pub enum TableError {
         what: &'static str,
         /// Bytes of the schema.
         bytes: u32,
-        /// Bytes a slot takes.
+        /// Bytes that a slot holds.
         capacity: u32,
     },
     /// The id index could not be built.
@@ -137,7 +136,7 @@ pub enum TableError {
     Index(IndexError),
 }
 
-/// What validation needs of one function, and where its handler is.
+/// One function's data for validation, and the index of its handler.
 #[derive(Debug, Clone)]
 pub struct Function {
     pub(crate) name: String,
@@ -182,11 +181,11 @@ impl Table for Functions {
 /// The functions of one dispatcher, found by id in constant time.
 pub struct FunctionTable {
     pub(crate) functions: Functions,
-    /// The handler of each function, where it has one.
+    /// The handler of each function that has one.
     pub(crate) handlers: Vec<Option<Box<dyn HostHandler>>>,
 }
 
-/// The other half of a table: its inline handlers, by their functions.
+/// The handlers of a table: inline handlers by function.
 pub struct Handlers(Vec<Option<Box<dyn HostHandler>>>);
 
 impl std::fmt::Debug for Handlers {
@@ -196,14 +195,14 @@ impl std::fmt::Debug for Handlers {
 }
 
 impl Handlers {
-    /// Runs a function's handler; bytes of the result.
+    /// Runs a function's handler. Returns the length of the result.
     ///
     /// # Errors
     /// The status to answer with: the handler's own, [`HANDLER_PANIC`](Status::HANDLER_PANIC), or
     /// [`WRONG_MODE`](Status::WRONG_MODE) for a function that is not run inline.
     pub fn call(&mut self, function: &Function, request: &[u8], result: &mut [u8]) -> Result<usize, Status> {
         let handler = self.0.get_mut(function.index).and_then(Option::as_mut).ok_or(Status::WRONG_MODE)?;
-        // Caught: the caller serves every other request too.
+        // The panic is caught, since the caller also serves every other request.
         catch_unwind(AssertUnwindSafe(|| handler.call(request, result))).unwrap_or(Err(Status::HANDLER_PANIC))
     }
 }
@@ -215,13 +214,13 @@ impl std::fmt::Debug for FunctionTable {
 }
 
 impl FunctionTable {
-    /// A table to fill.
+    /// Begins an empty table.
     #[must_use]
     pub fn builder() -> TableBuilder {
         TableBuilder { functions: Vec::new() }
     }
 
-    /// Lookup and handlers apart: for a loop of one's own that has no ring, such as a queue pair's.
+    /// Splits the table into lookup and handlers, for a loop without a ring, such as a queue pair's.
     #[must_use]
     pub fn into_parts(self) -> (Functions, Handlers) {
         (self.functions, Handlers(self.handlers))
@@ -247,7 +246,7 @@ struct Draft {
     handler: Option<Box<dyn HostHandler>>,
 }
 
-/// A table being filled.
+/// Builder of a [`FunctionTable`].
 pub struct TableBuilder {
     functions: Vec<Draft>,
 }
@@ -265,8 +264,8 @@ impl TableBuilder {
         self
     }
 
-    /// Enters the function just entered under `id` instead of its name's: for tables of other libraries, which have ids
-    /// and no names.
+    /// Gives the last entered function the id `id` in place of its name's hash, for tables of other libraries, which
+    /// have ids and no names.
     #[must_use]
     pub fn with_id(mut self, id: FunctionId) -> Self {
         if let Some(last) = self.functions.last_mut() {
@@ -315,7 +314,7 @@ impl TableBuilder {
         self.push(name, schema, DispatchMode::DeviceCall, None)
     }
 
-    /// Checks everything against the ring it is for.
+    /// Checks the table for this ring and builds it.
     ///
     /// # Errors
     /// Two functions with one id, a malformed schema, or one that does not fit the ring's slots.
@@ -324,7 +323,7 @@ impl TableBuilder {
         self.build_for(geometry.request_capacity(), geometry.result_capacity())
     }
 
-    /// Checks everything against slots that take so many payload bytes each way.
+    /// Checks the table for slots with this many payload bytes in each direction and builds it.
     ///
     /// # Errors
     /// As [`build`](Self::build).

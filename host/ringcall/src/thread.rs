@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// How long after the deadline of a stop a thread may take that has only to notice the stop.
+/// How long after the deadline of a stop a thread may still take to notice the stop.
 pub const GRACE_PERIOD: Duration = Duration::from_millis(500);
 
-/// The longest that a thread sleeps or blocks between two checks of whether to stop.
+/// The longest time that a thread sleeps or blocks between two checks for a stop.
 pub const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A flag that tells threads to stop. Clones share the flag.
@@ -76,7 +76,7 @@ pub enum Unfinished {
     Taken,
 }
 
-/// A named thread that was pinned before it began, and whose end is awaited up to a deadline. It hands back a `T`.
+/// A named, pinned thread whose end is awaited within a deadline. The thread hands back a `T`.
 ///
 /// Dropping the handle neither stops the thread nor waits for it: the owner tells the thread to stop (by a [`StopFlag`], or in
 /// its own way) and then [waits](Self::wait).
@@ -161,7 +161,7 @@ impl<T: Send + 'static> Supervised<T> {
 }
 
 impl<T> Supervised<T> {
-    /// Where the thread runs.
+    /// The result of pinning the thread.
     #[must_use]
     pub const fn pin(&self) -> &PinReport {
         &self.pin

@@ -1,4 +1,5 @@
-//! A pool of threads, each pinned if asked for and with its own state (a decoder), that run jobs in the order of their arrival.
+//! A pool of threads that run jobs in the order of their arrival. Each thread has its own state (a decoder) and may
+//! be pinned.
 
 use crate::pin::PinReport;
 use crate::thread::{GRACE_PERIOD, STOP_CHECK_INTERVAL, Supervised, Unfinished};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 /// A job: runs once, with the state of the thread that takes it.
 pub type PoolJob<S> = Box<dyn FnOnce(&mut S) + Send>;
 
-/// How a pool is made.
+/// Options of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolOptions {
     /// Core of each thread, in order; threads past the end are not pinned.
@@ -27,9 +28,9 @@ impl Default for PoolOptions {
     }
 }
 
-/// A job that was not taken, given back.
+/// A job that the pool refused and gives back.
 pub enum Rejected<S> {
-    /// As many jobs wait as may.
+    /// The queue is full.
     Full(PoolJob<S>),
     /// The pool stops.
     Stopping(PoolJob<S>),

@@ -1,8 +1,9 @@
-//! How a thread waits for a flag.
+//! Wait strategies of a polling thread: spin or yield.
 
 use ringcall_gpu::{clock, hint};
 
-/// Turns of a polling loop between two checks of the clock and of whether to stop: each costs as much as a turn.
+/// Turns of a polling loop between two checks of the clock and of the stop flag, since each check costs as much as a
+/// turn.
 pub const TURNS_PER_CHECK: u32 = 64;
 
 /// What a polling thread does while there is nothing to do.
@@ -10,14 +11,14 @@ pub const TURNS_PER_CHECK: u32 = 64;
 pub enum Wait {
     /// Polls without pause: lowest latency, one core a thread.
     Spin,
-    /// Polls, and lets another thread run after so many empty turns: for machines with fewer cores than
-    /// threads. While no other agent wants the core, it asks more and more rarely (down to every 50 us), so
-    /// that this costs next to nothing on a core of one's own.
+    /// Polls, and yields to other threads after so many empty turns: for machines with fewer cores than threads.
+    /// While no other thread wants the core, it yields more and more rarely (down to every 50 us), so that yielding
+    /// costs next to nothing on a core of one's own.
     Yield {
         /// Empty turns before the first yield.
         spins: u32,
     },
-    /// [`Spin`](Self::Spin) where every thread has a core, [`Yield`](Self::Yield) where not.
+    /// [`Spin`](Self::Spin) if every thread has a core, else [`Yield`](Self::Yield).
     #[default]
     Auto,
 }
@@ -47,18 +48,18 @@ impl Wait {
     }
 }
 
-/// About how long the empty turns between two yields take of a thread that has its core to itself. A yield takes less than a
-/// fiftieth of it.
+/// About how long the empty turns between two yields take on a thread that has its core to itself. A yield takes less
+/// than a fiftieth of that time.
 const GAP_NS: u64 = 50_000;
-/// A yield that returns sooner found no other agent to run: two switches between threads take longer.
+/// A yield that returns sooner found no other thread to run, since two switches between threads take longer.
 const ALONE_NS: u64 = 1000;
 
 /// The state of one waiting thread.
 #[derive(Debug, Clone)]
 pub struct Waiter {
-    /// As asked for; [`u32::MAX`]: never yields.
+    /// The configured number of empty turns; [`u32::MAX`]: never yields.
     spins: u32,
-    /// Empty turns before the first yield, as of what the last yield found.
+    /// Empty turns before the next yield, as adapted after the last yield.
     spin_limit: u32,
     /// Empty turns left before the next yield.
     left: u32,
@@ -104,10 +105,10 @@ impl Waiter {
         self.yielded(self.last_ns.saturating_sub(begin), gap_ns);
     }
 
-    /// Draws its conclusions from how long a yield took, and the empty turns before it.
+    /// Adapts to how long a yield and the empty turns before it took.
     fn yielded(&mut self, took_ns: u64, gap_ns: Option<u64>) {
         if took_ns >= ALONE_NS {
-            // Another agent needs the core: he gets it after every turn, until there is something to do.
+            // Another thread needs the core: it gets the core after every turn, until there is something to do.
             self.spin_limit = self.spins;
             self.left = 0;
             return;

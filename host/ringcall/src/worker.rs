@@ -1,9 +1,9 @@
-//! The worker's side of a pool.
+//! Worker ports: the worker's side of a dispatcher's worker pool.
 //!
-//! A worker is claimed by the dispatcher in the idle mask, given a [`Job`], and gives itself back when it is done. How
-//! the work is started is the worker's [`Start`]: a thread of this process finds the job in its mailbox, or the
-//! dispatcher starts something (a CUDA graph) whose end raises the worker's ready flag. Either way one thread holds the
-//! [`WorkerPort`] and answers.
+//! The dispatcher claims a worker in the idle mask and gives it a [`Job`]; the worker releases itself when it is
+//! done. [`Start`] says how the work is started: a thread of this process finds the job in its mailbox, or the
+//! dispatcher launches work (a CUDA graph) whose end raises the worker's ready flag. In both cases one thread holds
+//! the [`WorkerPort`] and answers.
 
 pub use crate::shared::Late;
 use crate::shared::Shared;
@@ -18,12 +18,12 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// What a launch or a hook is given.
+/// Arguments of a launch or a hook.
 #[derive(Debug)]
 pub struct LaunchContext<'a> {
     /// The job.
     pub job: &'a Job,
-    /// The worker it goes to.
+    /// The worker that gets the job.
     pub worker: u32,
     pub(crate) ring: &'a SharedRing,
 }
@@ -35,7 +35,7 @@ impl LaunchContext<'_> {
         self.ring.geometry().peer_request_address(self.job.ticket.slot)
     }
 
-    /// Copies the payload's first bytes into `out`; how many: the payload's length at most.
+    /// Copies the payload's first bytes into `out`. Returns how many: at most the payload's length.
     pub fn read_payload(&self, out: &mut [u8]) -> usize {
         read_payload(self.ring, self.job, out)
     }
@@ -53,15 +53,15 @@ pub struct LaunchError {
 /// is answered [`HANDLER_PANIC`](Status::HANDLER_PANIC) and nothing is launched.
 pub type Hook = Box<dyn FnMut(&LaunchContext<'_>) + Send>;
 
-/// Starts a job on the dispatcher thread. Must not block. One that fails or panics must have started nothing: the
-/// worker is given the next job at once.
+/// Starts a job on the dispatcher thread. Must not block. A launch that fails or panics must have started nothing,
+/// since the worker gets the next job at once.
 pub type Launcher = Box<dyn FnMut(&LaunchContext<'_>) -> Result<(), LaunchError> + Send>;
 
 /// How a worker's work is started.
 pub enum Start {
     /// The worker's own thread takes the job from its mailbox.
     Mailbox,
-    /// The dispatcher starts it; its end raises the ready flag.
+    /// The dispatcher starts the work, whose end raises the ready flag.
     Launch(Launcher),
 }
 
@@ -75,9 +75,9 @@ pub struct WorkerSpec {
     pub pre_launch: Option<Hook>,
     /// After each launch that succeeded.
     pub post_launch: Option<Hook>,
-    /// The worker's ready flag, where a device raises it: one word that the device writes, which no other agent reaches, and which is 0.
-    /// A run's last store is [`READY`](ringcall_protocol::ready::READY), with release order at system scope. `None`: a word of the
-    /// dispatcher's.
+    /// The worker's ready flag, if a device raises it: a word that is 0 and that the device alone writes. The last
+    /// store of a run is [`READY`](ringcall_protocol::ready::READY), with release order at system scope. `None`: a
+    /// word of the dispatcher.
     pub ready: Option<Words>,
 }
 
@@ -100,13 +100,13 @@ impl std::fmt::Debug for WorkerSpec {
 }
 
 fn read_payload(ring: &SharedRing, job: &Job, out: &mut [u8]) -> usize {
-    // The header is the dispatcher's checked copy: its length fits the slot.
+    // The header is the dispatcher's checked copy, so its length fits the slot.
     let len = (job.ticket.header.arg_len.min(ring.geometry().request_capacity()) as usize).min(out.len());
     ring.read_payload(job.ticket.slot, &mut out[..len]);
     len
 }
 
-/// One worker's end. `Send`, held by one thread.
+/// The port of one worker, which one thread holds. `Send`.
 #[derive(Debug)]
 pub struct WorkerPort {
     shared: Arc<Shared>,
@@ -151,13 +151,13 @@ impl WorkerPort {
         }
     }
 
-    /// Something that can raise this worker's ready flag from elsewhere (a GPU, or a thread that simulates it).
+    /// A handle that raises this worker's ready flag from another thread, such as a thread that simulates a GPU.
     #[must_use]
     pub fn signal(&self) -> ReadySignal {
         ReadySignal { shared: Arc::clone(&self.shared), worker: self.worker }
     }
 
-    /// Claims the raised ready flag and names the job it is for.
+    /// Claims the raised ready flag and returns its job.
     #[inline]
     #[must_use]
     pub fn claim_ready(&self) -> Option<Job> {
@@ -165,12 +165,12 @@ impl WorkerPort {
         if !flag.claim() {
             return None;
         }
-        // Emptied here for launched workers, whose jobs no thread took; the origin tag stays.
+        // For launched workers, whose jobs no thread took, the mailbox is emptied here. The origin tag stays.
         let _ = self.cell().mailbox.take(self.geometry());
         self.cell().mailbox.tag(self.geometry())
     }
 
-    /// Copies the payload's first bytes into `out`; how many.
+    /// Copies the payload's first bytes into `out`. Returns how many.
     #[inline]
     pub fn read_payload(&self, job: &Job, out: &mut [u8]) -> usize {
         read_payload(&self.shared.ring, job, out)
@@ -193,7 +193,7 @@ impl WorkerPort {
         self.shared.settle_error(&job.ticket, &self.cell().bank, status, code)
     }
 
-    /// Whether this job was answered meanwhile.
+    /// Whether another agent has answered this job meanwhile.
     #[must_use]
     pub fn is_settled(&self, job: &Job) -> bool {
         self.shared
@@ -208,7 +208,7 @@ impl WorkerPort {
         Deferral { shared: Arc::clone(&self.shared), ticket: job.ticket, open: true }
     }
 
-    /// Back to idle: the ready flag is lowered, then the worker's bit is set. Once for each job.
+    /// Returns the worker to idle: lowers the ready flag, then sets the worker's idle bit. Called once for each job.
     #[inline]
     pub fn release(&self) {
         if let Some(flag) = self.shared.ready(self.worker) {
@@ -240,8 +240,8 @@ impl ReadySignal {
     }
 }
 
-/// The right to answer a request later, from any thread. Dropped without an answer it answers
-/// [`ABANDONED`](Status::ABANDONED): the client does not wait indefinitely.
+/// The right to answer a request later, from any thread. If it is dropped without an answer, it answers
+/// [`ABANDONED`](Status::ABANDONED), so that the client does not wait indefinitely.
 #[derive(Debug)]
 #[must_use = "a deferred request must be completed, or it is answered ABANDONED"]
 pub struct Deferral {

@@ -1,4 +1,4 @@
-//! Checks and answers that the loop and a halt have in common.
+//! Checks and answers shared by the dispatcher's loop and a halt.
 
 use super::pool::Pool;
 use crate::external::RingCompat;
@@ -10,7 +10,8 @@ use ringcall_wire::counter::Counter;
 use ringcall_wire::header::RESPONSE_MAGIC;
 use ringcall_wire::status::{DispatchMode, Status};
 
-/// The function that a request is for, if it is to be run: its index in the table, how it is run, and whether by the external executor.
+/// The function of a request that is to be run: its index in the table, how it is run, and whether the external
+/// executor runs it.
 #[inline(always)]
 pub(super) fn check(
     shared: &Shared,
@@ -21,7 +22,7 @@ pub(super) fn check(
 ) -> Result<(usize, DispatchMode, bool), Status> {
     let ring = &shared.ring;
     let runs = |mode| matches!(mode, DispatchMode::HostCall | DispatchMode::GraphLaunch);
-    // On a shared ring the header says whose a request is; its dispatcher then looks at the flag.
+    // On a shared ring the header names the function, and thereby the dispatcher, which then checks the flag.
     if compat.any_flag || compat.shared_ring {
         validate::header(request.header(), ring.geometry().request_capacity())?;
     } else {
@@ -37,8 +38,8 @@ pub(super) fn check(
     Ok((entry.index, entry.mode, entry.executor))
 }
 
-/// Whether another dispatcher has answered what was seen, and is about to give its request flag back: where responses
-/// lie in their requests' slots, that is how it looks.
+/// Whether another dispatcher has answered this request and is about to clear its request flag. On rings whose
+/// responses are written into the requests' slots, such a slot holds a response's magic.
 pub(super) fn is_answered_in_place(ring: &SharedRing, request: &Request) -> bool {
     let (geometry, slot) = (ring.geometry(), request.slot());
     geometry.request_address(slot) == geometry.response_address(slot)
@@ -47,7 +48,7 @@ pub(super) fn is_answered_in_place(ring: &SharedRing, request: &Request) -> bool
 
 #[inline(always)]
 pub(super) fn answer(shared: &Shared, request: Request, status: Status, result: &[u8]) {
-    // A result longer than the slot was clamped by the caller, so the status is final.
+    // The caller has clamped a result that is longer than the slot, so the status is final.
     shared.bank.count(Counter::of_status(status));
     shared.log_completion(request.slot(), request.header(), status, None);
     let Answered { .. } = request.answer(&shared.ring, status, result);

@@ -1,4 +1,4 @@
-//! The end of a dispatcher whose time is up: everything is answered, nothing is called.
+//! Halt of a dispatcher: every request is answered, no handler is called.
 
 use super::answer::{answer, check, is_answered_in_place};
 use super::malformed::MalformedGuard;
@@ -13,13 +13,13 @@ use ringcall_wire::flag;
 use ringcall_wire::status::Status;
 
 impl Loop {
-    /// The deadline has passed: everything is answered, nothing is called. An external request still under
-    /// way after `timeout_ns` is left alone: it will be answered there. So is what other dispatchers of the
-    /// ring answer.
+    /// Halts after the deadline: answers every request and calls no handler. External requests still in flight after
+    /// `timeout_ns` stay unanswered here, since their executor answers them. Requests that other dispatchers of the
+    /// ring answer stay, too.
     pub(super) fn halt(&mut self, shared: &Shared, timeout_ns: u64) {
         let _ = self.pool.give_up(shared, Status::SHUTTING_DOWN, 0);
-        // A worker that won the right to answer a moment ago may not have published yet: it has only stores to do, so
-        // this ends as soon as it runs. Bounded all the same.
+        // A worker that has just won the right to answer may not have published its answer yet. It has only stores
+        // left, so this wait ends as soon as the worker's thread runs; the wait is bounded nevertheless.
         let until = clock::now_ns() + timeout_ns;
         loop {
             let mut executor_idle = true;
@@ -27,23 +27,24 @@ impl Loop {
                 executor.service(&mut |status| shared.bank.count(Counter::of_status(status)));
                 executor_idle = executor.is_idle();
             }
-            // On a shared ring marks may be other dispatchers', whose graphs take as long as they do.
+            // On a shared ring an in-flight mark may belong to another dispatcher, whose graph has no time limit
+            // here.
             let settled = self.compat.shared_ring || !shared.any_in_flight();
             if (executor_idle && settled) || clock::now_ns() >= until {
                 break;
             }
             std::thread::yield_now();
         }
-        // Refusals have no order.
+        // Refusals need no order.
         Scan::new(shared.ring.geometry().slots()).full(&shared.ring, |seen| self.refuse(shared, seen, until));
     }
 
-    /// Answers that there will be no answer, if that is ours to say.
+    /// Answers a request with `SHUTTING_DOWN`, if this dispatcher may answer it.
     fn refuse(&self, shared: &Shared, seen: Seen, until: u64) {
         if self.executor.as_ref().is_some_and(|executor| executor.serves(seen.slot())) {
             return;
         }
-        // An unread notice is not overwritten: without a reader the request stays where it is, for a restart.
+        // An unread completion is not overwritten: without a reader the request stays in its slot for a restart.
         while shared.completion_unread(seen.slot()) {
             if clock::now_ns() >= until {
                 return;
@@ -62,11 +63,11 @@ impl Loop {
         }
     }
 
-    /// A request of a ring that other dispatchers serve, too: if it is for a function of this dispatcher, or if it is malformed and
-    /// this dispatcher holds the lock for malformed requests.
+    /// Takes a request of a shared ring if its function is this dispatcher's, or if the request is malformed and this
+    /// dispatcher holds the lock for malformed requests.
     fn claim_own(&self, shared: &Shared, seen: Seen) -> Option<(Request, Option<MalformedGuard<'static>>)> {
         let ring = &shared.ring;
-        // `None`: another dispatcher's. Otherwise whether it is malformed.
+        // `None`: another dispatcher's request. Otherwise: whether the request is malformed.
         let is_malformed =
             |request: &Request| match check(shared, &self.table, &self.pool, self.compat, request) {
                 Err(status) if self.compat.leaves(status) => None,
@@ -75,7 +76,7 @@ impl Loop {
             };
         let request = seen.claim(ring)?;
         let guard = if is_malformed(&request)? { Some(self.malformed?.take()?) } else { None };
-        // What was seen may have been answered since: see `Request::again`.
+        // The request may have been answered meanwhile: see `Request::again`.
         let value = ring.rx(request.slot());
         let request = (value != flag::FREE).then_some(request)?.again(ring, value)?;
         let malformed = is_malformed(&request)?;

@@ -9,8 +9,8 @@ use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::SharedRing;
 use ringcall_protocol::idle::IdleMask;
 
-/// The locks: a ring uses the lock that the address of its request flags hashes to. Rings that share a lock answer their malformed
-/// requests one after the other, which costs them nothing but a later poll.
+/// The locks: a ring uses the lock that the address of its request flags hashes to. Rings that share a lock answer
+/// their malformed requests one after the other, which delays these answers and nothing else.
 #[cfg(not(loom))]
 static LOCKS: [MalformedLock; 64] = [const { MalformedLock([DeviceU64::new(1 << ONE)]) }; 64];
 // loom's atomics cannot be made in a constant.
@@ -27,7 +27,7 @@ const ONE: u32 = 0;
 impl MalformedLock {
     /// The lock of a ring, the same for all dispatchers of the ring in this process.
     pub(super) fn of(ring: &SharedRing) -> &'static Self {
-        // Flags begin at multiples of some bytes: multiplying spreads those over the bits that count.
+        // Flags begin at multiples of a cache line: the multiplication spreads the addresses over the upper bits.
         let spread = ring.windows().rx_flags.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &LOCKS[(spread >> 58) as usize]
     }
@@ -84,11 +84,11 @@ mod tests {
         assert!(guard.is_some() && lock.take().is_none());
         shared.forge_request(slot, &[7; 24], ring.geometry().request_address(slot));
         assert_eq!(dispatcher.step(), Step::Idle);
-        // It has to look again before it may end.
+        // The dispatcher polls again before it may end.
         dispatcher.drain();
         assert_eq!(dispatcher.step(), Step::Idle);
         assert_eq!((shared.tx(slot), dispatcher.counters().answered()), (flag::FREE, 0));
-        // What can be read is served meanwhile.
+        // Well-formed requests are served meanwhile.
         let reply = |dispatcher: &mut HostDispatcher<Stepped>, slot| {
             let _ = dispatcher.step();
             Client::new(&ring).wait(slot, Duration::ZERO).expect("answered").status

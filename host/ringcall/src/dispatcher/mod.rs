@@ -1,20 +1,21 @@
-//! The host dispatcher: one thread that polls a ring, checks, calls, hands to workers, and answers.
+//! The host dispatcher: one thread that polls a ring, checks requests, calls handlers or hands requests to workers,
+//! and answers.
 //!
 //! # What is promised
-//! - **Every request is answered or accounted for.** Rejections carry a status of their own; every answer is counted
-//!   under its status; what a stop could not finish is answered `SHUTTING_DOWN` and counted.
+//! - **Every request is answered or accounted for.** Each kind of rejection has a status; every answer is counted
+//!   under its status; a request that a stop could not finish is answered `SHUTTING_DOWN` and counted.
 //! - **A busy function stalls no other.** Requests of a function whose workers are all busy wait in that
 //!   function's own queue, in order, and the scan continues.
-//! - **No allocation, no lock, no system call** on the dispatcher thread between start and stop (but for the yields of
-//!   [`Wait::Yield`](crate::Wait)).
-//! - **Recycling by flag**: a worker returns by setting its idle bit; no stream is ever queried.
+//! - **No allocation, no lock, no system call** on the dispatcher thread between start and stop, except the yields of
+//!   [`Wait::Yield`](crate::Wait).
+//! - **Workers return by a flag**: a worker sets its idle bit; no CUDA stream is queried.
 //!
 //! # Life cycle
 //! [`HostDispatcher<Wired>`] → [`start`](HostDispatcher::start) → [`HostDispatcher<Running>`] →
 //! [`stop`](HostDispatcher::stop) → [`Stopped`], which gives the wired dispatcher back to be started again.
 //!
-//! A program that has its own loop (one thread for transport and dispatch) takes [`HostDispatcher<Stepped>`]
-//! instead: [`into_stepper`](HostDispatcher::into_stepper) → [`step`](HostDispatcher::step) →
+//! A program with its own loop (one thread for transport and dispatch) uses [`HostDispatcher<Stepped>`] instead:
+//! [`into_stepper`](HostDispatcher::into_stepper) → [`step`](HostDispatcher::step) →
 //! [`finish`](HostDispatcher::finish).
 
 mod answer;
@@ -44,15 +45,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 pub use step::Stepped;
 
-/// Choices of a host dispatcher.
+/// Options of a host dispatcher.
 #[derive(Debug, Clone, Default)]
 pub struct HostOptions {
     /// How the thread polls.
     pub wait: Wait,
-    /// The core it is pinned to.
+    /// The core that the thread is pinned to.
     pub core: Option<usize>,
-    /// How long a request may be in flight (queued or with a worker) before it is answered `TIMED_OUT` and
-    /// its slot freed; a result that comes later is dropped and counted. `None`: indefinitely.
+    /// How long a request may be in flight (queued or with a worker) before it is answered `TIMED_OUT` and its slot
+    /// freed. A later result is dropped and counted. `None`: no limit.
     pub request_timeout: Option<Duration>,
 }
 
@@ -67,7 +68,7 @@ pub enum DispatcherError {
         /// The id.
         id: u32,
     },
-    /// A worker serves a function that is not for workers.
+    /// A worker serves a function that workers do not run.
     #[error("worker {worker} serves `{name}`, which is not entered as a worker call")]
     NotAWorkerCall {
         /// The worker.
@@ -96,8 +97,8 @@ pub struct Running {
     guard: HaltOnDrop,
 }
 
-/// A running dispatcher that is dropped without a stop halts: requests under way are answered
-/// `SHUTTING_DOWN`, and its thread ends. Its end is not awaited. After a stop this changes nothing.
+/// A running dispatcher that is dropped without a stop halts: requests in flight are answered `SHUTTING_DOWN`, and
+/// its thread ends. The drop does not wait for the thread. After a stop the drop changes nothing.
 #[derive(Debug)]
 struct HaltOnDrop(Arc<Shared>);
 
@@ -115,7 +116,7 @@ pub struct HostDispatcher<State = Wired> {
     state: State,
 }
 
-/// A dispatcher being put together.
+/// Builder of a [`HostDispatcher`].
 pub struct HostDispatcherBuilder {
     ring: Ring,
     table: FunctionTable,
@@ -139,7 +140,7 @@ impl std::fmt::Debug for HostDispatcherBuilder {
 }
 
 impl HostDispatcherBuilder {
-    /// Adds a worker. Workers are numbered from 0 in the order they are added; there may be any number of them.
+    /// Adds a worker. Workers are numbered from 0 in the order in which they are added. Their number has no limit.
     #[must_use]
     pub fn worker(mut self, spec: WorkerSpec) -> Self {
         self.workers.push(spec);
@@ -153,31 +154,33 @@ impl HostDispatcherBuilder {
         self
     }
 
-    /// Records every completion in `log` as well. A reader must take the events: a slot whose event is unread takes no new
-    /// request.
+    /// Also records every completion in `log`. A reader must take the events: a slot whose event is unread takes no
+    /// new request.
     #[must_use]
     pub fn completion_log(mut self, log: CompletionLog) -> Self {
         self.completion_log = Some(log);
         self
     }
 
-    /// Reads the ring by other compat than Ringcall's own.
+    /// Reads the ring by another library's rules.
     #[must_use]
     pub fn compat(mut self, compat: RingCompat) -> Self {
         self.compat = compat;
         self
     }
 
-    /// Serves inline calls in the order in which the ring's producer wrote their requests, for functions whose calls build on one
-    /// another. The producer takes slots in ring order, and has fewer requests under way than there are slots.
+    /// Serves inline calls in the order in which the ring's producer wrote their requests, for functions whose calls
+    /// depend on earlier calls. The producer takes slots in ring order, and has fewer requests under way than there
+    /// are slots.
     #[must_use]
     pub fn in_order(mut self) -> Self {
         self.in_order = true;
         self
     }
 
-    /// Who starts the functions entered with [`outside_call`](crate::table::TableBuilder::outside_call). Without one their
-    /// requests are answered `NO_WORKER`.
+    /// Sets the executor that starts the functions entered with
+    /// [`outside_call`](crate::table::TableBuilder::outside_call). Without an executor their requests are answered
+    /// `NO_WORKER`.
     #[must_use]
     pub fn executor(mut self, executor: Box<dyn ExternalExecutor>) -> Self {
         self.executor = Some(executor);
@@ -186,8 +189,7 @@ impl HostDispatcherBuilder {
 
     /// Checks the wiring.
     ///
-    /// # Errors
-    /// A worker for a function that is not there, or not for workers; external functions that are answered in another ring.
+    /// # Errors A worker for a function that the table lacks or that workers do not run; an executor that answers in another ring.
     pub fn build(self) -> Result<HostDispatcher<Wired>, DispatcherError> {
         let Self { ring, table, workers, options, completion_log, compat, mut executor, in_order } = self;
         if let Some(executor) = &mut executor {
@@ -211,7 +213,7 @@ impl HostDispatcherBuilder {
 }
 
 impl HostDispatcher<Wired> {
-    /// Puts a dispatcher of `ring` together.
+    /// Begins to build a dispatcher of `ring`.
     pub fn builder(ring: &Ring, table: FunctionTable) -> HostDispatcherBuilder {
         HostDispatcherBuilder {
             ring: ring.clone(),
@@ -225,7 +227,7 @@ impl HostDispatcher<Wired> {
         }
     }
 
-    /// The worker ends, for the threads that will hold them. Each worker needs exactly one.
+    /// The workers' ports, for the threads that will hold them. Each worker has exactly one port.
     #[must_use]
     pub fn ports(&self) -> Vec<WorkerPort> {
         (0..self.shared.cells.len() as u32).map(|w| WorkerPort::new(Arc::clone(&self.shared), w)).collect()
@@ -249,7 +251,7 @@ impl HostDispatcher<Wired> {
 }
 
 impl<State> HostDispatcher<State> {
-    /// All counters, now. Never blocks, never disturbs the dispatcher.
+    /// A snapshot of all counters. Does not block, and does not slow the dispatcher down.
     #[must_use]
     pub fn counters(&self) -> Snapshot {
         self.shared.counters()
@@ -261,7 +263,7 @@ impl<State> HostDispatcher<State> {
         self.shared.dump()
     }
 
-    /// A handle for watching from elsewhere.
+    /// A handle with which any thread can watch the dispatcher.
     #[must_use]
     pub fn watch(&self) -> Watch {
         Watch { shared: Arc::clone(&self.shared) }
@@ -288,16 +290,16 @@ impl Watch {
     }
 }
 
-/// What a stop did.
+/// Report of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StopReport {
     /// Requests answered between the call and the end.
     pub drained: u64,
     /// Requests answered `SHUTTING_DOWN` because the deadline had passed.
     pub dropped: u64,
-    /// The dispatcher thread did not come back: it is stuck in an inline call.
+    /// The dispatcher thread did not end: it is stuck in an inline call.
     pub stuck: bool,
-    /// What was not finished when the deadline passed; `None` if everything was.
+    /// Slots and workers that were busy when the deadline passed; `None` if every request was finished.
     pub unfinished: Option<SlotDump>,
     /// How long the stop took.
     pub took: Duration,
@@ -306,21 +308,21 @@ pub struct StopReport {
 /// A stopped dispatcher.
 #[derive(Debug)]
 pub struct Stopped {
-    /// What the stop did.
+    /// The report of the stop.
     pub report: StopReport,
     /// The dispatcher, ready to be started again; `None` if its thread is stuck in an inline call that never returns.
     pub dispatcher: Option<HostDispatcher<Wired>>,
 }
 
 impl HostDispatcher<Running> {
-    /// Where the thread runs.
+    /// The result of pinning the thread.
     #[must_use]
     pub fn pin(&self) -> &PinReport {
         self.state.thread.pin()
     }
 
-    /// Takes the requests in the ring, waits until everything in flight is answered, and stops; at the
-    /// deadline answers the rest `SHUTTING_DOWN`. Returns at most half a second after the deadline.
+    /// Takes the requests in the ring, waits until every request in flight is answered, and stops. At the deadline it
+    /// answers the remaining requests `SHUTTING_DOWN`. Returns at most half a second after the deadline.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> Stopped {
         let Self { shared, state: Running { mut thread, guard: _guard } } = self;
@@ -330,7 +332,7 @@ impl HostDispatcher<Running> {
         let back = thread.wait(deadline).or_else(|_| {
             unfinished = Some(shared.dump());
             shared.set_control(Control::Halt);
-            // Answering the rest is bounded work, unless a handler never returns.
+            // Answering the remaining requests is bounded work, unless a handler never returns.
             thread.wait(GRACE_PERIOD)
         });
         let report = ending.report(&shared, back.is_err(), unfinished);

@@ -1,4 +1,4 @@
-//! Workers and the queues in front of them: one queue a function.
+//! Worker pools and their queues: one queue for each function.
 
 use super::DispatcherError;
 use crate::shared::Shared;
@@ -14,7 +14,7 @@ use ringcall_wire::counter::Counter;
 use ringcall_wire::status::{DispatchMode, Status};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The workers of one function and what waits for them.
+/// The workers of one function and the requests that wait for them.
 #[derive(Debug)]
 struct Team {
     /// Which workers serve it: a mask of the idle mask's shape. All zero: none.
@@ -26,9 +26,9 @@ struct Team {
 #[derive(Debug)]
 pub(super) struct Pool {
     specs: Vec<WorkerSpec>,
-    /// One a function of the table.
+    /// One for each function of the table.
     teams: Vec<Team>,
-    /// Functions' queues that are not empty: looked at each turn.
+    /// Functions whose queue is not empty; each turn polls these queues.
     waiting_teams: u32,
     links: Vec<u32>,
     /// The request that waits or runs in each slot.
@@ -67,7 +67,7 @@ impl Pool {
         self.teams.get(function).is_some_and(|team| team.members.iter().any(|&word| word != 0))
     }
 
-    /// Gives a request in flight to an idle worker of its function, or queues it.
+    /// Assigns a request in flight to an idle worker of its function, or queues it.
     #[inline]
     pub(super) fn accept(&mut self, shared: &Shared, function: usize, in_flight: InFlight) {
         let now = clock::now_ns();
@@ -90,7 +90,7 @@ impl Pool {
         }
     }
 
-    /// Gives what waits to workers that have become idle; how many.
+    /// Assigns waiting requests to workers that have become idle. Returns how many.
     #[inline]
     pub(super) fn refill(&mut self, shared: &Shared) -> u32 {
         if self.waiting_teams == 0 {
@@ -111,7 +111,7 @@ impl Pool {
                         self.launch(shared, worker, ticket, accepted, clock::now_ns());
                         launched += 1;
                     }
-                    // Answered while it waited: the worker is still free.
+                    // The request was answered while it waited: the worker is still free.
                     _ => shared.idle().release(worker),
                 }
             }
@@ -147,12 +147,13 @@ impl Pool {
             Ok(Err(error)) => shared.settle_error(&ticket, &shared.bank, Status::LAUNCH_FAILED, error.code),
             Err(_) => shared.settle(&ticket, Some(&shared.bank), Status::HANDLER_PANIC, &[]),
         };
-        // Nothing was started, so nothing will empty the box or give the worker back.
+        // Nothing was started, so no thread will empty the mailbox or release the worker.
         let _ = shared.cells[worker as usize].mailbox.take(shared.ring.geometry());
         shared.idle().release(worker);
     }
 
-    /// Answers `status` for every request in flight that is older than `oldest_ns` (0: every one); how many.
+    /// Answers `status` to every request in flight that is older than `oldest_ns` (0: every request). Returns how
+    /// many.
     pub(super) fn give_up(&mut self, shared: &Shared, status: Status, oldest_ns: u64) -> u64 {
         let mut given_up = 0;
         for slot in shared.ring.geometry().iter() {
@@ -174,7 +175,8 @@ impl Pool {
         given_up
     }
 
-    /// Takes a slot out of whichever queue it waits in: it is about to be answered, freed and used again.
+    /// Removes a slot from the queue in which it waits, since its request is about to be answered and the slot used
+    /// again.
     fn forget(&mut self, slot: SlotIndex) {
         for team in &mut self.teams {
             if team.waiting.remove(&mut Links::new(&mut self.links), slot) {

@@ -22,33 +22,34 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 
-/// What a halt grants to workers in the middle of an answer, and to a reader of notices: well within the time that a
-/// stop grants to a halt. In time, not in turns: on a busy machine a yield may take as long as a time slice.
+/// How long a halt waits for workers in the middle of an answer and for a reader of completions: well within the time
+/// that a stop allows for a halt. The limit is a time and not a number of turns, since on a busy machine one yield
+/// may take a time slice.
 pub(super) const HALT_TIMEOUT_NS: u64 = 200_000_000;
 
-/// What one step did.
+/// Result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// There was something to do: step again at once.
     Busy,
     /// There was nothing to do.
     Idle,
-    /// Drained or halted: there is nothing left to do.
+    /// The dispatcher is drained or halted: no work is left.
     Ended,
 }
 
-/// Everything the dispatcher thread owns. Handed back by a stop, so that a restart keeps cursors and handlers.
+/// State of the dispatcher thread. A stop hands it back, so that a restart keeps cursors and handlers.
 pub(super) struct Loop {
     shared: Arc<Shared>,
     pub(super) table: FunctionTable,
     pub(super) pool: Pool,
     pub(super) scan: Scanner,
-    /// What an inline call works on.
+    /// Private copies of request and response for an inline call.
     slots: Slots,
     pub(super) options: HostOptions,
     pub(super) compat: RingCompat,
     pub(super) executor: Option<Box<dyn ExternalExecutor>>,
-    /// Of a ring that other dispatchers serve, too.
+    /// The lock for malformed requests, if other dispatchers serve the ring, too.
     pub(super) malformed: Option<&'static MalformedLock>,
 }
 
@@ -100,7 +101,7 @@ impl Loop {
         }
     }
 
-    /// One turn, with what belongs to it now and then: late requests, and the control word.
+    /// One turn; some turns also check for late requests and read the control word.
     #[inline(always)]
     pub(super) fn step(&mut self, shared: &Shared, pace: &mut Pace) -> Step {
         let busy = self.turn(shared) > 0;
@@ -123,7 +124,7 @@ impl Loop {
         if busy { Step::Busy } else { Step::Idle }
     }
 
-    /// Whether every slot was looked at since the last turn of which this was true.
+    /// Whether every slot was polled since this function last returned true.
     pub(super) const fn ends_round(&self) -> bool {
         self.scan.ends_round()
     }
@@ -133,7 +134,7 @@ impl Loop {
         self.scan.aim(slot);
     }
 
-    /// One look at the ring and at the queues; how much there was to do.
+    /// Polls the ring and the queues once. Returns how much there was to do.
     #[inline(always)]
     fn turn(&mut self, shared: &Shared) -> u32 {
         let Self { scan, pool, .. } = self;
@@ -153,7 +154,7 @@ impl Loop {
         done
     }
 
-    /// Nothing in flight, and a look at every slot finds nothing to take.
+    /// Whether nothing is in flight and a poll of every slot finds no request.
     fn is_drained(&mut self, shared: &Shared) -> bool {
         let Self { scan, .. } = self;
         let mut context = PollContext {
@@ -168,18 +169,18 @@ impl Loop {
         };
         let mut done = context.service();
         done += scan.full(&shared.ring, |seen| {
-            // Its turn comes as soon as the notice before it was read.
+            // The request is taken as soon as the slot's previous completion was read.
             u32::from(shared.completion_unread(seen.slot())) + context.serve(seen)
         });
         let turned_away = context.turned_away;
         let executor_idle = self.executor.as_ref().is_none_or(|executor| executor.is_idle());
         let mine_done = shared.ledger().unsettled().next().is_none() && executor_idle;
-        // On a shared ring the marks of the other dispatcher are none of ours.
+        // On a shared ring another dispatcher's in-flight marks do not count.
         done == 0 && !turned_away && mine_done && (self.compat.shared_ring || !shared.any_in_flight())
     }
 }
 
-/// What one turn of the dispatcher's loop works with.
+/// Borrowed context of one turn of the dispatcher's loop.
 struct PollContext<'a> {
     shared: &'a Shared,
     table: &'a mut FunctionTable,
@@ -193,7 +194,7 @@ struct PollContext<'a> {
 }
 
 impl PollContext<'_> {
-    /// Collects what the external executor has ended, and returns how much that is.
+    /// Collects the requests that the external executor has ended. Returns how many.
     #[inline(always)]
     fn service(&mut self) -> u32 {
         let Some(executor) = &mut self.executor else { return 0 };
@@ -205,19 +206,20 @@ impl PollContext<'_> {
         ended
     }
 
-    /// Takes one request, if its slot's previous response was taken: 1 if it did.
+    /// Takes one request, if its slot's previous response was taken. Returns 1 if it took the request.
     #[inline(always)]
     fn serve(&mut self, seen: Seen) -> u32 {
         let Self { shared, table, pool, compat, executor, malformed, .. } = self;
         let (shared, compat, malformed) = (*shared, *compat, *malformed);
         let ring = &shared.ring;
-        // The previous response is still there, or still to be reported: the slot is looked at again next turn.
+        // The previous response is still in the slot, or its completion is unread: the next turn polls the slot
+        // again.
         if shared.completion_unread(seen.slot()) {
             return 0;
         }
-        // Its last answer came from the external executor and was taken, perhaps since the poll for ended
-        // work: that end, noticed next turn, must not be taken for this request's, whichever worker serves
-        // it.
+        // The external executor answered the slot's last request, and the answer was taken, perhaps after the poll
+        // for ended work. The next turn will notice that end and must not take it for the end of this request, which
+        // may have another worker.
         if executor.as_ref().is_some_and(|executor| executor.serves(seen.slot())) {
             return 0;
         }
@@ -233,7 +235,8 @@ impl PollContext<'_> {
                     return 0;
                 }
             }
-            // Ours, if it is what it looks like: see `Request::again`. No other agent takes it away then.
+            // The request is this dispatcher's if a second read confirms it: see `Request::again`. Then no other
+            // agent takes it.
             let value = ring.rx(request.slot());
             if value == flag::FREE {
                 request.leave();
@@ -254,7 +257,7 @@ impl PollContext<'_> {
             request.leave();
             return 0;
         }
-        // Let go of after the answer.
+        // The lock is released after the answer.
         let _guard = guard.filter(|_| malformed_request);
         if matches!(checked, Ok((_, _, true))) {
             return self.send_outside(request);
@@ -272,8 +275,8 @@ impl PollContext<'_> {
         1
     }
 
-    /// Hands a checked request to the executor that answers it in its slot, if an executor can take it, or
-    /// refuses it, if none ever can: 1 if it did either.
+    /// Hands a checked request to the executor, which answers it in its slot, or refuses a request that the executor
+    /// can never take. Returns 1 if it did either.
     fn send_outside(&mut self, request: Request) -> u32 {
         let shared = self.shared;
         let ring = &shared.ring;
@@ -316,10 +319,10 @@ impl PollContext<'_> {
 
 /// Runs an inline call on private copies.
 ///
-/// Bytes written here are read again at once, by the handler and after it. A processor serves such a load
-/// from its store buffer where one store covers it; otherwise the load waits until the buffer has drained,
-/// and that holds the flags and the response of the request before, whose cache lines other cores have. So
-/// nothing here is read wider than it was written.
+/// The handler and the code after it read at once what is written here. A processor serves such a load from its store
+/// buffer if one store covers the load. Otherwise the load waits until the buffer has drained, and the buffer holds
+/// the flags and the response of the previous request, whose cache lines other cores own. So every load here is at
+/// most as wide as the store before it.
 #[inline(always)]
 fn call(shared: &Shared, table: &mut FunctionTable, slots: &mut Slots, request: Request, index: usize) {
     let FunctionTable { functions, handlers } = table;
@@ -328,11 +331,11 @@ fn call(shared: &Shared, table: &mut FunctionTable, slots: &mut Slots, request: 
     else {
         return answer(shared, request, Status::UNKNOWN_FUNCTION, &[]);
     };
-    // Field by field, as the request was staged: these are still in registers.
+    // Field by field, as the request was copied: these values are still in registers.
     let &RequestHeader { function_id, arg_len, request_id, ptp_timestamp, .. } = request.header();
     let header = RequestHeader::new(function_id, arg_len, request_id, ptp_timestamp);
     slots.request[..HEADER_WORDS].copy_from_slice(&header.to_words());
-    // Checked against the capacity, which is the slot's after its header.
+    // Checked against the capacity: the slot's bytes after the header.
     let len = arg_len as usize;
     request.read_payload(&shared.ring, &mut slots.request.as_mut_bytes()[HEADER_BYTES..][..len]);
     shared.bank.count(Counter::Dispatched);
@@ -345,8 +348,8 @@ fn call(shared: &Shared, table: &mut FunctionTable, slots: &mut Slots, request: 
     answer(shared, request, status, &result[..len]);
 }
 
-/// A handler's outcome in one word, since it is handed on through memory: the status, and bytes of the result below (no slot has
-/// room for so many that they do not fit there).
+/// A handler's outcome in one word, which is passed through memory: the status in the upper half, the length of the
+/// result in the lower half. (Every slot is small enough for that.)
 #[inline(always)]
 fn packed(outcome: Result<(Status, usize), Status>) -> u64 {
     let (Status(status), len) = outcome.unwrap_or_else(|status| (status, 0));
@@ -359,7 +362,7 @@ const fn unpacked(word: u64) -> (Status, usize) {
     (Status(((word >> 32) as u32).cast_signed()), word as u32 as usize)
 }
 
-/// What a loop remembers from one turn to the next while it runs.
+/// State that the loop keeps from one turn to the next.
 #[derive(Debug)]
 pub(super) struct Pace {
     timer: Timer,
@@ -372,7 +375,7 @@ impl Pace {
     }
 }
 
-/// When to look for requests whose time is up: eight times within the time allowed.
+/// When to check for requests that are late: eight times within the time allowed.
 #[derive(Debug)]
 struct Timer {
     timeout_ns: u64,

@@ -1,11 +1,11 @@
-//! Which request a turn takes next: any that is there, or the earliest.
+//! Scan order of the host dispatcher: any request that is found, or the earliest.
 
 use ringcall_protocol::ordered_scan::OrderedScan;
 use ringcall_protocol::scan::Scan;
 use ringcall_protocol::slot::Seen;
 use ringcall_protocol::{RingMemory, SlotIndex};
 
-/// The cursor of a dispatcher's thread.
+/// Scan cursor of a dispatcher's thread.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Scanner {
     AnyOrder(Scan),
@@ -21,7 +21,8 @@ impl Scanner {
         Self::InOrder(OrderedScan::new(slots))
     }
 
-    /// One turn; the sum of what `visit` returns, which is 0 for a request that stays where it is.
+    /// Scans for one turn. Returns the sum of the results of `visit`, which returns 0 for a request that stays in its
+    /// slot.
     #[inline(always)]
     pub(super) fn turn<M: RingMemory>(&mut self, memory: &M, mut visit: impl FnMut(Seen) -> u32) -> u32 {
         match self {
@@ -34,7 +35,7 @@ impl Scanner {
         }
     }
 
-    /// A look at every slot; the sum of what `visit` returns.
+    /// Polls every slot. Returns the sum of the results of `visit`.
     pub(super) fn full<M: RingMemory>(&mut self, memory: &M, mut visit: impl FnMut(Seen) -> u32) -> u32 {
         let mut done = 0;
         match self {
@@ -59,7 +60,7 @@ impl Scanner {
         }
     }
 
-    /// Looks there next, where the order is free.
+    /// Polls this slot next, if the order is free.
     pub(super) const fn aim(&mut self, slot: SlotIndex) {
         if let Self::AnyOrder(scan) = self {
             scan.aim(slot);

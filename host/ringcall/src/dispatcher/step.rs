@@ -6,7 +6,7 @@ use crate::shared::Control;
 use ringcall_protocol::SlotIndex;
 use std::time::{Duration, Instant};
 
-/// Driven by the caller's thread.
+/// State of a dispatcher that its caller's thread turns.
 #[derive(Debug)]
 pub struct Stepped {
     lp: Box<Loop>,
@@ -14,8 +14,8 @@ pub struct Stepped {
 }
 
 impl HostDispatcher<Wired> {
-    /// The dispatcher without a thread: the caller makes its turns, between other things. [`HostOptions`] apply but for
-    /// the core and the way of waiting, which are the caller's.
+    /// The dispatcher without a thread: the caller makes its turns between other work. Of [`HostOptions`] the core
+    /// and the wait strategy are ignored, since the caller decides them.
     ///
     /// ```
     /// use ringcall::dispatcher::Step;
@@ -47,46 +47,46 @@ impl HostDispatcher<Wired> {
 }
 
 impl HostDispatcher<Stepped> {
-    /// One look at the ring and at the queues. Inline calls run within it; nothing else takes time.
+    /// Polls the ring and the queues once. Inline calls run within it; nothing else takes long.
     #[inline]
     pub fn step(&mut self) -> Step {
         let Self { shared, state: Stepped { lp, pace } } = self;
         lp.step(shared, pace)
     }
 
-    /// Whether every slot was looked at since the last step of which this was true: the moment to rest, if nothing was found. A
-    /// thread that rests after each idle step lets a request in a large ring wait for as many rests as the ring has lines of
-    /// flags.
+    /// Whether every slot was polled since this function last returned true: then a thread that found nothing may
+    /// rest. If a thread rests after each idle step, a request in a large ring waits for as many rests as the ring
+    /// has cache lines of flags.
     #[must_use]
     #[inline]
     pub fn ends_round(&self) -> bool {
         self.state.lp.ends_round()
     }
 
-    /// The next step looks at this slot, where a request is known to be. Without it a request is found, too, but on a large ring
-    /// after many steps.
+    /// Makes the next step poll this slot, in which the caller knows a request. Without the hint a large ring's
+    /// request is found after many steps.
     #[inline]
     pub fn hint_next(&mut self, slot: SlotIndex) {
         self.state.lp.hint_next(slot);
     }
 
-    /// From now on a step that finds everything answered says [`Step::Ended`]. Requests that come are served all the same, so
-    /// one that comes later is a reason to step on.
+    /// From now on a step returns [`Step::Ended`] if every request is answered. Requests that come later are still
+    /// served if the caller continues to step.
     pub fn drain(&mut self) {
         self.shared.set_control(Control::Drain);
     }
 
-    /// Answers `SHUTTING_DOWN` to all that can still be answered here, and calls nothing. Waits for what the [external
-    /// executor](crate::external::ExternalExecutor) has under way, at most `timeout` and at most 200 ms. May be called again,
-    /// to collect what the executor has ended since.
+    /// Answers `SHUTTING_DOWN` to every request that this dispatcher can still answer, and calls no handler. Waits
+    /// for the requests of the [external executor](crate::external::ExternalExecutor), at most `timeout` and at most
+    /// 200 ms. A second call collects requests that the executor has ended since.
     pub fn halt(&mut self, timeout: Duration) {
         let Self { shared, state: Stepped { lp, .. } } = self;
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         lp.halt(shared, timeout_ns.min(HALT_TIMEOUT_NS));
     }
 
-    /// Takes the requests in the ring, waits on this thread until everything in flight is answered, and ends;
-    /// at the deadline answers the rest `SHUTTING_DOWN`.
+    /// Takes the requests in the ring, waits on this thread until every request in flight is answered, and ends. At
+    /// the deadline it answers the remaining requests `SHUTTING_DOWN`.
     #[must_use]
     pub fn finish(self, deadline: Duration) -> Stopped {
         let Self { shared, state: Stepped { mut lp, mut pace } } = self;
