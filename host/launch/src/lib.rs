@@ -1,4 +1,4 @@
-//! Launching the dispatchers of a device: linked with their handlers, started, watched and stopped by the host.
+//! Device dispatchers, from the host: linked with their handlers, launched, watched and stopped.
 //!
 //! The modules are those of `ringcall-dispatcher`, seen from the host:
 //!
@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`ring`] | the dispatchers of a ring in mapped memory, and graphs for its requests |
 //! | [`queue_pair`] | the unified dispatcher of a NIC's queue pair, and of linked transport functions |
-//! | [`relay`] | three kernels: a dispatcher of a ring between one that fills it from a queue pair and one that sends its answers |
+//! | [`relay`] | three kernels: a receiver that fills a ring from a queue pair, a dispatcher of the ring, and a sender of its answers |
 //!
 //! The crate builds and starts on any machine; without a GPU, the driver's functions return an error that
 //! names the missing part ([`ringcall_cuda`]).

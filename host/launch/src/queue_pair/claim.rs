@@ -1,19 +1,19 @@
-//! Who works the queues: one dispatcher, however many handles of the queues there are.
+//! Exclusive use of a queue pair by one dispatcher, however many handles of the queue pair exist.
 
 use crate::ring::DeviceError;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-/// Whether a dispatcher has claimed it. Clones are one and the same.
+/// Whether a dispatcher has claimed the queue pair. Clones share the claim.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Claim(Arc<AtomicBool>);
 
-/// A claim that was taken, which is given back when this is dropped.
+/// A claim that is held until the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct Claimed(Option<Arc<AtomicBool>>);
 
 impl Claim {
-    /// Takes it; `what` is claimed, for the error.
+    /// Takes the claim. `what` names the claimed thing in the error.
     pub(super) fn take(&self, what: &'static str) -> Result<Claimed, DeviceError> {
         if self.0.swap(true, Ordering::AcqRel) {
             return Err(DeviceError::Claimed(what));
@@ -23,7 +23,7 @@ impl Claim {
 }
 
 impl Claimed {
-    /// Never gives it back.
+    /// Keeps the claim until the process ends.
     pub(crate) fn for_ever(mut self) {
         self.0 = None;
     }

@@ -1,12 +1,12 @@
-//! Unified dispatchers whose transport is linked in: three device functions that receive and send.
+//! Unified dispatchers over a linked transport: three device functions that receive and send.
 //!
-//! | function | what |
+//! | function | contract |
 //! |---|---|
-//! | `void* cudaq_dev_transport_attach(void* storage, void* ctx, volatile int* shutdown)` | makes a session in 256 bytes of storage, 16-byte aligned; null: it cannot |
+//! | `void* cudaq_dev_transport_attach(void* storage, void* ctx, volatile int* shutdown)` | makes a session in 256 bytes of storage, 16-byte aligned; null: failure |
 //! | `int cudaq_dev_rx_poll(void* session, void** request, void** response)` | waits: 0 for a request, 1 for the end |
-//! | `void cudaq_dev_tx_publish(void* session, void* response)` | sends; the response's header says how long it is |
+//! | `void cudaq_dev_tx_publish(void* session, void* response)` | sends; the length is in the response's header |
 //!
-//! The names are those of the CUDA-Q Realtime host API. `kernels-cu/hooks/ring.cu` has them in CUDA C++.
+//! The names are from the CUDA-Q Realtime host API. `kernels-cu/hooks/ring.cu` defines the functions in CUDA C++.
 
 use super::claim::Claim;
 use super::{Parts, QueuePair, UnifiedDispatcher, Wired, queue_params};
@@ -23,7 +23,8 @@ use std::any::Any;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// What a transport that is linked in is attached to. Cheap to clone; of all clones one dispatcher is made at a time.
+/// The context that a linked transport is attached to. Cheap to clone; at any time one dispatcher uses all clones
+/// together.
 #[derive(Clone)]
 pub struct HookTransport {
     context: Arc<Context>,
@@ -45,15 +46,15 @@ impl std::fmt::Debug for HookTransport {
 }
 
 impl HookTransport {
-    /// A transport whose functions are in a module that will be linked, and which is attached to `address`. Frames of requests
-    /// and responses have so many bytes each, header included, multiples of 16.
+    /// A transport that is attached to `address`, and whose functions are in a module that will be linked. Frames of
+    /// requests and responses have this many bytes, header included: multiples of 16.
     ///
     /// # Safety
-    /// 1. The functions that are linked take a context at `address`, and wait for nothing but requests and the shutdown word.
-    /// 2. The requests and responses that they hand out are that long, 8-byte aligned, and theirs to hand out until the
-    ///    response is published.
-    /// 3. What `address` names lives until `owner` is dropped, and nothing but this transport and its clones has a kernel
-    ///    attached to it meanwhile.
+    /// 1. The linked functions take a context at `address`, and wait for requests and the shutdown word alone.
+    /// 2. The requests and responses that they hand out have these lengths, are 8-byte aligned, and stay valid until
+    ///    the response is published.
+    /// 3. The memory at `address` lives until `owner` is dropped, and only this transport and its clones attach
+    ///    kernels to it meanwhile.
     #[allow(unsafe_code)] // the contract is the caller's to sign
     pub unsafe fn from_raw(
         context: &Arc<Context>,
@@ -74,7 +75,7 @@ pub struct QueueContext {
 }
 
 impl QueueContext {
-    /// Allocates what the transport keeps between starts. BlueFlame is not used.
+    /// Allocates the state that the transport keeps between starts. BlueFlame is not used.
     ///
     /// # Errors
     /// A queue pair that has a transport or a dispatcher, or had one; no memory.
@@ -109,20 +110,20 @@ impl QueueContext {
         &self.transport
     }
 
-    /// How often something happened on the queues, so far.
+    /// Number of times that an event has happened on the queues so far.
     #[must_use]
     pub fn event(&self, event: Event) -> u64 {
         self.control.load(control::EVENTS + event as usize, Ordering::Acquire)
     }
 
-    /// Responses that the NIC was not known to have sent when the transport last ended.
+    /// Responses for which no send completion was seen when the transport last ended.
     #[must_use]
     pub fn unsent(&self) -> u64 {
         let load = |word| self.control.load(word, Ordering::Acquire);
         load(control::POSTED).saturating_sub(load(control::DONE))
     }
 
-    /// Why the queue pair was in the error state when the transport last ended, if it was.
+    /// The reason for the queue pair's error state, if it was in that state when the transport last ended.
     #[must_use]
     pub fn dead(&self) -> Option<Syndrome> {
         let word = self.control.load(control::DEAD, Ordering::Acquire);
@@ -131,14 +132,12 @@ impl QueueContext {
 }
 
 impl UnifiedDispatcher<Wired> {
-    /// Links, loads and allocates all that a dispatcher of one thread needs, whose transport is defined by one of `modules`.
+    /// Links, loads and allocates everything for a dispatcher of one thread whose transport one of `modules` defines.
     ///
-    /// What happens on the transport is the transport's to count: [`event`](Self::event) stays 0, and reports know nothing of
-    /// what was not sent.
+    /// The transport itself counts its events: [`event`](Self::event) stays 0, and reports do not include unsent
+    /// responses.
     ///
-    /// # Errors
-    /// As for [`wire`](Self::wire). A transport that another dispatcher has. Functions that are no thread handlers; a transport's function that no module defines, by
-    /// its name.
+    /// # Errors As for [`wire`](Self::wire). A transport that another dispatcher uses. Functions that are not thread handlers. A transport function that no module defines, by its name.
     #[allow(clippy::needless_pass_by_value)] // builders end here
     pub fn with_hooks(
         transport: &HookTransport,

@@ -1,8 +1,9 @@
-//! The unified dispatcher: a kernel that works the queues of a NIC itself, with no ring and no host in between.
+//! The unified dispatcher: a kernel that serves the queue pair of a NIC by itself, without a ring and without the
+//! host.
 //!
-//! The life cycle is that of the [device dispatcher](crate::ring): wired, running, stopped with a report, and
-//! wired again. The queues come from any provider ([`QueuePair`]); [`MappedQueues`] are in pinned host memory, for an
-//! emulated NIC (`ringcall-sim`).
+//! The life cycle is the same as that of the [device dispatcher](crate::ring): wired, running, stopped with a report,
+//! and wired again. The queues come from any provider ([`QueuePair`]); [`MappedQueues`] are in pinned host memory,
+//! for an emulated NIC (`ringcall-sim`).
 //!
 //! ```no_run
 //! use ringcall_launch::ring::{Functions, Modules};
@@ -56,14 +57,14 @@ use std::time::{Duration, Instant};
 /// How long a kernel may take from its launch to its first poll.
 const BEGINS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Choices of a unified dispatcher.
+/// Options of a unified dispatcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnifiedOptions {
-    /// Kernel and size. `Regular`: one block of 1 to 32 warps, one of which leads, and all of which serve what comes together.
-    /// `Graph`: the same, and graphs. `Cooperative`: one warp serves, all threads of the grid take part in grid handlers'
-    /// calls.
+    /// Kernel and size. `Regular`: one block of 1 to 32 warps, one of which polls; all of them serve requests that
+    /// come together. `Graph`: the same, and graphs. `Cooperative`: one warp serves, and all threads of the grid take
+    /// part in the calls of grid handlers.
     pub kernel: KernelKind,
-    /// How long requests are.
+    /// Lengths of requests.
     pub extent: Extent,
 }
 
@@ -73,7 +74,7 @@ impl Default for UnifiedOptions {
     }
 }
 
-/// What a kernel uses while it runs, and what the host reads of it.
+/// Memory that a kernel uses while it runs, and the part of it that the host reads.
 #[derive(Debug)]
 struct Resources {
     context: Arc<Context>,
@@ -112,7 +113,7 @@ impl Resources {
     }
 }
 
-/// Waits until a kernel that works queues polls, as its control block says.
+/// Waits until a kernel on queues polls, as its control block says.
 pub(crate) fn await_running(words: &Words, stream: &Stream) -> Result<(), DeviceError> {
     let begin = Instant::now();
     loop {
@@ -149,9 +150,9 @@ pub struct Running {
 
 /// A dispatcher on the queues of a NIC, before or after its kernel runs.
 ///
-/// A running one that is dropped without a [`stop`](UnifiedDispatcher::stop) is told to end, and waited for
-/// for at most a tenth of a second. If its kernel still runs then, all that it uses is kept until the process
-/// ends.
+/// If a running dispatcher is dropped without a [`stop`](UnifiedDispatcher::stop), the drop tells its kernel to end
+/// and waits at most a tenth of a second. If the kernel still runs then, everything that the kernel uses is kept
+/// until the process ends.
 #[derive(Debug)]
 #[must_use]
 pub struct UnifiedDispatcher<State = Wired> {
@@ -162,7 +163,7 @@ pub struct UnifiedDispatcher<State = Wired> {
 }
 
 impl UnifiedDispatcher<Wired> {
-    /// Links, loads and allocates all that a dispatcher of these queues needs.
+    /// Links, loads and allocates everything that a dispatcher of these queues needs.
     ///
     /// # Errors
     /// A queue pair that was wired before. A table that cannot be built, a function of a kind that the kernel does not run, a shape that no kernel has, strides
@@ -218,11 +219,9 @@ impl UnifiedDispatcher<Wired> {
         Ok(wired)
     }
 
-    /// Launches the kernel, and waits until it polls. The first start posts the receive requests.
+    /// Launches the kernel and waits until it polls. The first start posts the receive requests.
     ///
-    /// # Errors
-    /// The queue pair is dead, the launch fails, or the kernel refuses the queues or does not begin within a
-    /// second: then it ends as soon as it begins, and all that it uses is kept until the process ends.
+    /// # Errors The queue pair is dead, the launch fails, or the kernel refuses the queues or does not begin within a second. A late kernel ends as soon as it begins, and everything that it uses is kept until the process ends.
     pub fn start(self) -> Result<UnifiedDispatcher<Running>, DeviceError> {
         let Self { resources, launcher, stream, state: Wired(()) } = self;
         if resources.read(control::DEAD) != 0 {
@@ -230,7 +229,8 @@ impl UnifiedDispatcher<Wired> {
                 "the queue pair is in the error state: make a new one, and a dispatcher for it".to_owned(),
             ));
         }
-        // Before the first start it is zero, and on a device that other kernels fill a fill would wait for them.
+        // Before the first start the memory is zero; on a device whose multiprocessors other kernels occupy, a fill
+        // would wait for these kernels.
         if resources.read(control::STATE) != control::STATE_NEW
             && let Some(channel) = &resources.channel
         {
@@ -240,14 +240,14 @@ impl UnifiedDispatcher<Wired> {
         resources.stop(control::STOP_NO);
         let hold = resources.context.hold_frees();
         launcher.launch(&stream)?;
-        // From here on it is dropped as a running one is.
+        // From here on a drop treats the dispatcher as a running one.
         let launched = ActiveLaunch::new(&resources, &launcher, &stream, hold);
         await_running(&resources.control, &stream)?;
         Ok(UnifiedDispatcher { resources, launcher, stream, state: Running { launched } })
     }
 }
 
-/// Reads what a unified dispatcher counts, from any thread, also after it has ended.
+/// Reads a unified dispatcher's counters from any thread, also after the dispatcher has ended.
 #[derive(Debug, Clone)]
 pub struct UnifiedWatch {
     resources: Arc<Resources>,
@@ -268,7 +268,7 @@ impl UnifiedWatch {
 }
 
 impl<State> UnifiedDispatcher<State> {
-    /// A handle for watching from elsewhere.
+    /// A handle with which any thread can watch the dispatcher.
     #[must_use]
     pub fn watch(&self) -> UnifiedWatch {
         UnifiedWatch { resources: Arc::clone(&self.resources) }
@@ -286,13 +286,13 @@ impl<State> UnifiedDispatcher<State> {
         self.resources.read(control::EVENTS + event as usize)
     }
 
-    /// What the kernel launched by itself, so far.
+    /// Launches that the kernel has made so far.
     #[must_use]
     pub fn launches(&self) -> LaunchStats {
         LaunchStats::of(|word| self.resources.read(word))
     }
 
-    /// What the kernel takes of the device: registers of a thread, bytes of shared memory.
+    /// Resources that the kernel uses: registers of a thread, bytes of shared memory.
     #[must_use]
     pub fn footprint(&self) -> crate::ring::Footprint {
         self.launcher.footprint()

@@ -1,4 +1,4 @@
-//! Where the queues of a NIC are: addresses from whoever made them, or queues in mapped memory.
+//! Queue pairs of a NIC for a kernel: addresses from the caller, or queues in mapped memory.
 
 use super::claim::{Claim, Claimed};
 use crate::ring::DeviceError;
@@ -12,16 +12,16 @@ use ringcall_wire::unified::UnifiedParams;
 use std::any::Any;
 use std::sync::Arc;
 
-/// A queue pair, as a device reaches it. Cheap to clone.
+/// A queue pair that a device can reach. Cheap to clone.
 ///
-/// One dispatcher, or [transport](super::QueueContext), works it, whatever handle it was made with: where it
-/// is in the queues it alone knows, from one start to the next and indefinitely.
+/// One dispatcher or [transport](super::QueueContext) uses it, however many handles there are, since it alone knows
+/// its position in the queues, from one start to the next.
 #[derive(Clone)]
 pub struct QueuePair {
     pub(crate) context: Arc<Context>,
     pub(crate) config: Config,
     pub(super) copying: Copying,
-    /// Addresses and entries alone.
+    /// Of this struct, only addresses and numbers of entries are used.
     pub(crate) addresses: UnifiedParams,
     pub(super) claim: Claim,
     pub(super) _owner: Arc<dyn Any + Send + Sync>,
@@ -34,31 +34,30 @@ impl std::fmt::Debug for QueuePair {
 }
 
 impl QueuePair {
-    /// Takes it for a dispatcher or a transport.
+    /// Claims the queue pair for a dispatcher or a transport.
     pub(crate) fn claim(&self) -> Result<Claimed, DeviceError> {
         self.claim.take("the queue pair has a dispatcher already, or had one")
     }
 
-    /// What it is.
+    /// Its configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Where queues, record, register and slots are, and how many entries each has: addresses of the device's.
+    /// Device addresses of queues, doorbell record, doorbell register and slots, and their numbers of entries.
     #[must_use]
     pub fn addresses(&self) -> &UnifiedParams {
         &self.addresses
     }
 
-    /// A queue pair that the caller made (through DevX, say). Of `addresses` the fields that say where the
-    /// queues, the record, the register and the slots are, and how many entries each has, are used, with
-    /// `rx_base`; the rest is `config`'s.
+    /// A queue pair that the caller made (for example by DevX). Of `addresses`, the addresses and numbers of entries
+    /// of queues, record, register and slots are used, and `rx_base`; the other fields come from `config`.
     ///
     /// # Safety
     /// 1. Everything that `addresses` names is memory (or a register) that the context's device may read and write, of the
     ///    size that its entries, the slots and the strides say, until `owner` is dropped.
-    /// 2. The receive side's completion queue has been prepared, and no other agent works these queues.
+    /// 2. The receive side's completion queue has been prepared, and no other agent uses these queues.
     #[allow(unsafe_code)] // the contract is the caller's to sign
     pub unsafe fn from_raw(
         context: &Arc<Context>,
@@ -72,7 +71,7 @@ impl QueuePair {
     }
 }
 
-/// How large queues in mapped memory are.
+/// Sizes of queues in mapped memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     /// The queue pair. Strides are multiples of 16.
@@ -83,13 +82,13 @@ pub struct Shape {
     pub send: u32,
     /// Entries of each completion queue, a power of two.
     pub completions: u32,
-    /// Whether the NIC is told which completions were read.
+    /// Whether the kernel tells the NIC which completions it has read.
     pub told: bool,
     /// How requests are copied to the BlueFlame buffer.
     pub copying: Copying,
 }
 
-/// A queue pair in pinned host memory that the device works in place: what an emulated NIC is given.
+/// A queue pair in pinned host memory that the device uses in place, for an emulated NIC.
 #[derive(Debug, Clone)]
 pub struct MappedQueues {
     pair: QueuePair,
@@ -97,7 +96,7 @@ pub struct MappedQueues {
     uar: Words,
 }
 
-/// Pinned memory cut into pages, one for each thing.
+/// Pinned memory, split into pages: each part begins on its own page.
 struct Cutter<'a> {
     context: &'a Arc<Context>,
     regions: Vec<MappedRegion>,
@@ -117,7 +116,7 @@ impl Cutter<'_> {
 }
 
 impl MappedQueues {
-    /// Allocates all of it, and prepares the completion queues.
+    /// Allocates the queue pair and prepares its completion queues.
     ///
     /// # Errors
     /// No memory to pin, or a device that cannot map host memory.
@@ -189,11 +188,11 @@ impl MappedQueues {
         &self.pair
     }
 
-    /// The queue pair that `config` and `addresses` describe, which an adapter has handed out: it has to be this one, to the last address
-    /// and length. So what was made of a transport context can be trusted without a promise of the caller's.
+    /// The queue pair that `config` and `addresses` describe, as an adapter handed them out. Every address and length
+    /// must be this queue pair's, so that values from a transport context can be used without an unsafe promise of
+    /// the caller.
     ///
-    /// # Errors
-    /// The first part that is not this queue pair's.
+    /// # Errors The first value that differs from this queue pair's.
     pub fn pair_of(&self, config: Config, addresses: &UnifiedParams) -> Result<QueuePair, DeviceError> {
         let own = &self.pair.addresses;
         let each = |a: &UnifiedParams, c: &Config| {

@@ -1,4 +1,4 @@
-//! The end of a unified dispatcher: drained, bounded, and accounted for.
+//! Stop of a unified dispatcher: a bounded drain, and a report.
 
 use super::{Resources, Running, UnifiedDispatcher, Wired};
 use crate::ring::{DeviceError, failure};
@@ -19,22 +19,22 @@ pub struct Stuck {
     pub function: String,
 }
 
-/// What a stop did.
+/// Report of a stop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UnifiedReport {
     /// Requests answered between the call and the end.
     pub drained: u64,
-    /// Responses that the NIC is not known to have sent.
+    /// Responses for which no send completion was seen.
     pub unsent: u64,
-    /// Requests that were taken and not answered: they wait for a graph, or a graph owes their answer. The next start
-    /// answers them.
+    /// Requests that were taken and not answered, because they wait for a graph or a graph has yet to answer them.
+    /// The next start answers them.
     pub held: u64,
     /// Why the queue pair is in the error state, if it is.
     pub dead: Option<Syndrome>,
     /// Handlers that did not return: the kernel still runs, and its memory is kept until the process ends.
     pub stuck: Vec<Stuck>,
-    /// The kernel did not end, or failed (a handler panicked, or touched what is not its own; a transport that is linked in
-    /// broke its interface; the dispatcher could not launch itself again).
+    /// The kernel did not end, or failed: a handler panicked or accessed foreign memory, a linked transport broke its
+    /// interface, or the dispatcher could not launch itself again.
     pub failed: Option<DeviceError>,
     /// How long the stop took.
     pub took: Duration,
@@ -55,20 +55,20 @@ impl UnifiedReport {
 /// A stopped dispatcher.
 #[derive(Debug)]
 pub struct UnifiedStopped {
-    /// What the stop did.
+    /// The report of the stop.
     pub report: UnifiedReport,
     /// The dispatcher, ready to be started again; `None` if its kernel still runs or has failed.
     pub dispatcher: Option<UnifiedDispatcher<Wired>>,
 }
 
-/// How much of the deadline is left to a kernel that was told to stop at once.
+/// The part of the deadline that remains for a kernel after it was told to end at once.
 const LAST_PART: u32 = 5;
 
 impl UnifiedDispatcher<Running> {
-    /// Answers what has arrived, waits until the NIC has sent the responses, and ends the kernel; at most
-    /// `deadline` from now, and as long again where a graph continues. The kernel drains for four fifths of
-    /// the time, and is then told to end at once. What has arrived and was not taken stays in the completion
-    /// queue for the next start.
+    /// Answers the requests that have arrived, waits until the NIC has sent the responses, and ends the kernel within
+    /// `deadline`, or twice that if a graph still runs. The kernel drains for four fifths of the time and is then
+    /// told to end at once. Requests that have arrived and were not taken stay in the completion queue for the next
+    /// start.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> UnifiedStopped {
         let Self { resources, launcher, stream, state: Running { launched } } = self;
@@ -98,7 +98,7 @@ impl UnifiedDispatcher<Running> {
                     failed: Some(DeviceError::NotEnded(deadline)),
                     took: elapsed,
                 };
-                // The kernel may still write: its memory, its code and the hold on frees are kept until the
+                // The kernel may still write, so its memory, its code and the hold on frees are kept until the
                 // process ends.
                 launched.abandon();
                 return UnifiedStopped { report, dispatcher: None };
@@ -117,8 +117,8 @@ impl UnifiedDispatcher<Running> {
             took: begin.elapsed(),
         };
         if matches!(outcome, Some(CudaError::TimedOut(_))) {
-            // The kernel has ended, and a graph that it launched has not: what that may write is kept until
-            // the process ends.
+            // The kernel has ended, but a graph that it launched has not, so the memory that the graph may write is
+            // kept until the process ends.
             launched.abandon();
             return UnifiedStopped { report, dispatcher: None };
         }

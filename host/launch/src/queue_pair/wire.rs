@@ -1,4 +1,4 @@
-//! Linking, loading, allocating: all that a unified kernel needs before it is launched.
+//! Linking, loading and allocation for a unified kernel before its launch.
 
 use super::{QueuePair, Resources, UnifiedDispatcher, Wired};
 use crate::ring::{
@@ -31,7 +31,7 @@ fn option_bits(pair: &QueuePair, extent: Extent) -> u32 {
         | when(extent == Extent::Slot, options::WHOLE_SLOTS)
 }
 
-/// What a kernel, or a transport, is told of a queue pair.
+/// Parameters of a kernel, or of a transport, that describe a queue pair.
 pub(crate) fn queue_params(pair: &QueuePair, extent: Extent) -> UnifiedParams {
     let config = &pair.config;
     let (rx_lkey, rx_base) = match config.buffers {
@@ -60,23 +60,24 @@ pub(crate) fn queue_params(pair: &QueuePair, extent: Extent) -> UnifiedParams {
     }
 }
 
-/// What the kinds of unified dispatchers differ in.
+/// Differences between the kinds of unified dispatchers.
 pub(super) struct Parts<'a, L> {
     pub(super) context: &'a Arc<Context>,
     pub(super) geometry: Geometry,
     pub(super) kind: KernelKind,
     pub(super) kernel: UnifiedKernel,
-    /// Warps that have stages.
+    /// Warps that have staging buffers.
     pub(super) warps: u32,
     /// Threads of a block.
     pub(super) threads: u32,
     pub(super) transport: Arc<dyn Any + Send + Sync>,
-    /// Bytes of shared memory: for so many cells and entries, a stage of so many bytes, with the stages in it or not.
+    /// Bytes of shared memory for this many cells and entries and this size of a staging buffer, with or without the
+    /// buffers in shared memory.
     pub(super) layout: L,
 }
 
 impl<L: Fn(u32, u32, u32, bool) -> u32> Parts<'_, L> {
-    /// Links, loads, and allocates; `params` has all that is the transport's.
+    /// Links, loads and allocates. `params` holds the transport's parameters.
     pub(super) fn wire(
         self,
         params: UnifiedParams,
@@ -98,7 +99,7 @@ impl<L: Fn(u32, u32, u32, bool) -> u32> Parts<'_, L> {
         let stage = stage_bytes(rx_stride.max(tx_stride));
         let (cells, entries) = (table.cells.len() as u32, table.entries.len() as u32);
         let most = context.device().max_shared_per_block()?;
-        // Every block of a grid reaches the stages.
+        // Every block of a grid reads the staging buffers.
         let in_shared = !grid && layout(cells, entries, stage, true) <= most;
         let shared = layout(cells, entries, stage, in_shared);
         let scratch = zeroed(!in_shared, warps as usize * 2 * stage as usize)?;

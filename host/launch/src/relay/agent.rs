@@ -1,4 +1,4 @@
-//! One of the two kernels around the dispatcher.
+//! Receiver and sender: the two kernels around a ring's dispatcher.
 
 use crate::queue_pair::{QueuePair, await_running, queue_params};
 use crate::ring::{ActiveLaunch, Addresses, DeviceError, Halt, Kept, KernelKind, UnifiedLauncher};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
-/// Which of the two.
+/// Which of the two kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AgentKernel {
     /// From the queue pair into the ring.
@@ -33,7 +33,7 @@ impl AgentKernel {
     }
 }
 
-/// What a kernel uses while it runs, and what the host reads of it.
+/// Memory that a kernel uses while it runs, and the part of it that the host reads.
 #[derive(Debug)]
 pub(super) struct Resources {
     context: Arc<Context>,
@@ -61,7 +61,7 @@ impl Resources {
     }
 }
 
-/// A kernel that was launched, and all that it uses.
+/// A launched kernel and everything that it uses.
 pub(super) type Launched = ActiveLaunch<Kept<Resources>>;
 
 /// One of the two kernels.
@@ -72,7 +72,7 @@ pub(super) struct Agent {
     stream: Arc<Stream>,
 }
 
-/// What a kernel counts, in its control block.
+/// A kernel's counters, in its control block.
 #[derive(Debug, Clone)]
 pub(super) struct Events(Words);
 
@@ -82,7 +82,7 @@ impl Events {
     }
 }
 
-/// How a wait for a kernel's end went.
+/// Result of a wait for a kernel's end.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Waited {
     /// It has ended.
@@ -94,8 +94,8 @@ pub(super) enum Waited {
 }
 
 impl Agent {
-    /// Allocates what `kernel` needs on `pair`, between which and the ring at `ring` it moves; the ring's request slots are those of
-    /// `slots`.
+    /// Allocates the memory of `kernel`, which moves requests or answers between `pair` and the ring at `ring`. The
+    /// ring's request slots are those of `slots`.
     pub(super) fn new(
         module: &Module,
         kernel: AgentKernel,
@@ -152,7 +152,7 @@ impl Agent {
         Ok(Self { resources: Arc::new(resources), launcher: Arc::new(launcher), stream })
     }
 
-    /// Refuses to work a queue pair in the error state.
+    /// Refuses a queue pair in the error state.
     pub(super) fn check_alive(&self) -> Result<(), DeviceError> {
         if self.read(control::DEAD) == 0 {
             return Ok(());
@@ -162,14 +162,14 @@ impl Agent {
         ))
     }
 
-    /// Launches the kernel, and waits until it polls.
+    /// Launches the kernel and waits until it polls.
     pub(super) fn launch(&self) -> Result<Launched, DeviceError> {
         let Self { resources, launcher, stream } = self;
         resources.control.store(control::STATE, control::STATE_NEW, Ordering::Relaxed);
         resources.stop(control::STOP_NO);
         let hold = resources.context.hold_frees();
         launcher.launch(stream)?;
-        // From here on it is dropped as a running one is.
+        // From here on a drop treats the kernel as a running one.
         let launched = ActiveLaunch::new(resources, launcher, stream, hold);
         await_running(&resources.control, stream)?;
         Ok(launched)
@@ -183,14 +183,14 @@ impl Agent {
         Events(self.resources.control.clone())
     }
 
-    /// Tells the kernel to do what there is to do and end; after `hurry_after` to end at once; and waits for it at most until `limit`
-    /// after `begin`.
+    /// Tells the kernel to finish its work and end, after `hurry_after` to end at once, and waits for its end at most
+    /// until `limit` after `begin`.
     pub(super) fn end(&self, begin: Instant, hurry_after: Duration, limit: Duration) -> Waited {
         self.resources.stop(control::STOP_DRAIN);
         let mut hurried = false;
         loop {
             if matches!(self.read(control::STATE), control::STATE_ENDED | control::STATE_FAILED) {
-                // Its last words are written: the stream follows in a moment.
+                // The kernel has written its last words, so the stream ends soon.
                 return match self.stream.wait(LAST_MOMENT) {
                     Ok(()) => Waited::Ended,
                     Err(ringcall_cuda::CudaError::TimedOut(_)) => Waited::Stuck,
@@ -213,5 +213,5 @@ impl Agent {
     }
 }
 
-/// What a stream has from its kernel's last word to its end.
+/// How long a stream may take from its kernel's last word to its end.
 pub(super) const LAST_MOMENT: Duration = Duration::from_millis(10);

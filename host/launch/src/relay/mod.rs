@@ -1,9 +1,10 @@
-//! Three kernels in place of one: a dispatcher of a ring between a kernel that fills the ring from a queue pair and one that
-//! sends its answers.
+//! Three kernels in place of one: a receiver that fills a ring from a queue pair, a dispatcher of the ring, and a
+//! sender of its answers.
 //!
-//! The ring lies in the device's memory but for its request slots, which are the queue pair's: what a NIC writes. Any
-//! [dispatcher](crate::ring) serves it, with any kernel and functions. Answers leave in the order in which they come, so a
-//! slow function holds up no other request, which in a [unified](crate::queue_pair) dispatcher it does.
+//! The ring is in the device's memory, except its request slots, which are the slots of the queue pair that a NIC
+//! writes. Any [dispatcher](crate::ring) serves the ring, with any kernel and functions. Answers are sent in the
+//! order in which they are ready, so a slow function delays no other request. In a [unified](crate::queue_pair)
+//! dispatcher it does.
 //!
 //! ```no_run
 //! use ringcall_launch::queue_pair::{MappedQueues, Shape};
@@ -45,12 +46,12 @@ use ringcall_mlx5::sq::RecordMode;
 use ringcall_protocol::Geometry;
 use std::sync::Arc;
 
-/// Choices of three kernels.
+/// Options of three kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RelayOptions {
     /// The dispatcher between the two others.
     pub dispatcher: DispatcherOptions,
-    /// How long requests are.
+    /// Lengths of requests.
     pub extent: Extent,
 }
 
@@ -66,7 +67,7 @@ pub struct Wired {
     dispatcher: DeviceDispatcher<DispatcherWired>,
 }
 
-/// Running. The kernel that fills the ring is dropped first.
+/// Running. The receiver is dropped first.
 #[derive(Debug)]
 pub struct Running {
     receiving: Launched,
@@ -76,8 +77,9 @@ pub struct Running {
 
 /// Three kernels on the queues of a NIC, before or after they run.
 ///
-/// Running ones that are dropped without a [`stop`](RelayDispatcher::stop) are told to end, and each gets at most a tenth of
-/// a second for that. If one still runs then, all that it uses is kept until the process ends.
+/// If running kernels are dropped without a [`stop`](RelayDispatcher::stop), the drop tells them to end and waits at
+/// most a tenth of a second for each. Everything that a kernel uses which still runs then is kept until the process
+/// ends.
 #[derive(Debug)]
 #[must_use]
 pub struct RelayDispatcher<State = Wired> {
@@ -86,7 +88,7 @@ pub struct RelayDispatcher<State = Wired> {
     state: State,
 }
 
-/// Refuses queue pairs that the two kernels cannot work.
+/// Refuses queue pairs that the two kernels cannot use.
 fn check(receive: &Config, send: &Config, one: bool) -> Result<(), DeviceError> {
     let shape = |why: String| Err(DeviceError::Shape(why));
     if one && receive.record != RecordMode::NotWritten {
@@ -116,12 +118,10 @@ fn check(receive: &Config, send: &Config, one: bool) -> Result<(), DeviceError> 
 }
 
 impl RelayDispatcher<Wired> {
-    /// Links, loads and allocates all that three kernels need. Requests come from `receive`; answers go to `send`, where that is
-    /// another queue pair.
+    /// Links, loads and allocates everything that three kernels need. Requests come from `receive`; answers go to
+    /// `send`, or to `receive` if `send` is `None`.
     ///
-    /// # Errors
-    /// A queue pair that was wired before, or one for both directions whose doorbell record is written. Fewer receive requests than two a
-    /// slot, or entries of the send queue than slots; strides that are no multiples of 16. What [`DeviceDispatcher::wire`] refuses. No memory.
+    /// # Errors A queue pair that was wired before, or one for both directions whose doorbell record is written. Fewer than two receive requests for each slot, or fewer entries of the send queue than slots. Strides that are not multiples of 16. The errors of [`DeviceDispatcher::wire`]. No memory.
     #[allow(clippy::needless_pass_by_value)] // builders end here
     pub fn wire(
         receive: &QueuePair,
@@ -174,15 +174,13 @@ impl RelayDispatcher<Wired> {
 
     /// Launches the kernels, and waits until all of them poll. The first start posts the receive requests.
     ///
-    /// # Errors
-    /// A queue pair is dead, a launch fails, or a kernel refuses the queues or does not begin within a second: then they end as soon as
-    /// they begin, and all that they use is kept until the process ends.
+    /// # Errors A queue pair is dead, a launch fails, or a kernel refuses the queues or does not begin within a second. Then the kernels end as soon as they begin, and everything that they use is kept until the process ends.
     pub fn start(self) -> Result<RelayDispatcher<Running>, DeviceError> {
         let Self { receiver, sender, state: Wired { dispatcher } } = self;
         for agent in [&receiver, &sender] {
             agent.check_alive()?;
         }
-        // First: what it resets waits for other kernels.
+        // The dispatcher first: its resets wait for other kernels.
         let dispatcher = dispatcher.start()?;
         let sending = sender.launch()?;
         let receiving = receiver.launch()?;
@@ -192,7 +190,7 @@ impl RelayDispatcher<Wired> {
 }
 
 impl RelayDispatcher<Running> {
-    /// A handle for watching from elsewhere.
+    /// A handle with which any thread can watch the kernels.
     #[must_use]
     pub fn watch(&self) -> RelayWatch {
         RelayWatch {
@@ -224,7 +222,7 @@ impl<State> RelayDispatcher<State> {
     }
 }
 
-/// Reads what three kernels count, from any thread, also after they have ended.
+/// Reads the counters of three kernels from any thread, also after they have ended.
 #[derive(Debug, Clone)]
 pub struct RelayWatch {
     dispatcher: Watch,

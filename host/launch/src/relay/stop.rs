@@ -1,4 +1,4 @@
-//! The end of three kernels: in the order of a request's way, bounded, and accounted for.
+//! Stop of three kernels, in the order in which requests pass them: a bounded drain, and a report.
 
 use super::agent::{Agent, LAST_MOMENT, Launched, Waited};
 use super::{RelayDispatcher, Running, Wired};
@@ -8,18 +8,18 @@ use ringcall_mlx5::layout::cqe::Syndrome;
 use ringcall_wire::unified::control;
 use std::time::{Duration, Instant};
 
-/// What a stop did.
+/// Report of a stop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RelayReport {
-    /// How the dispatcher between the two others ended.
+    /// The report of the dispatcher.
     pub dispatcher: StopReport,
-    /// Requests that were put into the ring and are not answered: they are still there, for the next start.
+    /// Requests that are in the ring and were not answered. They stay there for the next start.
     pub unanswered: u64,
-    /// Responses that the NIC is not known to have sent.
+    /// Responses for which no send completion was seen.
     pub unsent: u64,
     /// Why a queue pair is in the error state, if one is.
     pub dead: Option<Syndrome>,
-    /// One of the two kernels around the dispatcher did not end, or failed.
+    /// The receiver or the sender did not end, or failed.
     pub failed: Option<DeviceError>,
     /// How long the stop took.
     pub took: Duration,
@@ -40,18 +40,18 @@ impl RelayReport {
 /// Three stopped kernels.
 #[derive(Debug)]
 pub struct RelayStopped {
-    /// What the stop did.
+    /// The report of the stop.
     pub report: RelayReport,
     /// The kernels, ready to be started again; `None` if one still runs or has failed.
     pub dispatcher: Option<RelayDispatcher<Wired>>,
 }
 
-/// The part of a deadline in which the receiving kernel takes the completions that are there.
+/// The part of a deadline in which the receiver takes the completions that have arrived.
 const FIRST_PART: u32 = 4;
-/// How much of the deadline is left to a kernel that was told to stop at once.
+/// The part of the deadline that remains for a kernel after it was told to end at once.
 const LAST_PART: u32 = 5;
 
-/// What became of a kernel; one that may still run is kept.
+/// How a kernel ended. A kernel that may still run is kept.
 fn settle(agent: Waited, launched: Launched, deadline: Duration) -> Option<DeviceError> {
     match agent {
         Waited::Ended => {
@@ -63,7 +63,8 @@ fn settle(agent: Waited, launched: Launched, deadline: Duration) -> Option<Devic
             Some(error)
         }
         Waited::Stuck => {
-            // It may still write: its memory, its code and the hold on frees are kept until the process ends.
+            // The kernel may still write, so its memory, its code and the hold on frees are kept until the process
+            // ends.
             launched.abandon();
             Some(DeviceError::NotEnded(deadline))
         }
@@ -76,9 +77,10 @@ fn dead(agent: &Agent) -> Option<Syndrome> {
 }
 
 impl RelayDispatcher<Running> {
-    /// Takes the requests that have arrived, has them answered, sends the answers, waits until the NIC has sent them, and ends the
-    /// kernels; at most `deadline` from now, and a moment more for each kernel's last words. What has arrived and was not
-    /// taken stays in the completion queue, what was not answered in the ring, for the next start.
+    /// Takes the requests that have arrived, waits for their answers, sends the answers, waits until the NIC has sent
+    /// them, and ends the kernels. All this takes at most `deadline`, and a little longer for each kernel's last
+    /// words. For the next start, requests that were not taken stay in the completion queue, and requests that were
+    /// not answered stay in the ring.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> RelayStopped {
         let Self { receiver, sender, state: Running { receiving, dispatcher, sending } } = self;

@@ -1,4 +1,4 @@
-//! What a launched kernel uses, until it is known to have ended.
+//! A launched kernel and everything that it uses, until its end is known.
 
 use super::launch::Launcher;
 use ringcall_cuda::CudaError;
@@ -6,7 +6,7 @@ use ringcall_cuda::driver::{DeferFrees, Stream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long to wait for the end of a kernel that was not stopped.
+/// How long a drop waits for the end of a kernel that was not stopped.
 const GRACE_PERIOD: Duration = Duration::from_millis(100);
 
 /// The host's side of a dispatcher's memory.
@@ -15,9 +15,9 @@ pub(crate) trait Halt {
     fn halt(&self);
 }
 
-/// A kernel under way, and all that it uses.
+/// A running kernel and everything that it uses.
 pub(crate) trait UnderWay: Halt {
-    /// Waits at most so long until nothing of it runs or waits to run; whether that is so.
+    /// Waits at most this long until no part of the kernel runs or is queued. Returns whether that is so.
     fn ends_within(&self, limit: Duration) -> bool;
 }
 
@@ -39,16 +39,16 @@ impl<R: Halt> Halt for Kept<R> {
 
 impl<R: Halt> UnderWay for Kept<R> {
     fn ends_within(&self, limit: Duration) -> bool {
-        // What failed has ended too.
+        // A kernel that failed has ended, too.
         !matches!(self.stream.wait(limit), Err(CudaError::TimedOut(_)))
     }
 }
 
 /// A kernel that was launched.
 ///
-/// Dropped without a word, it is told to end, and its end is waited for a moment. If it has not ended by
-/// then, all that it uses is kept until the process ends: to free or to unload anything is to wait for a
-/// kernel that may never end, or to pull away what it still reads.
+/// A drop tells the kernel to end and waits briefly for that. If the kernel has not ended by then, everything that it
+/// uses is kept until the process ends, because freeing or unloading would either wait for a kernel that may never
+/// end, or remove memory that the kernel still reads.
 #[derive(Debug)]
 pub(crate) struct ActiveLaunch<K: UnderWay>(Option<K>);
 
@@ -66,12 +66,12 @@ impl<R: Halt> ActiveLaunch<Kept<R>> {
 }
 
 impl<K: UnderWay> ActiveLaunch<K> {
-    /// The kernel has ended: what it used is its owners' again.
+    /// The kernel has ended: its resources go back to their owners.
     pub(crate) fn ended(mut self) {
         self.0 = None;
     }
 
-    /// The kernel was told to end and has not: all that it uses is kept until the process ends.
+    /// The kernel was told to end and has not: everything that it uses is kept until the process ends.
     pub(crate) fn abandon(mut self) {
         std::mem::forget(self.0.take());
     }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    /// Notes what is done with it.
+    /// Records how the kernel was handled.
     struct Noted {
         ends: bool,
         notes: Arc<Mutex<Vec<&'static str>>>,

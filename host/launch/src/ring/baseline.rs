@@ -1,4 +1,4 @@
-//! The floor: what a bare flag costs from the host to the device and back.
+//! Baseline echo: the time of a bare flag from the host to the device and back.
 
 use super::DeviceError;
 use super::launch::launch_baseline;
@@ -12,8 +12,8 @@ use std::time::Duration;
 /// The value that ends the echo.
 const STOP: u64 = u64::MAX;
 
-/// One thread of the device that sends a flag back whenever it changes. No dispatcher can answer faster, so every figure
-/// is compared with it.
+/// One thread of the device that echoes a flag whenever it changes. No dispatcher can answer faster, so figures are
+/// compared with this echo.
 #[derive(Debug)]
 pub struct BaselineEcho {
     there: Words,
@@ -23,7 +23,7 @@ pub struct BaselineEcho {
 }
 
 impl BaselineEcho {
-    /// Starts it.
+    /// Starts the echo.
     ///
     /// # Errors
     /// As for [`DeviceDispatcher::start`](super::DeviceDispatcher::start).
@@ -36,13 +36,13 @@ impl BaselineEcho {
         Ok(Self { there: there.words(0, 1)?, back: back.words(0, 1)?, stream, _hold: hold })
     }
 
-    /// Sends a value; neither 0 nor the last one, and not `u64::MAX`.
+    /// Sends a value, which must differ from 0, from the last value and from `u64::MAX`.
     #[inline]
     pub fn send(&self, value: u64) {
         self.there.store(0, value, Ordering::Release);
     }
 
-    /// The value that came back last.
+    /// The last value that came back.
     #[inline]
     #[must_use]
     pub fn received(&self) -> u64 {
@@ -53,7 +53,7 @@ impl BaselineEcho {
 impl Drop for BaselineEcho {
     fn drop(&mut self) {
         self.send(STOP);
-        // One poll and it ends; if the device is gone there is nothing to wait for.
+        // The echo ends at its next poll. If the device is gone there is nothing to wait for.
         let _ = self.stream.wait(Duration::from_secs(1));
     }
 }

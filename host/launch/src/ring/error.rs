@@ -1,4 +1,4 @@
-//! Why a device dispatcher cannot be made or started.
+//! Errors of building and starting a device dispatcher.
 
 use ringcall::ring::RingError;
 use ringcall_cuda::CudaError;
@@ -8,10 +8,10 @@ use std::time::Duration;
 /// Why a device dispatcher cannot be made or started. One line each.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// CUDA.
+    /// An error of CUDA.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// The ring.
+    /// An error of the ring.
     #[error(transparent)]
     Ring(#[from] RingError),
     /// A ring that the kernels cannot poll.
@@ -43,7 +43,7 @@ pub enum DeviceError {
     Schema {
         /// The function.
         name: String,
-        /// What is wrong.
+        /// The defect.
         why: String,
     },
     /// A function of a kind that the chosen kernel does not run.
@@ -51,7 +51,7 @@ pub enum DeviceError {
     WrongKernel {
         /// The function.
         name: String,
-        /// What it is.
+        /// Its kind.
         kind: &'static str,
         /// The kernel.
         kernel: &'static str,
@@ -64,10 +64,10 @@ pub enum DeviceError {
         /// The graph.
         graph: String,
     },
-    /// A size that cannot be.
+    /// An impossible size.
     #[error("{0}")]
     Shape(String),
-    /// The kernel needs more of a multiprocessor than there is.
+    /// The kernel needs more resources than a multiprocessor has.
     #[error(
         "kernel `{kernel}` does not fit: {threads} threads of {registers} registers and {shared} bytes of shared memory a \
          block; use fewer warps or threads"
@@ -98,7 +98,7 @@ pub enum DeviceError {
         "the kernel refused to begin: its shared memory is smaller than its tables need (a bug: please report it)"
     )]
     Refused,
-    /// A kernel was told to end, and it, or a graph that it launched, has not.
+    /// A kernel was told to end, but the kernel or a graph that it launched still runs.
     #[error("the kernel, or a graph that it launched, did not end within {0:?}")]
     NotEnded(Duration),
     /// The dispatcher, which launches graphs, could not launch itself again, and ended.
@@ -106,16 +106,16 @@ pub enum DeviceError {
         "the dispatcher could not launch itself again (CUDA error {0}) and ended: nothing polls any more"
     )]
     NotRelaunched(u32),
-    /// The kernel ended by itself, as failed.
+    /// The kernel ended by itself with a failure.
     #[error(
         "the kernel ended as failed: a transport that is linked in returned a code that its interface does not have, or the \
          kernel found its queues changed when it launched itself again"
     )]
     EndedFailed,
-    /// Queues, or a transport, that another dispatcher works.
+    /// Another dispatcher uses these queues or this transport.
     #[error("{0}: a second one would not know where the first is in the queues")]
     Claimed(&'static str),
-    /// There is no committed PTX for so old a device.
+    /// The device is older than the committed PTX allows.
     #[error("there are dispatch kernels for compute capability 8.0 and later, the device has {}.{}", .0.0, .0.1)]
     NoKernels((u32, u32)),
 }

@@ -1,4 +1,4 @@
-//! Which function is run how, on a device.
+//! Function tables of a device dispatcher: handlers, graphs, and functions of other dispatchers.
 
 use super::graphs::GraphFunction;
 use super::index::{Clash, chain, index};
@@ -19,14 +19,14 @@ pub(super) struct Function {
     follow_up: Option<String>,
 }
 
-/// How it is run.
+/// How the function is run.
 #[derive(Debug, Clone)]
 pub(super) enum Run {
     /// A device function of this symbol. `measures`: it may ask how large its grid is.
     Call { symbol: String, kind: HandlerKind, measures: bool },
     /// A graph.
     Graph(GraphFunction),
-    /// Not here.
+    /// By another dispatcher.
     Elsewhere,
 }
 
@@ -34,11 +34,11 @@ pub(super) enum Run {
 #[derive(Debug, Clone, Default)]
 pub struct Functions {
     pub(super) all: Vec<Function>,
-    /// A grid function and the symbol of what follows for it.
+    /// A grid function and the symbol of its participant function.
     participant: Option<[String; 2]>,
 }
 
-/// A table laid out: entries without addresses yet, and the index over them.
+/// The laid-out table: entries that have no addresses yet, and the index over them.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     pub(super) entries: Vec<DeviceEntry>,
@@ -75,15 +75,15 @@ impl Functions {
         self
     }
 
-    /// A device function by its symbol: of a C++ module, say. Its signature is that of every handler:
-    /// `int f(const void* in, void* out, uint32_t arg_len, uint32_t max_result_len, uint32_t* result_len)`.
+    /// A device function by its symbol, such as one of a C++ module. All handlers have this signature: `int f(const
+    /// void* in, void* out, uint32_t arg_len, uint32_t max_result_len, uint32_t* result_len)`.
     #[must_use]
     pub fn symbol(self, name: &str, symbol: &str, kind: HandlerKind, schema: HandlerSchema) -> Self {
         self.call(name, symbol, kind, schema, false)
     }
 
-    /// A function that a graph answers. Several under one name differ in their routing keys; a request is routed by its
-    /// first eight bytes.
+    /// A function that a graph answers. Several graphs of one name differ in their routing keys; a request's first
+    /// eight bytes choose among them.
     #[must_use]
     pub fn graph(mut self, name: &str, schema: HandlerSchema, graph: GraphFunction) -> Self {
         let run = Run::Graph(graph);
@@ -91,10 +91,11 @@ impl Functions {
         self
     }
 
-    /// A function that another dispatcher of the same ring serves: its requests are left alone. For the one dispatcher of a
-    /// shared ring that answers malformed requests and unknown functions
-    /// ([`DispatcherOptions::shared_ring`](super::DispatcherOptions::shared_ring)). That dispatcher then fetches every request twice, as those in shared mode do: another dispatcher may have taken the one that it saw, and the
-    /// producer may be writing the next.
+    /// A function that another dispatcher of the same ring serves: its requests are left in the ring. This is for the
+    /// one dispatcher of a shared ring that answers malformed requests and unknown functions
+    /// ([`DispatcherOptions::shared_ring`](super::DispatcherOptions::shared_ring)). This dispatcher then reads every
+    /// request twice, as dispatchers in shared mode do, because another dispatcher may have taken the request that it
+    /// saw, and the producer may be writing the next request.
     #[must_use]
     pub fn elsewhere(mut self, name: &str) -> Self {
         let (schema, run) = (HandlerSchema::new(), Run::Elsewhere);
@@ -102,7 +103,7 @@ impl Functions {
         self
     }
 
-    /// Whether some functions are served elsewhere.
+    /// Whether other dispatchers serve some of the functions.
     pub(super) fn shares(&self) -> bool {
         self.all.iter().any(|function| matches!(function.run, Run::Elsewhere))
     }
@@ -110,10 +111,10 @@ impl Functions {
     /// Names the graph that the handler `name` triggers by returning the trigger marker
     /// ([`GRAPH_TRIGGER`](ringcall_wire::flag::GRAPH_TRIGGER)) as its status.
     ///
-    /// The handler is called only while the dispatcher has a launch left for the graph; till then its request waits in the
-    /// ring. No executable is kept for it, since most calls may not ask: if all of them run when it returns, its result is sent
-    /// with the status `BACKPRESSURE`, and no graph is launched. A graph with as many executables as its runs overlap
-    /// ([`GraphFunction`]) never comes to that.
+    /// The handler is called only while the dispatcher has a launch left for the graph; until then its request waits
+    /// in the ring. No executable is reserved for a call, since most calls may not trigger the graph. If all
+    /// executables run when the handler returns, its result is sent with the status `BACKPRESSURE`, and no graph is
+    /// launched. A graph with as many executables as its runs overlap ([`GraphFunction`]) avoids that.
     #[must_use]
     pub fn follow_up(mut self, name: &str, graph: &str) -> Self {
         for function in self.all.iter_mut().filter(|function| function.name == name) {
@@ -122,10 +123,10 @@ impl Functions {
         self
     }
 
-    /// In a dispatcher of [`KernelKind::Ahead`] the blocks of the grid function `name`, which must be the only one, wait for calls
-    /// in the device function `symbol`, to the end, not in a loop around its handler: that saves each call what a call costs a
-    /// handler with many registers. Signature and duties: `kernels-cu/grid_channel.cuh`. It takes
-    /// the grid to be as large as it expects. Others call the handler.
+    /// In a dispatcher of [`KernelKind::Ahead`], lets the blocks of the grid function `name`, which must be the only
+    /// grid function, wait for calls inside the device function `symbol` and not in a loop around the handler. That
+    /// saves each call the cost of entering a handler with many registers. `kernels-cu/grid_channel.cuh` has the
+    /// signature and the duties of `symbol`, which relies on the grid's size. Other dispatchers call the handler.
     #[must_use]
     pub fn participant(mut self, name: &str, symbol: &str) -> Self {
         self.participant = Some([name, symbol].map(str::to_owned));
@@ -159,7 +160,7 @@ impl Functions {
         symbols
     }
 
-    /// Checks everything that can be checked without a device, and lays the table out.
+    /// Lays the table out, after every check that needs no device.
     pub(super) fn lay_out(&self, geometry: &Geometry, kernel: KernelKind) -> Result<Table, DeviceError> {
         let entry = |function| self.entry(function, geometry, kernel);
         let mut entries = self.all.iter().map(entry).collect::<Result<Vec<_>, _>>()?;
@@ -169,7 +170,7 @@ impl Functions {
         Ok(Table { entries, cells, index })
     }
 
-    /// Two entries that cannot stand in one table, by name.
+    /// Two entries that exclude each other, by name.
     fn name(&self, clash: &Clash) -> DeviceError {
         let name = |index: usize| self.all[index].name.clone();
         match *clash {

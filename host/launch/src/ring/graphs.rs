@@ -1,11 +1,11 @@
-//! Functions that a graph answers: executables, and a mailbox for each.
+//! Graph functions: kernels or nodes, executables, and a mailbox for each executable.
 
 use super::DeviceError;
 use ringcall_cuda::driver::{DeviceAddress, Graph, KernelArgs, Launch, Module};
 use std::sync::Arc;
 
-/// One kernel of a graph. Its only parameter is the address of the launch's mailbox
-/// ([`ringcall_dispatcher::ring::graph_end`] is what it does with it).
+/// One kernel of a graph. Its only parameter is the address of the launch's mailbox, which it uses through
+/// [`ringcall_dispatcher::ring::graph_end`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphKernel {
     /// Its name in the linked modules.
@@ -32,16 +32,16 @@ pub(super) fn add_row(
     Ok(())
 }
 
-/// A graph that is more than kernels in a row: who knows its nodes adds them.
+/// A graph with other nodes than kernels in a row; the implementor adds the nodes.
 ///
-/// The nodes of every executable end with one that answers, or hands the answer's owner on, and frees the mailbox
-/// ([`Child::finish`](ringcall_dispatcher::ring::graph_end::Child::finish)). What they refer to lives as long as this.
+/// The last node of every executable answers, or passes the duty to answer on, and frees the mailbox
+/// ([`Child::finish`](ringcall_dispatcher::ring::graph_end::Child::finish)). Everything that the nodes refer to lives
+/// as long as this object.
 pub trait GraphNodes: core::fmt::Debug + Send + Sync {
     /// Adds the nodes of executable `index`, for launches through the mailbox at `mailbox`, whose payload has room for
     /// `capacity` bytes.
     ///
-    /// # Errors
-    /// What cannot be added, or a payload that does not fit.
+    /// # Errors A node that cannot be added, or a payload that does not fit.
     fn add(
         &self,
         graph: &mut Graph,
@@ -60,14 +60,14 @@ pub trait GraphNodes: core::fmt::Debug + Send + Sync {
         Ok(0)
     }
 
-    /// Whether every executable answers by itself, in every case, and hands nothing on: what
-    /// [`RingGraphs`](super::RingGraphs) needs. Not unless the nodes say so.
+    /// Whether every executable always answers by itself, as [`RingGraphs`](super::RingGraphs) requires. The default
+    /// is false.
     fn answers(&self) -> bool {
         false
     }
 }
 
-/// Nodes, the same if they are the same object.
+/// Nodes, compared by identity.
 #[derive(Debug, Clone)]
 pub(super) struct Composed(pub(super) Arc<dyn GraphNodes>);
 
@@ -90,7 +90,8 @@ pub struct GraphFunction {
 }
 
 impl GraphFunction {
-    /// A graph of these kernels, with `execs` executables: as many requests can run at once. More wait in the ring.
+    /// A graph of these kernels, with `execs` executables, which is how many requests can run at once. Other requests
+    /// wait in the ring.
     #[must_use]
     pub fn new(kernels: Vec<GraphKernel>, execs: u32) -> Self {
         Self { kernels, execs, routing_key: 0, credits: Vec::new(), composed: None }
@@ -113,19 +114,18 @@ impl GraphFunction {
         Ok(())
     }
 
-    /// The graph for requests whose first eight bytes are `key`, of several under one name.
+    /// Makes this the graph for requests whose first eight bytes are `key`, among several graphs of one name.
     #[must_use]
     pub fn routing_key(mut self, key: u64) -> Self {
         self.routing_key = key;
         self
     }
 
-    /// Device addresses of the words that each executable's first kernel waits for until they are 0: the consumer of its
-    /// last output has taken it. It waits a bounded time, then answers `BACKPRESSURE`. 0 stands for none.
+    /// Device addresses of the words for which each executable's first kernel waits until they are 0, which says that
+    /// the consumer has taken the last output. The kernel waits a bounded time and then answers `BACKPRESSURE`. The
+    /// address 0 means no word.
     ///
-    /// # Safety
-    /// Each is the address of an aligned word that the device may read for as long as a dispatcher with this function, or a
-    /// graph that it launched, exists.
+    /// # Safety Each is the address of an aligned word that the device may read as long as a dispatcher with this function, or a graph that it launched, exists.
     #[must_use]
     #[allow(unsafe_code)] // the contract is the caller's to sign
     pub unsafe fn credits(mut self, words: &[u64]) -> Self {

@@ -1,4 +1,4 @@
-//! A graph that the host launches for one request at a time: a worker of the host dispatcher with a GPU behind it.
+//! Host graph: a graph that a worker thread of the host dispatcher launches for one request at a time.
 
 use super::graphs::add_row;
 use super::mailbox_graph::{Mailbox, MailboxGraph};
@@ -10,9 +10,9 @@ use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader, ResponseH
 use ringcall_wire::launch::io;
 use std::sync::Arc;
 
-/// A graph, its mailbox and the slot for its answer in mapped memory, and its own stream: for threads that
-/// do something with the answer. Where the graph's answer is the request's, [`RingGraphs`](super::RingGraphs)
-/// takes a thread, a copy and two hand-overs less.
+/// A graph, its mailbox and the slot for its answer in mapped memory, and its own stream, for threads that process
+/// the graph's answer. If the graph's answer is already the request's answer, [`RingGraphs`](super::RingGraphs) saves
+/// a thread, a copy and two hand-overs.
 #[derive(Debug)]
 pub struct HostGraph {
     graph: MailboxGraph,
@@ -23,8 +23,8 @@ pub struct HostGraph {
 }
 
 impl HostGraph {
-    /// A graph of `kernels`, one after the other, for payloads and results of up to `capacity` bytes (a multiple of 8). The
-    /// kernels are written for a device dispatcher's graphs and find the same mailbox here.
+    /// A graph of `kernels`, one after the other, for payloads and results of up to `capacity` bytes (a multiple of
+    /// 8). Kernels for a device dispatcher's graphs work here, too: they find the same mailbox.
     ///
     /// # Errors
     /// A kernel that the module does not have, or no memory.
@@ -38,11 +38,10 @@ impl HostGraph {
         Self::of(context, capacity, None, add)
     }
 
-    /// Executable `index` of a graph of these nodes, for payloads and results of up to `capacity` bytes (a multiple of 8).
-    /// A gate is the caller's to look at before a launch.
+    /// Executable `index` of a graph of these nodes, for payloads and results of up to `capacity` bytes (a multiple
+    /// of 8). The caller must check a gate before each launch.
     ///
-    /// # Errors
-    /// Those of the nodes, or no memory.
+    /// # Errors An error of the nodes, or no memory.
     pub fn composed(
         context: &Arc<Context>,
         nodes: &Arc<dyn GraphNodes>,
@@ -69,12 +68,13 @@ impl HostGraph {
         Ok(Self { graph, mailbox, answer: answer.bytes(0, slot)?, flag: flag.words(0, 1)?, _memory: memory })
     }
 
-    /// Launches the graph for a request. The previous one was taken ([`take`](Self::take)).
+    /// Launches the graph for a request. The answer of the previous request must have been taken
+    /// ([`take`](Self::take)).
     ///
     /// # Errors
     /// The payload does not fit, or the launch fails.
     pub fn launch(&mut self, header: &RequestHeader, payload: &[u8]) -> Result<(), DeviceError> {
-        // The mailbox is the request's own until its answer was taken.
+        // The mailbox belongs to the request until its answer was taken.
         if !self.mailbox.post(header, payload) {
             return Err(DeviceError::Shape(format!(
                 "a payload of {} bytes does not fit a graph's mailbox of {}",
@@ -86,13 +86,14 @@ impl HostGraph {
         self.graph.launch().inspect_err(|_| self.mailbox.take_back())
     }
 
-    /// Whether the last launch's graph has freed its mailbox: its last kernel is done, and what it handed over is there.
+    /// Whether the last launch's graph has freed its mailbox: then its last kernel is done and its output is
+    /// complete.
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.mailbox.is_free()
     }
 
-    /// The answer, once it is there: its header; the result is copied into `out` as far as it fits.
+    /// Takes the answer, if it is complete. Returns its header and copies as much of the result as fits into `out`.
     #[inline]
     pub fn take(&self, out: &mut [u8]) -> Option<ResponseHeader> {
         if self.flag.load(0, Ordering::Acquire) == 0 {

@@ -1,19 +1,19 @@
-//! From entries to a table: several graphs under one id hang on the first of them, which alone is in the index.
+//! Index of a function table. Graphs that share an id form a chain, and the index holds the first graph of the chain.
 
 use super::DeviceError;
 use ringcall_protocol::table::{Cell, EMPTY, IdIndex, IndexError};
 use ringcall_wire::launch::{DeviceEntry, HandlerKind};
 
-/// Entries that cannot stand in one table, by their indices.
+/// Entries that exclude each other, by their indices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Clash {
-    /// They have one id, and are not graphs of one function.
+    /// They share an id and are not graphs of one function.
     Id { first: usize, second: usize, id: u32 },
-    /// They are graphs of one function, with one routing key.
+    /// They are graphs of one function and share a routing key.
     Route { second: usize, key: u64 },
 }
 
-/// Chains graphs of one id, as far as they are of the `same` function; the indices of the first entry of each id.
+/// Chains the graphs of each id, which must be of the `same` function. Returns the index of each id's first entry.
 pub(super) fn chain(
     entries: &mut [DeviceEntry],
     same: impl Fn(usize, usize) -> bool,

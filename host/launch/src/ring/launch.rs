@@ -1,4 +1,4 @@
-//! Launching the dispatch kernels: the one unsafe step above the driver.
+//! Launches of the dispatch kernels: the one unsafe step above the driver.
 
 #![allow(unsafe_code)] // named for it: launches sign the dispatch kernels' contract
 
@@ -16,12 +16,12 @@ pub(crate) struct Launcher {
     kernel: Kernel,
     launch: Launch,
     args: KernelArgs,
-    /// The graph whose only node the kernel is, where it launches graphs.
+    /// The graph whose only node is the kernel, if the kernel launches graphs.
     graph: Option<GraphExec>,
     footprint: Footprint,
 }
 
-/// How a kernel is launched.
+/// Launch configuration of a kernel.
 struct How {
     /// Its name, for errors.
     name: &'static str,
@@ -36,7 +36,7 @@ struct How {
 }
 
 impl Launcher {
-    /// Checks that the kernel fits, and makes what can be made before the launch.
+    /// Checks that the kernel fits, and prepares the launch.
     pub(super) fn new(
         context: &Arc<Context>,
         module: &Module,
@@ -48,7 +48,7 @@ impl Launcher {
         Self::over(context, module.kernel(options.kernel.entry())?, options, shared, params, stream)
     }
 
-    /// The same for a kernel that is already there.
+    /// The same for a loaded kernel.
     pub(super) fn over(
         context: &Arc<Context>,
         kernel: Kernel,
@@ -108,7 +108,7 @@ impl Launcher {
             if !context.device().cooperative_launch()? || blocks > most {
                 return Err(DeviceError::NotResident { blocks, most });
             }
-            // Clusters have room in groups of multiprocessors, so fewer blocks than single ones.
+            // A cluster must fit into one group of multiprocessors, so fewer blocks fit than without clusters.
             if cluster > 1 {
                 let most = kernel.max_clusters(&launch)? * cluster;
                 if blocks > most {
@@ -149,7 +149,7 @@ impl Launcher {
     }
 }
 
-/// Launches the echo of the floor.
+/// Launches the baseline echo.
 pub(super) fn launch_baseline(
     module: &Module,
     stream: &Stream,
@@ -163,7 +163,7 @@ pub(super) fn launch_baseline(
     Ok(())
 }
 
-/// Launches a graph of kernels that take the address of a mailbox.
+/// Launches a graph whose kernels take the address of a mailbox.
 pub(super) fn launch_graph(exec: &GraphExec, stream: &Stream) -> Result<(), DeviceError> {
     // SAFETY: `HostGraph` made the graph for a mailbox that it keeps, and launches it again only after its answer.
     unsafe { exec.launch(stream) }?;

@@ -1,24 +1,24 @@
-//! What became of the launches that a kernel makes by itself.
+//! Statistics of the launches that a kernel makes by itself.
 
 use super::DeviceError;
 use ringcall_dispatcher::ring::triggers::{self, Figures};
 use ringcall_wire::launch::control;
 
-/// Launches that a dispatcher's kernel made so far.
+/// Launches that a dispatcher's kernel has made so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LaunchStats {
-    /// Graphs.
+    /// Launches of graphs.
     pub graphs: u64,
-    /// The dispatcher itself, again.
+    /// Relaunches of the dispatcher itself.
     pub relaunches: u64,
-    /// CUDA code of the last launch of a graph that failed; 0: none did.
+    /// CUDA code of the last failed launch of a graph; 0: none failed.
     pub graph_error: u32,
-    /// CUDA code with which the dispatcher could not launch itself again, and ended; 0: it has not.
+    /// CUDA code of a failed relaunch, after which the dispatcher ended; 0: none failed.
     pub relaunch_error: u32,
 }
 
 impl LaunchStats {
-    /// What the words of a control block say.
+    /// Reads the statistics from the words of a control block.
     pub(crate) fn of(read: impl Fn(usize) -> u64) -> Self {
         Self {
             graphs: read(control::LAUNCHES),
@@ -29,19 +29,20 @@ impl LaunchStats {
     }
 }
 
-/// What became of the trigger graph of a program's own ([`LinkedGraphs::trigger`](super::LinkedGraphs::trigger)).
+/// Statistics of a program's trigger graph ([`LinkedGraphs::trigger`](super::LinkedGraphs::trigger)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Triggers {
-    /// Launches so far, failed ones too.
+    /// Launches so far, including failed ones.
     pub launches: u64,
-    /// CUDA code of the last one; 0: it succeeded, or there was none.
+    /// CUDA code of the last launch; 0: it succeeded, or there was none.
     pub error: u32,
-    /// When the last one was, ns of the device's global timer.
+    /// Time of the last launch, ns of the device's global timer.
     pub at_ns: u64,
 }
 
 impl Triggers {
-    /// What the words of a control block say of one launch, loaded with acquire. Does not wait: see [`triggers::read`].
+    /// Reads the statistics of one launch from the words of a control block, with acquire loads. Does not wait: see
+    /// [`triggers::read`].
     pub(crate) fn of(read: impl Fn(usize) -> u64) -> Self {
         let Figures { launches, code, at_ns } = triggers::read(read);
         Self { launches, error: code as u32, at_ns }

@@ -1,8 +1,7 @@
-//! Dispatchers whose kernels a program has linked into itself, or has had linked, with its handlers, and whose ring is that
-//! program's.
+//! Linked dispatchers: kernels that a program has linked with its handlers, on the program's own ring.
 //!
-//! The kernels are the same as everywhere; only the host's view of the ring is missing, so a stop cannot answer what the
-//! kernel left.
+//! The kernels are the usual dispatch kernels. The host has no view of the ring, so a stop cannot answer requests
+//! that the kernel left.
 
 #![allow(unsafe_code)] // named for it: a caller's addresses become parameters of a kernel
 
@@ -36,7 +35,7 @@ pub struct LinkedRing {
     pub rx_data: u64,
     /// Response slots.
     pub tx_data: u64,
-    /// Address of request slot 0 as a producer may write it into flags, where that differs; else `rx_data`.
+    /// Address of request slot 0 as a producer may write it into flags, if it differs from `rx_data`; else `rx_data`.
     pub rx_peer: u64,
     /// How many slots.
     pub slots: u32,
@@ -51,52 +50,54 @@ pub struct LinkedRing {
 pub struct LinkedFunction {
     /// Its id.
     pub id: u32,
-    /// Its address, in the module of the kernel that calls it; for a graph, its executable's handle.
+    /// Its address in the module of the calling kernel, or for a graph the handle of its executable.
     pub address: u64,
-    /// Payload bytes that its schema demands; `None` for any.
+    /// Payload bytes that its schema requires; `None`: any length.
     pub arg_bytes: Option<u32>,
     /// How it is called: `Thread`, `Warp`, `Grid`, `Graph`, or `Elsewhere`.
     pub kind: HandlerKind,
-    /// Which of several graphs under one id it is: that of requests with this number in their first eight bytes. 0 where it is
-    /// the only one.
+    /// The routing key, among several graphs with one id: the first eight bytes of the graph's requests. 0 for the
+    /// only graph.
     pub routing_key: u64,
 }
 
-/// The needs of a caller's graphs.
+/// A caller's graphs and their context.
 ///
-/// Their executables were instantiated for device launch, and uploaded. One launch at a time has the context; a graph answers
-/// through it and then uses it no more. One that ends without an answer is answered `LAUNCH_FAILED`.
+/// Their executables were instantiated for device launch and uploaded. One launch at a time uses the context; a graph
+/// answers through the context and then does not use it again. The request of a graph that ends without an answer is
+/// answered `LAUNCH_FAILED`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkedGraphs {
-    /// Address of the [`context`](ringcall_wire::launch::context) that they find their requests by; 0 where none serves.
+    /// Address of the [`context`](ringcall_wire::launch::context) through which the graphs find their requests; 0 if
+    /// no graph answers requests.
     pub context: u64,
     /// The executable that is launched when a handler returns the trigger marker
-    /// ([`GRAPH_TRIGGER`](ringcall_wire::flag::GRAPH_TRIGGER)) as its status; 0 for none. The request is answered `OK`, and no
-    /// other is served before the graph has ended. Handlers are called one at a time, since each may ask for it.
+    /// ([`GRAPH_TRIGGER`](ringcall_wire::flag::GRAPH_TRIGGER)) as its status; 0 for none. The handler's request is
+    /// answered `OK`, and no other request is served before the graph has ended. Handlers are called one at a time,
+    /// since each may trigger the graph.
     pub trigger: u64,
 }
 
-/// How long a graph may take to answer before the dispatcher stops serving anything else until it has ended.
+/// How long a graph may take to answer. After that the dispatcher serves no other request until the graph has ended.
 const ANSWERS_WITHIN_MS: u64 = 1000;
 
-/// A dispatch kernel with all that it needs, not launched by itself.
+/// A linked dispatch kernel with its memory. Its owner launches it.
 #[derive(Debug)]
 pub struct LinkedDispatcher {
     context: Arc<Context>,
     launcher: Launcher,
     control: Words,
     blocks: usize,
-    /// Where a cooperative grid meets.
+    /// The barrier of a cooperative grid.
     channel: Option<DeviceBuffer>,
     _memory: (MappedRegion, Vec<DeviceBuffer>),
 }
 
 impl LinkedDispatcher {
-    /// Links the kernel of `kind` with modules that define `symbols`, and loads it: the kernel, which keeps everything loaded,
-    /// and the symbols' addresses, for a dispatcher of that kernel. For programs that hold their handlers as data.
+    /// Links the kernel of `kind` with modules that define `symbols` and loads it, for programs that hold their
+    /// handlers as data. Returns the kernel, which keeps everything loaded, and the symbols' addresses.
     ///
-    /// # Errors
-    /// They do not link: a symbol that no module defines is named.
+    /// # Errors The modules do not link. The error names a symbol that no module defines.
     pub fn load(
         context: &Arc<Context>,
         modules: &Modules,
@@ -107,12 +108,9 @@ impl LinkedDispatcher {
         Ok((module.kernel(kind.entry())?, addresses(&module, symbols)?))
     }
 
-    /// Lays everything out for `kernel`, which is the entry point that `chosen` names.
+    /// Allocates everything for `kernel`, the entry point that `chosen` names.
     ///
-    /// # Safety
-    /// The ring is mapped into the device, and each function is one of the kernel's module and of the handlers' signature,
-    /// or an executable that the device can launch, until the kernel and all that it launched have ended; so is the trigger
-    /// graph. The context is memory that the device can write until then.
+    /// # Safety Until the kernel and everything that it launched have ended, the ring is mapped into the device; each function is a function of the kernel's module with the handlers' signature, or an executable that the device can launch; the trigger graph is such an executable; and the context is memory that the device can write.
     ///
     /// # Errors
     /// An impossible ring, two functions with one id, graphs for a kernel that launches none or without a context, a kernel
@@ -219,19 +217,16 @@ impl LinkedDispatcher {
         })
     }
 
-    /// Launches the kernel and returns. Nothing of the context is freed while the returned hold lives: keep it until
-    /// the kernel has ended.
+    /// Launches the kernel and returns. No memory of the CUDA context is freed while the returned hold lives: keep
+    /// the hold until the kernel has ended.
     ///
-    /// # Safety
-    /// As for [`new`](Self::new). This outlives the kernel, and is not launched again before that has ended: on the stream of
-    /// the last launch, or when that was waited for. ([`has_ended`](Self::has_ended) speaks of those that poll: the rest of a
-    /// cooperative grid leaves after them.)
+    /// # Safety As for [`new`](Self::new). This object outlives the kernel. The kernel is launched again only after it has ended: on the stream of the last launch, or after a wait for that stream. ([`has_ended`](Self::has_ended) reports the blocks that poll; the other blocks of a cooperative grid end after them.)
     ///
     /// # Errors
     /// The driver refuses.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<DeferFrees, DeviceError> {
-        // It says that the last launch ends, and would say so to this one. In the stream's order: the last one has read it by then.
-        // Before the first launch it is zero.
+        // The stop word of the last launch is still set and would stop this launch, too. It is cleared in the
+        // stream's order, after the last launch has read it. Before the first launch the word is zero.
         if self.control.load(control::STATE, Ordering::Acquire) != control::STATE_NEW
             && let Some(channel) = &self.channel
         {
@@ -276,28 +271,29 @@ impl LinkedDispatcher {
             .sum()
     }
 
-    /// What the kernel launched by itself so far, over all its launches: mapped memory, also while it runs or hangs. All zero for
-    /// a kernel that launches no graphs.
+    /// Launches that the kernel has made by itself, over all its launches. They are read from mapped memory, also
+    /// while the kernel runs or hangs. All zero for a kernel that launches no graphs.
     #[must_use]
     pub fn launches(&self) -> LaunchStats {
         LaunchStats::of(|word| self.control.load(word, Ordering::Acquire))
     }
 
-    /// What became of its trigger graph so far, likewise: up to date at the latest when a request that asked for it is answered.
-    /// All of it is of one launch, whenever this is called.
+    /// Statistics of the trigger graph, also read from mapped memory. They are up to date at the latest when the
+    /// request that triggered the graph is answered, and always describe one launch.
     #[must_use]
     pub fn triggers(&self) -> Triggers {
         Triggers::of(|word| self.control.load(word, Ordering::Acquire))
     }
 
-    /// What the kernel takes of the device.
+    /// Resources that the kernel uses on the device.
     #[must_use]
     pub fn footprint(&self) -> Footprint {
         self.launcher.footprint()
     }
 }
 
-/// The table's entries: the functions, and after them the trigger graph, which is in no index. Every handler may ask for it.
+/// The table's entries: the functions, and after them the trigger graph, which is not in the index. Every handler may
+/// trigger it.
 fn entries(functions: &[LinkedFunction], trigger: u64) -> Vec<DeviceEntry> {
     let last = functions.len() as u32;
     let follow_up = if trigger == 0 { DeviceEntry::NONE } else { last };
@@ -318,7 +314,7 @@ fn entries(functions: &[LinkedFunction], trigger: u64) -> Vec<DeviceEntry> {
     functions.iter().chain((trigger != 0).then_some(&graph)).map(entry).collect()
 }
 
-/// Whether the kernel is one of a program's, and can launch what it is to launch.
+/// Checks that a program can link this kernel, and that the kernel can launch the given graphs.
 fn check_kernel(
     functions: &[LinkedFunction],
     graphs: LinkedGraphs,

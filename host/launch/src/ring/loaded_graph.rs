@@ -1,4 +1,4 @@
-//! A function's graphs on a device: mailboxes and executables.
+//! Loaded graphs of a function: mailboxes and executables on a device.
 
 use super::DeviceError;
 use super::functions::{Functions, Run, Table};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) struct LoadedGraph {
     mailboxes: DeviceBuffer,
     execs: Vec<GraphExec>,
-    /// What composed graphs refer to.
+    /// Objects to which composed graphs refer.
     _composed: Option<Composed>,
     stride: u32,
 }
@@ -75,7 +75,7 @@ impl LoadedGraph {
     }
 }
 
-/// Puts the addresses of device functions and mailboxes into the table. Graphs count in the words at `saved`.
+/// Writes the addresses of device functions and mailboxes into the table. Graphs count in the words at `saved`.
 pub(super) fn fill_addresses(
     table: &mut Table,
     functions: &Functions,

@@ -1,4 +1,4 @@
-//! An executable graph that the host launches: its mailbox in mapped memory, and its own stream.
+//! Mailbox graph: an executable graph that the host launches, with its mailbox in mapped memory and its own stream.
 
 use super::DeviceError;
 use super::graphs::GraphNodes;
@@ -14,7 +14,7 @@ use ringcall_wire::header::RequestHeader;
 use ringcall_wire::launch::io;
 use std::sync::Arc;
 
-/// The host's end of a mailbox.
+/// A mailbox, from the host.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     words: Words,
@@ -22,7 +22,7 @@ pub(super) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Over the words before the payload, and the payload.
+    /// A mailbox over the words before the payload, and the payload.
     pub(super) fn over(words: Words, payload: Bytes) -> Self {
         Self { words, payload }
     }
@@ -38,9 +38,9 @@ impl Mailbox {
         self.words.store(word, value, Ordering::Relaxed);
     }
 
-    /// Puts a request into a free mailbox, which is the launch's from here on; whether the payload fits.
-    /// Release: what launches the graph orders these stores before its loads, and a thread that simulates a graph
-    /// acquires.
+    /// Writes a request into a free mailbox, which belongs to the launch from then on. Returns whether the payload
+    /// fits. Release: the launch of the graph orders these stores before the graph's loads, and a thread that
+    /// simulates a graph loads with acquire.
     #[inline]
     pub(super) fn post(&self, header: &RequestHeader, payload: &[u8]) -> bool {
         if !self.payload.write(0, payload) {
@@ -54,12 +54,13 @@ impl Mailbox {
         true
     }
 
-    /// Nothing was launched, or what was has ended and left it so.
+    /// Frees the mailbox, if nothing was launched or the launch ended without freeing it.
     pub(super) fn take_back(&self) {
         self.set(io::STATE, io::IDLE);
     }
 
-    /// Whether it may be filled. Acquire: pairs with [`Child::finish`](ringcall_dispatcher::ring::graph_end::Child::finish).
+    /// Whether the mailbox may be filled. Acquire: pairs with
+    /// [`Child::finish`](ringcall_dispatcher::ring::graph_end::Child::finish).
     #[inline]
     pub(super) fn is_free(&self) -> bool {
         self.words.load(io::STATE, Ordering::Acquire) == io::IDLE
@@ -77,8 +78,8 @@ pub(super) struct MailboxGraph {
 }
 
 impl MailboxGraph {
-    /// A graph of what `add` adds, for a mailbox of `capacity` payload bytes (a multiple of 8), whose words it gets the address
-    /// of.
+    /// A graph of the nodes that `add` adds, for a mailbox of `capacity` payload bytes (a multiple of 8). `add` gets
+    /// the address of the mailbox's words.
     pub(super) fn new(
         context: &Arc<Context>,
         capacity: u32,
@@ -101,19 +102,19 @@ impl MailboxGraph {
         Ok((Self { exec, stream, _memory: memory, _counts: counts, _nodes: nodes }, mailbox))
     }
 
-    /// Launches it: one call of the driver.
+    /// Launches the graph by one call of the driver.
     #[inline]
     pub(super) fn launch(&self) -> Result<(), DeviceError> {
         launch_graph(&self.exec, &self.stream)
     }
 
-    /// How its stream stands: a call of the driver.
+    /// The state of its stream: one call of the driver.
     pub(super) fn state(&self) -> StreamState {
         self.stream.query()
     }
 
-    /// A graph that is still on its stream may never end: freeing, which waits for it, is put off
-    /// indefinitely in its context.
+    /// A graph that is still on its stream may never end. Its memory is not freed, because freeing would wait for the
+    /// graph.
     pub(super) fn abandon(&self) {
         core::mem::forget(self.stream.context().hold_frees());
     }

@@ -1,4 +1,4 @@
-//! Several dispatchers, on one device or several, started and stopped together.
+//! Manager of several dispatchers, on one device or several, which are started and stopped together.
 
 use super::{DeviceDispatcher, DeviceError, Running, StopReport, Wired};
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ pub struct NotStarted {
     pub error: Box<DeviceError>,
 }
 
-/// Owns dispatchers by name. Each has a stream, a linked module and its own barrier, so that they do not know
-/// of each other: rings, kernels and devices may all differ, and several may share one ring
+/// Owns dispatchers by name. Each has its own stream, linked module and barrier, so that dispatchers are independent:
+/// rings, kernels and devices may all differ, and several dispatchers may share one ring
 /// ([`DispatcherOptions::shared_ring`](super::DispatcherOptions::shared_ring)).
 #[derive(Debug, Default)]
 pub struct Manager {
@@ -23,20 +23,21 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Owns nothing yet.
+    /// An empty manager.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a dispatcher.
+    /// Adds a dispatcher.
     #[must_use]
     pub fn with(mut self, name: &str, dispatcher: DeviceDispatcher<Wired>) -> Self {
         self.wired.push((name.to_owned(), dispatcher));
         self
     }
 
-    /// Starts all that do not run, in the order in which they were taken. When one fails, those before it run.
+    /// Starts every stopped dispatcher, in the order in which they were added. If one fails, the dispatchers before
+    /// it keep running.
     ///
     /// # Errors
     /// The dispatcher that failed, and why.
@@ -57,7 +58,8 @@ impl Manager {
         self.running.iter().find(|(known, _)| known == name).map(|(_, dispatcher)| dispatcher)
     }
 
-    /// Stops all that run, within `deadline` for all together, in the reverse order of their start; each one's report.
+    /// Stops every running dispatcher in the reverse order of their start, within `deadline` for all of them
+    /// together. Returns the report of each.
     pub fn stop(&mut self, deadline: Duration) -> Vec<(String, StopReport)> {
         let begin = Instant::now();
         let mut reports = Vec::new();

@@ -1,4 +1,4 @@
-//! Rings in pinned host memory that the device polls in place.
+//! Mapped rings: rings in pinned host memory that the device polls in place.
 
 use super::DeviceError;
 use ringcall::{Ring, RingConfig};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Flags of one sector.
 const SECTOR: u32 = 4;
 
-/// A ring in mapped memory: the NIC-free transport. Producer and consumer are threads of the host
+/// A ring in mapped memory, for use without a NIC. Producer and consumer are threads of the host
 /// ([`Client`](ringcall::Client)), the dispatcher is a kernel.
 #[derive(Debug, Clone)]
 pub struct MappedRing {
@@ -24,7 +24,7 @@ pub struct MappedRing {
     first: u32,
 }
 
-/// A ring's memory, which its parts share.
+/// A ring's memory, which the ring's parts share.
 #[derive(Debug)]
 struct Memory {
     rx_flags: MappedRegion,
@@ -42,17 +42,17 @@ pub(crate) struct Addresses {
     pub(crate) tx_data: u64,
 }
 
-/// A ring that a dispatcher is wired to, in mapped memory or not.
+/// The ring of a dispatcher, in mapped memory or elsewhere.
 #[derive(Debug)]
 pub(crate) struct DeviceRing {
     pub(crate) context: Arc<Context>,
     pub(crate) geometry: Geometry,
     pub(crate) addresses: Addresses,
-    /// Address of request slot 0 as producers write it into flags, where that is another than the device's.
+    /// Address of request slot 0 as producers write it into flags, if it differs from the device's address.
     pub(crate) rx_peer: u64,
-    /// The host's view of it, where it has one.
+    /// The host's view of the ring, if it has one.
     pub(crate) host: Option<Ring>,
-    /// Keeps its memory.
+    /// Keeps the ring's memory alive.
     pub(crate) _owner: Arc<dyn Any + Send + Sync>,
 }
 
@@ -70,7 +70,7 @@ impl From<&MappedRing> for DeviceRing {
 }
 
 impl MappedRing {
-    /// Allocates a ring: requests and responses in slots of their own, flags on pages of their own.
+    /// Allocates a ring with separate slots for requests and responses, and with flags on separate pages.
     ///
     /// # Errors
     /// An impossible shape, no memory to pin, or a device that cannot map host memory.
@@ -88,7 +88,7 @@ impl MappedRing {
         Self::over(context, Arc::new(memory), 0, slots, slot_bytes)
     }
 
-    /// A ring over slots of that memory, which has so many.
+    /// A ring over some of the slots of the memory.
     fn over(
         context: &Arc<Context>,
         memory: Arc<Memory>,
@@ -114,13 +114,11 @@ impl MappedRing {
         Ok(Self { context: Arc::clone(context), ring: Ring::external(shared), addresses, memory, first })
     }
 
-    /// The ring's slots in `parts` rings of their own, in order and of equal length, over the same memory: slot `i` of part `k`
-    /// is slot `k * (slots / parts) + i` here. So several dispatchers can each serve a part of what its producer and consumer
-    /// see as one ring.
+    /// Splits the ring's slots into `parts` rings over the same memory, in order and of equal length: slot `i` of
+    /// part `k` is slot `k * (slots / parts) + i` of this ring. So several dispatchers can each serve a part of the
+    /// ring, which producer and consumer see as one.
     ///
-    /// # Errors
-    /// [`DeviceError::Shape`] for no parts, or parts that are not whole sectors of four flags (of which the reads of several
-    /// dispatchers would queue).
+    /// # Errors [`DeviceError::Shape`] for no parts, or for parts that are not whole sectors of four flags (the reads of a sector by several dispatchers would queue).
     pub fn parts(&self, parts: u32) -> Result<Vec<Self>, DeviceError> {
         let geometry = self.ring.geometry();
         let (slots, each) = (geometry.slots(), geometry.slots().checked_div(parts).unwrap_or(0));
@@ -148,7 +146,7 @@ impl MappedRing {
         &self.context
     }
 
-    /// Where the payload of a request lies: memory of the ring's, and the offset in it. For copies that the device makes.
+    /// The memory of a request's payload, and the offset in it, for copies by the device.
     #[must_use]
     pub fn payload(&self, slot: SlotIndex) -> (&MappedRegion, usize) {
         let stride = self.ring.geometry().rx_stride() as usize;

@@ -1,4 +1,4 @@
-//! Dispatchers on the device: rings in mapped memory, functions linked at load time, kernels that poll.
+//! Device dispatchers of a ring: kernels that poll a ring in mapped memory and call functions linked at load time.
 //!
 //! ```no_run
 //! use ringcall::{Client, RingConfig};
@@ -28,9 +28,7 @@
 //! loading, occupancy and every allocation are done by [`wire`](DeviceDispatcher::wire), so that nothing is loaded or
 //! freed while kernels of this context poll.
 //!
-//! # What can be known while it runs
-//! [`counters`](DeviceDispatcher::counters) and [`busy`](DeviceDispatcher::busy) read mapped memory that the dispatcher's
-//! maintenance warp writes between its other work, some 10 µs apart when idle and 100 under load; they never touch a stream, so they never wait for a kernel.
+//! # Counters of a running dispatcher [`counters`](DeviceDispatcher::counters) and [`busy`](DeviceDispatcher::busy) read mapped memory that the dispatcher's maintenance warp writes between its other work, about every 10 µs when idle and every 100 µs under load. They use no stream, so they never wait for a kernel.
 
 mod active_launch;
 mod baseline;
@@ -84,12 +82,12 @@ use ringcall_cuda::driver::Stream;
 use ringcall_dispatcher::ring::Layout;
 use std::sync::Arc;
 
-/// Which kernel, and how large.
+/// Kinds of dispatch kernels, and their sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelKind {
-    /// Blocks that share the ring, each of `warps` warps: thread and warp handlers.
+    /// Blocks of `warps` warps that share the ring, for thread and warp handlers.
     Regular {
-        /// Blocks: each polls a part of the ring.
+        /// Blocks; each polls a part of the ring.
         blocks: u32,
         /// Warps of a block, 1 to 32; all but one serve.
         warps: u32,
@@ -102,9 +100,10 @@ pub enum KernelKind {
         /// Threads of a block: a multiple of 32.
         threads: u32,
     },
-    /// The same, with one block more (or cluster, where there are clusters) that serves and takes no part in grid handlers' calls:
-    /// while one runs, that block polls for the next request, fetches and checks it, and answers the last one. For grid
-    /// handlers that know how many blocks they are: the grid that they are launched in is larger.
+    /// The same with one more block (or cluster, if there are clusters), which serves requests and takes no part in
+    /// grid handlers' calls. While a handler runs, that block polls for the next request, fetches and checks it, and
+    /// answers the previous request. For grid handlers with a fixed number of blocks, since the launched grid is
+    /// larger.
     Ahead {
         /// Blocks of grid handlers, a multiple of a cluster's; with the serving block, all must be resident
         /// at once.
@@ -112,7 +111,7 @@ pub enum KernelKind {
         /// Threads of a block: a multiple of 32.
         threads: u32,
     },
-    /// One block that can launch graphs: thread and warp handlers, and graphs.
+    /// One block that can launch graphs, for thread and warp handlers and graphs.
     Graph {
         /// Warps, 1 to 32; all but one serve.
         warps: u32,
@@ -126,14 +125,14 @@ impl KernelKind {
         Self::Regular { blocks: 1, warps: 8 }
     }
 
-    /// Eight blocks of 8 warps: many requests a second, whatever the handlers.
+    /// Eight blocks of 8 warps: many requests a second with any handlers.
     #[must_use]
     pub const fn broad() -> Self {
         Self::Regular { blocks: 8, warps: 8 }
     }
 
-    /// Four blocks of one warp each, which serves up to 32 requests at once: the most requests a second of short threads'
-    /// handlers. A handler that takes long holds up the other requests of its block's part of the ring.
+    /// Four blocks of one warp, each of which serves up to 32 requests at once: the most requests a second for short
+    /// thread handlers. A slow handler delays the other requests of its block's part of the ring.
     #[must_use]
     pub const fn batched() -> Self {
         Self::Regular { blocks: 4, warps: 1 }
@@ -154,7 +153,7 @@ impl KernelKind {
         }
     }
 
-    /// Blocks; of [`Ahead`](Self::Ahead) those of grid handlers.
+    /// Blocks; for [`Ahead`](Self::Ahead) the blocks of grid handlers.
     #[must_use]
     pub const fn blocks(self) -> u32 {
         match self {
@@ -165,7 +164,7 @@ impl KernelKind {
         }
     }
 
-    /// Whether it is a cooperative grid, which grid handlers run in.
+    /// Whether the kernel is a cooperative grid, in which grid handlers run.
     const fn is_grid(self) -> bool {
         matches!(self, Self::Cooperative { .. } | Self::Ahead { .. })
     }
@@ -189,34 +188,34 @@ impl KernelKind {
     }
 }
 
-/// Choices of a device dispatcher.
+/// Options of a device dispatcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DispatcherOptions {
     /// Kernel and size.
     pub kernel: KernelKind,
-    /// Other dispatchers serve this ring too: every other request is left to them. Of the dispatchers of a
-    /// ring one should not have this set, so that this dispatcher answers malformed and unknown requests;
-    /// that one is told the others' functions ([`Functions::elsewhere`]). No two serve the same function.
+    /// Other dispatchers serve this ring, too, and requests for functions that are not in the table are left to them.
+    /// One dispatcher of a ring should not have this set: it answers malformed and unknown requests, and is given the
+    /// others' functions ([`Functions::elsewhere`]). No two dispatchers serve the same function.
     pub shared_ring: bool,
-    /// No in-flight mark for graph launches, for peers that do not know it.
+    /// Graph launches set no in-flight mark, for peers that do not know the mark.
     pub skip_marks: bool,
-    /// Bad requests ([`Status::is_bad_request`](ringcall::Status::is_bad_request)) are counted and taken out of their slots
-    /// without an answer, as CUDA-Q Realtime does.
+    /// Bad requests ([`Status::is_bad_request`](ringcall::Status::is_bad_request)) are counted and removed from their
+    /// slots without an answer, as by CUDA-Q Realtime.
     pub drop_bad_requests: bool,
-    /// A warp calls threads' handlers one at a time, in the order of the slots. By default it calls up to 32 of them side by
-    /// side, a lane each, where more requests are ready than warps are free.
+    /// A warp calls thread handlers one at a time, in the order of the slots. By default a warp calls up to 32 of
+    /// them at once, one in each lane, if more requests are ready than warps are free.
     pub serial_handlers: bool,
-    /// How long an idle warp sleeps between looks at its mailbox, ns.
+    /// How long an idle warp sleeps between two polls of its mailbox, ns.
     pub sleep_ns: u32,
-    /// Bytes of shared memory that each block has for handlers, at the end of its dynamic shared memory. It is theirs
-    /// while the kernel runs, between calls too.
+    /// Bytes of shared memory that each block has for handlers, at the end of its dynamic shared memory. Handlers
+    /// keep it while the kernel runs, also between calls.
     pub handler_shared: u32,
     /// Blocks of a cluster; 1 for none.
     pub cluster: u32,
 }
 
 impl DispatcherOptions {
-    /// Blocks that are launched.
+    /// The number of launched blocks.
     const fn launched_blocks(&self) -> u32 {
         match self.kernel {
             KernelKind::Ahead { blocks, .. } => blocks.saturating_add(self.cluster),
@@ -241,21 +240,21 @@ impl DispatcherOptions {
         }
     }
 
-    /// The same, with so many bytes of shared memory a block for handlers.
+    /// The same, with this many bytes of shared memory a block for handlers.
     #[must_use]
     pub const fn handler_shared(mut self, bytes: u32) -> Self {
         self.handler_shared = bytes;
         self
     }
 
-    /// The same, in clusters of so many blocks.
+    /// The same, in clusters of this many blocks.
     #[must_use]
     pub const fn cluster(mut self, blocks: u32) -> Self {
         self.cluster = blocks;
         self
     }
 
-    /// The same, on a ring that others serve too.
+    /// The same, on a ring that other dispatchers serve, too.
     #[must_use]
     pub const fn shared_ring(mut self) -> Self {
         self.shared_ring = true;
@@ -275,9 +274,9 @@ pub struct Running {
 
 /// A dispatcher on the device, before or after its kernel runs.
 ///
-/// A running one that is dropped without a [`stop`](DeviceDispatcher::stop) is told to end, and waited for
-/// for at most a tenth of a second. If its kernel still runs then, all that it uses is kept until the process
-/// ends.
+/// If a running dispatcher is dropped without a [`stop`](DeviceDispatcher::stop), the drop tells its kernel to end
+/// and waits at most a tenth of a second. If the kernel still runs then, everything that it uses is kept until the
+/// process ends.
 #[derive(Debug)]
 #[must_use]
 pub struct DeviceDispatcher<State = Wired> {
@@ -288,7 +287,7 @@ pub struct DeviceDispatcher<State = Wired> {
 }
 
 impl DeviceDispatcher<Wired> {
-    /// Links, loads and allocates all that a dispatcher of `ring` needs.
+    /// Links, loads and allocates everything that a dispatcher of `ring` needs.
     ///
     /// # Errors
     /// A table that cannot be built (two names with one id, a schema that cannot fit a slot), modules that do not link, a
@@ -303,7 +302,7 @@ impl DeviceDispatcher<Wired> {
         Self::wire_to(DeviceRing::from(ring), &functions, &modules, options)
     }
 
-    /// The same for a ring that need not be in mapped memory.
+    /// The same for a ring in any memory that the device reaches.
     pub(crate) fn wire_to(
         ring: DeviceRing,
         functions: &Functions,
@@ -315,17 +314,15 @@ impl DeviceDispatcher<Wired> {
         Ok(Self { resources: Arc::new(resources), launcher: Arc::new(launcher), stream, state: Wired(()) })
     }
 
-    /// Launches the kernel, and waits until it polls.
+    /// Launches the kernel and waits until it polls.
     ///
-    /// # Errors
-    /// The launch fails, or the kernel does not begin within a second (another persistent kernel has the
-    /// whole device): then it ends as soon as it begins, and all that it uses is kept until the process ends.
+    /// # Errors The launch fails, or the kernel does not begin within a second because another persistent kernel occupies the whole device. A late kernel ends as soon as it begins, and everything that it uses is kept until the process ends.
     pub fn start(self) -> Result<DeviceDispatcher<Running>, DeviceError> {
         let Self { resources, launcher, stream, state: Wired(()) } = self;
         resources.reset()?;
         let hold = resources.context().hold_frees();
         launcher.launch(&stream)?;
-        // From here on it is dropped as a running one is.
+        // From here on a drop treats the dispatcher as a running one.
         let launched = ActiveLaunch::new(&resources, &launcher, &stream, hold);
         resources.await_running(&stream)?;
         Ok(DeviceDispatcher { resources, launcher, stream, state: Running { launched } })
@@ -333,19 +330,19 @@ impl DeviceDispatcher<Wired> {
 }
 
 impl<State> DeviceDispatcher<State> {
-    /// All counters, now. Never blocks, never touches a stream.
+    /// A snapshot of all counters. Does not block and uses no stream.
     #[must_use]
     pub fn counters(&self) -> Snapshot {
         self.watch().counters()
     }
 
-    /// What every warp is doing, now. Never blocks, never touches a stream.
+    /// A snapshot of the work of every warp. Does not block and uses no stream.
     #[must_use]
     pub fn busy(&self) -> Vec<Busy> {
         self.watch().busy()
     }
 
-    /// A handle for watching from elsewhere.
+    /// A handle with which any thread can watch the dispatcher.
     #[must_use]
     pub fn watch(&self) -> Watch {
         Watch::new(&self.resources)
@@ -358,7 +355,7 @@ impl<State> DeviceDispatcher<State> {
     }
 }
 
-/// What a kernel takes of the device.
+/// Resources that a kernel uses on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footprint {
     /// Registers of a thread.

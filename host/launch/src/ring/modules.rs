@@ -1,4 +1,4 @@
-//! The modules linked into a dispatcher: the dispatch kernels, and the modules that define its functions.
+//! Modules linked into a dispatcher: the dispatch kernels, and the modules that define its functions.
 
 use super::{DeviceError, KernelKind, UnifiedKernel};
 use ringcall_cuda::driver::{Context, Linker, Module, devrt};
@@ -29,7 +29,7 @@ static TRANSPORT: &str = committed!("transport.sm_90");
 /// The same for every architecture.
 static FLOOR: &str = committed!("floor.sm_80");
 
-/// A kernel's text for a device.
+/// A kernel's PTX for a device.
 ///
 /// # Errors
 /// The device is older than Ampere.
@@ -66,7 +66,7 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// None yet.
+    /// No modules.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -79,11 +79,10 @@ impl Modules {
         self
     }
 
-    /// The one of several PTX texts (compute capability, text), as `ringcall_build` makes them, that suits the device of
-    /// `context` best.
+    /// The newest of several PTX texts (compute capability, text), as `ringcall_build` makes them, that the device of
+    /// `context` can run.
     ///
-    /// # Errors
-    /// None suits it; or there are none at all, because the crate was built without a device toolchain.
+    /// # Errors The device can run none of them, or there are none because the crate was built without a device toolchain.
     pub fn ptx_for(self, name: &str, texts: &[(u32, &str)], context: &Context) -> Result<Self, DeviceError> {
         let capability = context.device().capability();
         match newest(texts, capability) {
@@ -127,35 +126,35 @@ impl Modules {
         self
     }
 
-    /// What a global or constant variable of these modules holds when kernels begin: `data`, as long as the variable.
+    /// Sets the initial contents of a global or constant variable of these modules to `data`, which is as long as the
+    /// variable.
     #[must_use]
     pub fn variable(mut self, name: &str, data: &[u8]) -> Self {
         self.variables.push((name.to_owned(), data.to_owned()));
         self
     }
 
-    /// Keeps `what` as long as anything of the loaded modules is used, dispatchers and their kernels included: memory whose
-    /// addresses are in [`variable`](Self::variable)s.
+    /// Keeps `what` alive as long as the loaded modules, their dispatchers or kernels are used: for memory whose
+    /// address is in a [`variable`](Self::variable).
     #[must_use]
     pub fn keep(mut self, what: Arc<dyn Any + Send + Sync>) -> Self {
         self.kept.push(what);
         self
     }
 
-    /// The most registers a thread may have. By default as many as let the chosen block fit a multiprocessor; code that
-    /// needs more keeps the rest in memory.
+    /// The most registers of a thread. The default is the most with which the chosen block fits a multiprocessor.
+    /// Code that needs more registers spills to memory.
     #[must_use]
     pub fn max_registers(mut self, registers: u32) -> Self {
         self.registers = Some(registers);
         self
     }
 
-    /// Links and loads these modules for kernels of their own: graphs that the host launches.
+    /// Links and loads these modules without a dispatcher, for graphs that the host launches.
     ///
-    /// # Errors
-    /// They do not link.
+    /// # Errors The modules do not link.
     pub fn load_alone(&self, context: &Arc<Context>) -> Result<Module, DeviceError> {
-        // Grid handlers refer to the barrier of the dispatch kernels, so those are linked too.
+        // Grid handlers refer to the barrier of the dispatch kernels, so these kernels are linked, too.
         self.load(context, KernelKind::regular(), &[])
     }
 
@@ -180,7 +179,7 @@ impl Modules {
         self.load_with(FLOOR, context, KernelKind::regular(), &[])
     }
 
-    /// The two kernels around a dispatcher of a ring.
+    /// Links and loads the receiver or the sender of a ring.
     pub(crate) fn load_relay(context: &Arc<Context>) -> Result<Module, DeviceError> {
         Self::new().load_with(RELAY, context, KernelKind::Regular { blocks: 1, warps: 1 }, &[])
     }
@@ -197,7 +196,7 @@ impl Modules {
             UnifiedKernel::Queues => UNIFIED,
             UnifiedKernel::Grid => UNIFIED_GRID,
             UnifiedKernel::Graph => UNIFIED_GRAPH,
-            // The transport is one of these modules.
+            // One of these modules defines the transport.
             UnifiedKernel::Hooks => HOOKS,
         };
         self.load_with(dispatcher, context, kind, symbols)
@@ -243,7 +242,7 @@ pub(super) fn addresses(module: &Module, symbols: &[&str]) -> Result<Vec<u64>, D
     Ok(words.map(|word| word.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))).collect())
 }
 
-/// As many registers a thread as a multiprocessor has for one block of so many threads, in the hardware's units.
+/// Registers of a thread with which one block of this many threads fits a multiprocessor, in the hardware's units.
 fn registers_for(threads: u32) -> u32 {
     (65_536 / threads.max(32) / 8 * 8).clamp(32, 255)
 }
@@ -258,8 +257,8 @@ pub(super) fn address_in(module: &Module, symbols: &[&str], symbol: &str) -> Res
     Ok(index.and_then(|index| all.get(index)).copied().unwrap_or(0))
 }
 
-/// PTX that takes the address of every symbol: so any module that defines a function of the right signature
-/// can be linked, and a missing part is the linker's error, by name.
+/// PTX that takes the address of every symbol. So any module that defines a function of the right signature can be
+/// linked, and the linker names a missing symbol.
 fn table_ptx(symbols: &[&str]) -> String {
     const SIGNATURE: &str =
         "(.param .b64 input, .param .b64 output, .param .b32 len, .param .b32 room, .param .b64 result_len)";

@@ -1,4 +1,4 @@
-//! Everything a dispatch kernel works on, and its parameters.
+//! Resources of a dispatch kernel: its memory and its parameters.
 
 use super::functions::Functions;
 use super::launch::Launcher;
@@ -23,7 +23,7 @@ use zerocopy::IntoBytes;
 /// How long a kernel may take from its launch to its first poll.
 const BEGINS_WITHIN: Duration = Duration::from_secs(1);
 
-/// What a kernel uses while it runs, and what the host reads of it.
+/// Memory that a kernel uses while it runs, and the part of it that the host reads.
 #[derive(Debug)]
 pub(super) struct Resources {
     ring: DeviceRing,
@@ -42,7 +42,7 @@ pub(super) struct Resources {
     _module: Module,
 }
 
-/// Makes all of it.
+/// Allocates the resources.
 pub(super) fn wire(
     ring: DeviceRing,
     functions: &Functions,
@@ -141,10 +141,10 @@ pub(super) fn wire(
     Ok((resources, launcher))
 }
 
-/// Bytes of shared memory that a block of [`KernelKind::Ahead`] has beside what handlers have.
+/// Bytes of shared memory that a block of [`KernelKind::Ahead`] has in addition to the handlers' bytes.
 pub const AHEAD_SHARED: u32 = Layout::PARTICIPANT;
 
-/// The option bits of a kernel with these entries: what was chosen, and what the table brings with it.
+/// The option bits of a kernel with these entries: from the options and from the table.
 pub(super) fn option_bits(chosen: &DispatcherOptions, entries: &[DeviceEntry]) -> u32 {
     let beside_others = entries.iter().any(|entry| entry.kind == HandlerKind::Elsewhere as u32);
     [
@@ -159,13 +159,13 @@ pub(super) fn option_bits(chosen: &DispatcherOptions, entries: &[DeviceEntry]) -
     .sum()
 }
 
-/// Blocks that poll: of a cooperative grid only the poller's.
+/// The number of blocks that poll: of a cooperative grid only the poller's block.
 pub(super) const fn polling_blocks(kind: KernelKind) -> u32 {
     if kind.is_grid() { 1 } else { kind.blocks() }
 }
 
-/// Whether the stages lie in shared memory, of which a block has at most `most` bytes; and how much a block has in all, with
-/// what handlers have at its end.
+/// Whether the staging buffers are in shared memory, of which a block has at most `most` bytes, and the total bytes
+/// of a block, with the handlers' bytes at the end.
 pub(super) fn shared_memory(
     chosen: &DispatcherOptions,
     most: u32,
@@ -174,17 +174,17 @@ pub(super) fn shared_memory(
     let bytes = |in_shared| {
         let own = Layout::of(needs(in_shared)).shared.bytes;
         match chosen.kernel {
-            // Blocks that serve and blocks that run handlers are not the same.
+            // One block serves, and other blocks run handlers.
             KernelKind::Ahead { .. } => own.max(AHEAD_SHARED.saturating_add(chosen.handler_shared)),
             _ => own.saturating_add(chosen.handler_shared),
         }
     };
-    // Every block of a grid reaches the stages.
+    // Every block of a grid reads the staging buffers.
     let in_shared = !chosen.kernel.is_grid() && bytes(true) <= most;
     (in_shared, bytes(in_shared))
 }
 
-/// The counters of an ended kernel: its own, and those of the graphs that it launched.
+/// The counters of an ended kernel and of the graphs that it launched.
 fn all_counts(words: &[u64; saved::WORDS]) -> [u64; Counter::COUNT] {
     let word = |at: usize| words.get(at).copied().unwrap_or(0);
     std::array::from_fn(|index| word(saved::COUNTERS + index).wrapping_add(word(saved::CHILDREN + index)))
@@ -216,12 +216,12 @@ impl Resources {
         &self.ring.context
     }
 
-    /// The ring as the host sees it, if it does.
+    /// The host's view of the ring, if it has one.
     pub(super) fn host_ring(&self) -> Option<&Ring> {
         self.ring.host.as_ref()
     }
 
-    /// Whether other dispatchers serve the ring too.
+    /// Whether other dispatchers serve the ring, too.
     pub(super) fn shares_ring(&self) -> bool {
         self.shares_ring
     }
@@ -246,7 +246,7 @@ impl Resources {
         self.control.load(block * control::WORDS + word, Ordering::Acquire)
     }
 
-    /// Tells every block to stop so.
+    /// Tells every block to stop in this way.
     pub(super) fn stop(&self, how: u64) {
         for block in 0..self.blocks() {
             self.control.store(block * control::WORDS + control::STOP, how, Ordering::Release);
@@ -265,7 +265,7 @@ impl Resources {
         (0..self.blocks()).find_map(|block| failure(|word| self.read(block, word)))
     }
 
-    /// Adds what graphs counted after the kernel's last figures. Everything has ended.
+    /// Adds the counts of graphs that ended after the kernel's last report. Kernel and graphs have ended.
     pub(super) fn count_late(&self) -> Result<(), CudaError> {
         if !matches!(self.kernel, KernelKind::Graph { .. }) {
             return Ok(());
@@ -284,8 +284,9 @@ impl Resources {
         Ok(())
     }
 
-    /// Prepares for a launch: counters go on from where they were. Before the first there is nothing to do, and on a device
-    /// that other kernels fill nothing can be done: fills and copies wait for them.
+    /// Prepares for a launch: counters continue from their last values. Before the first launch there is nothing to
+    /// do, and on a device that other kernels occupy nothing can be done, because fills and copies wait for these
+    /// kernels.
     pub(super) fn reset(&self) -> Result<(), DeviceError> {
         if (0..self.blocks()).all(|block| self.read(block, control::STATE) == control::STATE_NEW) {
             return Ok(());
@@ -361,7 +362,7 @@ mod tests {
         assert_eq!(shared_memory(&ahead, u32::MAX, needs), (false, without.max(AHEAD_SHARED)));
         let more = ahead.handler_shared(without);
         assert_eq!(shared_memory(&more, u32::MAX, needs), (false, AHEAD_SHARED + without));
-        // What no block has is refused with the launcher's error, not wrapped around.
+        // A size that no block can have is refused by the launch and does not wrap around.
         assert_eq!(shared_memory(&regular.handler_shared(u32::MAX), with, needs), (false, u32::MAX));
     }
 

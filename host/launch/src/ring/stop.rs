@@ -1,4 +1,4 @@
-//! The end of a dispatcher: drained, bounded, and accounted for.
+//! Stop of a device dispatcher: a bounded drain, and a report.
 
 use super::resources::Resources;
 use super::watch::{Busy, Watch};
@@ -11,20 +11,20 @@ use ringcall_wire::launch::control;
 use ringcall_wire::status::Status;
 use std::time::{Duration, Instant};
 
-/// What a stop did.
+/// Report of a stop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StopReport {
     /// Requests answered between the call and the end.
     pub drained: u64,
-    /// Requests still in the ring when the kernel had ended, which were answered `SHUTTING_DOWN`.
+    /// Requests that were still in the ring after the kernel had ended, and were answered `SHUTTING_DOWN`.
     pub refused: u64,
-    /// Requests that could not be answered, since the consumer did not take the previous response of their
-    /// slot: they are still there.
+    /// Requests that could not be answered because the consumer had not taken the previous response of their slot.
+    /// They stay in the ring.
     pub unanswered: u64,
     /// Handlers that did not return: the kernel still runs.
     pub stuck: Vec<Busy>,
-    /// The kernel, or a graph that it launched, did not end; or it failed (a handler panicked, or touched what is not its own, or the dispatcher could not launch itself
-    /// again): every request under way is lost.
+    /// The kernel, or a graph that it launched, did not end; or the kernel failed (a handler panicked or accessed
+    /// foreign memory, or the dispatcher could not launch itself again). Every request in flight is lost.
     pub failed: Option<DeviceError>,
     /// How long the stop took.
     pub took: Duration,
@@ -41,26 +41,26 @@ impl StopReport {
 /// A stopped dispatcher.
 #[derive(Debug)]
 pub struct Stopped {
-    /// What the stop did.
+    /// The report of the stop.
     pub report: StopReport,
-    /// The dispatcher, ready to be started again; `None` if it has failed, or its kernel or a graph still
-    /// runs: then all that these use is kept until the process ends.
+    /// The dispatcher, ready to be started again. `None` if it has failed, or if its kernel or a graph still runs;
+    /// everything that these use is then kept until the process ends.
     pub dispatcher: Option<DeviceDispatcher<Wired>>,
 }
 
-/// How much of the deadline is left to a kernel that was told to stop at once.
+/// The part of the deadline that remains for a kernel after it was told to end at once.
 const LAST_PART: u32 = 5;
 
-/// What the stream has at least, from the kernel's last word to its end.
+/// The least time that the stream gets from the kernel's last word to its end.
 const GRACE_PERIOD: Duration = Duration::from_millis(10);
 
 impl DeviceDispatcher<Running> {
-    /// Answers the requests in the ring, waits for the graphs that were launched, and ends the kernel; at
-    /// most `deadline` from now, and a moment more for its last words.
+    /// Answers the requests in the ring, waits for launched graphs, and ends the kernel within `deadline`, and a
+    /// little more for the kernel's last words.
     ///
-    /// The kernel drains for four fifths of the time, and is then told to end at once. Every request left in
-    /// the ring is answered `SHUTTING_DOWN` from here. A handler that does not return cannot be ended: the
-    /// report says which. Nor can a graph.
+    /// The kernel drains for four fifths of the time and is then told to end at once. The host answers every
+    /// remaining request in the ring `SHUTTING_DOWN`. A handler that does not return, or a graph, cannot be ended;
+    /// the report names such handlers.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> Stopped {
         let Self { resources, launcher, stream, state: Running { launched } } = self;
@@ -95,15 +95,15 @@ impl DeviceDispatcher<Running> {
                 failed: Some(DeviceError::NotEnded(deadline)),
                 took: begin.elapsed(),
             };
-            // The kernel, or a graph, may still write: its memory, its code and the hold on frees are kept
-            // until the process ends.
+            // The kernel, or a graph, may still write, so its memory, its code and the hold on frees are kept until
+            // the process ends.
             launched.abandon();
             return Stopped { report, dispatcher: None };
         }
         let late = outcome.and_then(|()| resources.count_late());
         let failed = late.err().map(DeviceError::from).or_else(|| resources.failure());
         let drained = watch.counters().answered().saturating_sub(before);
-        // The other requests of a shared ring are another dispatcher's.
+        // On a shared ring other requests belong to other dispatchers.
         let (refused, unanswered) = if resources.shares_ring() { (0, 0) } else { refuse_rest(&resources) };
         let report = StopReport {
             drained,
@@ -120,7 +120,7 @@ impl DeviceDispatcher<Running> {
     }
 }
 
-/// Answers what the kernel left in the ring, where the host reaches it.
+/// Answers the requests that the kernel left, if the host reaches the ring.
 fn refuse_rest(resources: &Resources) -> (u64, u64) {
     let (mut refused, mut unanswered) = (0, 0);
     let Some(ring) = resources.host_ring() else { return (refused, unanswered) };

@@ -1,4 +1,4 @@
-//! What the unified dispatcher takes from this one: tables, linking, launching.
+//! Tables, linking and launching for the unified dispatcher.
 
 use super::functions::Functions;
 use super::loaded_graph::{LoadedGraph, fill_addresses};
@@ -19,7 +19,7 @@ pub(crate) struct UnifiedTable {
     pub(crate) cells: Vec<Cell>,
     pub(crate) index: IdIndex,
     pub(crate) names: Vec<(u32, String)>,
-    /// Mailboxes and executables, to be kept while the kernel runs.
+    /// Mailboxes and executables, which are kept while the kernel runs.
     pub(crate) graphs: Vec<LoadedGraph>,
     /// Executables of all graphs.
     pub(crate) execs: u32,

@@ -1,22 +1,22 @@
-//! The entry points of the unified dispatchers.
+//! Entry points of the unified dispatchers.
 
 use super::KernelKind;
 
-/// Which unified kernel.
+/// Kinds of unified kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnifiedKernel {
     /// Warps on the queues of a NIC.
     Queues,
-    /// A cooperative grid there.
+    /// A cooperative grid on the queues of a NIC.
     Grid,
-    /// Warps there that launch graphs.
+    /// Warps on the queues of a NIC that launch graphs.
     Graph,
-    /// One thread on a transport that is linked in.
+    /// One thread on a linked transport.
     Hooks,
 }
 
 impl UnifiedKernel {
-    /// The one of a kind, on the queues of a NIC.
+    /// The unified kernel for a kind of dispatch kernel, on the queues of a NIC.
     pub(crate) const fn of(kind: KernelKind) -> Self {
         match kind {
             KernelKind::Regular { .. } => Self::Queues,

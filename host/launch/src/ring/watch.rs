@@ -1,4 +1,4 @@
-//! What a running dispatcher is doing, without disturbing it.
+//! Watching a running device dispatcher: counters, busy warps, hung handlers.
 
 use super::LaunchStats;
 use super::resources::Resources;
@@ -9,7 +9,7 @@ use ringcall_wire::launch::{MAX_WARPS, control};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What one warp is doing.
+/// The work of one warp.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Busy {
     /// Block of the grid.
@@ -20,16 +20,17 @@ pub struct Busy {
     pub slot: u32,
     /// Its function's id; 0 before it is known.
     pub function: FunctionId,
-    /// Its function's name, where the table has it.
+    /// Its function's name, if the table has it.
     pub name: Option<String>,
-    /// For how long, on the device's clock, when the dispatcher last said so (10 to 100 µs ago).
+    /// How long the warp has served it, on the device's clock, as of the dispatcher's last report (10 to 100 µs ago).
     pub since: Duration,
 }
 
 /// A handler that does not return.
 pub type Hung = Busy;
 
-/// Reads a device dispatcher's counters and what its warps do, from any thread, also after it has ended.
+/// Reads a device dispatcher's counters and the work of its warps, from any thread, also after the dispatcher has
+/// ended.
 #[derive(Debug, Clone)]
 pub struct Watch {
     resources: Arc<Resources>,
@@ -40,7 +41,7 @@ impl Watch {
         Self { resources: Arc::clone(resources) }
     }
 
-    /// All counters, now: mapped memory, as of 10 to 100 µs ago.
+    /// All counters as of 10 to 100 µs ago, read from mapped memory.
     #[must_use]
     pub fn counters(&self) -> Snapshot {
         let mut sums = [0; Counter::COUNT];
@@ -52,13 +53,13 @@ impl Watch {
         Snapshot::from_counts(sums)
     }
 
-    /// What the kernel launched by itself, so far.
+    /// Launches that the kernel has made by itself so far.
     #[must_use]
     pub fn launches(&self) -> LaunchStats {
         LaunchStats::of(|word| self.resources.read(0, word))
     }
 
-    /// What every warp that is at work is doing.
+    /// The work of every busy warp.
     #[must_use]
     pub fn busy(&self) -> Vec<Busy> {
         let mut all = Vec::new();
@@ -86,8 +87,9 @@ impl Watch {
 
     /// Handlers that have been running for longer than `limit`.
     ///
-    /// Looks twice where the dispatcher's own clock stands still (its poller runs the handler itself and does the maintenance too:
-    /// one warp, or a cooperative grid): then a handler counts as hung when it was there for all of `limit`.
+    /// Reads twice if the dispatcher's own clock does not advance, because its poller runs the handler and does the
+    /// maintenance as well (one warp, or a cooperative grid). Such a handler counts as hung if it was busy in both
+    /// reads, `limit` apart.
     #[must_use]
     pub fn hung(&self, limit: Duration) -> Vec<Hung> {
         let first = self.busy();
@@ -115,8 +117,8 @@ impl Watch {
         (0..self.resources.blocks()).map(|block| self.resources.read(block, control::HEARTBEAT)).sum()
     }
 
-    /// Whether the dispatcher's maintenance continues: false once it has ended, or when a handler of its
-    /// poller never returns. Waits up to `timeout`.
+    /// Whether the dispatcher's maintenance continues. Returns false after the dispatcher has ended, or if a handler
+    /// on its poller never returns. Waits up to `timeout`.
     #[must_use]
     pub fn is_alive(&self, timeout: Duration) -> bool {
         let beat = self.beat();

@@ -1,4 +1,4 @@
-//! Workers of the host dispatcher: a graph, its mailbox, and its answers.
+//! Graph workers of the host dispatcher: graphs, mailboxes and answers.
 
 use super::super::mailbox_graph::{Mailbox, MailboxGraph};
 use super::super::worker_pool::{
@@ -16,20 +16,20 @@ use ringcall_wire::launch::io;
 use ringcall_wire::status::Status;
 use std::time::{Duration, Instant};
 
-/// `CUDA_ERROR_INVALID_VALUE`: a slot that the graphs' ring does not have, or that is under way.
+/// `CUDA_ERROR_INVALID_VALUE`: a slot that the graphs' ring does not have, or whose request is in flight.
 pub(super) const INVALID: u16 = 1;
 /// `CUDA_ERROR_NOT_FOUND`: there is no such worker.
 const NOT_FOUND: u16 = 500;
-/// How long the last graphs' ends are waited for when all is dropped.
+/// How long a drop waits for the end of the last graphs.
 const GRACE_PERIOD: Duration = Duration::from_millis(100);
 
-/// What a worker's graph runs on. Tests play one.
+/// The stream of a worker's graph. Tests simulate one.
 pub(super) trait GraphStream: Debug + Send {
     /// Starts the graph, and returns.
     fn launch(&self) -> Result<(), u16>;
-    /// How its stream stands: a call of the driver.
+    /// The state of its stream: one call of the driver.
     fn state(&self) -> WorkerStream;
-    /// Its graph is left to itself, and may never end.
+    /// Abandons its graph, which may never end.
     fn abandon(&self);
 }
 
@@ -54,12 +54,12 @@ impl GraphStream for MailboxGraph {
     }
 }
 
-/// An executable graph and its mailbox. Who is idle is in the [`WorkerPool`].
+/// An executable graph and its mailbox. The [`WorkerPool`] knows which workers are idle.
 #[derive(Debug)]
 pub(super) struct Worker {
     stream: Box<dyn GraphStream>,
     mailbox: Mailbox,
-    /// Of the request that it was claimed for last.
+    /// The routing key of the request that it was last claimed for.
     header: RequestHeader,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct GraphWorkers {
     staged: Vec<u8>,
 }
 
-/// A graph has ended when it has freed its mailbox. It has answered before.
+/// A graph has ended when it has freed its mailbox, which it does after it has answered.
 struct Mailboxes<'a>(&'a [Worker]);
 
 impl CompletionProbe for Mailboxes<'_> {
@@ -106,14 +106,14 @@ impl GraphWorkers {
         self.ring.geometry().request_capacity()
     }
 
-    /// Adds a worker for requests of a function with a routing key, or with any where that is 0.
+    /// Adds a worker for requests of a function with a routing key; the key 0 means any request.
     pub(super) fn add(&mut self, function: u32, key: u64, stream: Box<dyn GraphStream>, mailbox: Mailbox) {
         self.pool.add(function, key);
         self.workers.push(Worker { stream, mailbox, header: RequestHeader::new(function, 0, 0, 0) });
     }
 
-    /// How a request was answered. The response stays where it is until the slot is launched again, taken or
-    /// not; on a shared ring another dispatcher may have answered there since.
+    /// How a request was answered. The response stays in memory until the slot is launched again, whether it was
+    /// taken or not. On a shared ring another dispatcher may have answered in this slot since.
     fn status_of(&self, slot: u32, request: &RequestHeader) -> Status {
         let at = slot as usize * self.ring.geometry().tx_stride() as usize;
         let Some(response) = self.responses.read_words(at).map(ResponseHeader::from_words) else {
@@ -123,7 +123,7 @@ impl GraphWorkers {
         if own || !self.pool.is_shared() { Status(response.status) } else { Status::OK }
     }
 
-    /// Answers for a graph that has ended without.
+    /// Answers for a graph that has ended without an answer.
     fn fail(&self, slot: u32, request: &RequestHeader, code: u16) -> Status {
         if let Some(slot) = self.ring.geometry().slot(slot) {
             let answer = ResponseHeader::reply(request, Status::LAUNCH_FAILED.0, 0);
@@ -133,7 +133,8 @@ impl GraphWorkers {
         Status::LAUNCH_FAILED
     }
 
-    /// Takes note of what has ended; with `look` also of graphs that ended without freeing their mailbox, or failed.
+    /// Collects graphs that have ended; with `look` also graphs that failed, or that ended without freeing their
+    /// mailbox.
     fn settle(&mut self, look: bool, ended: &mut dyn FnMut(Status)) {
         for index in self.pool.workers() {
             let Some(Seen { slot, answer, end }) = self.pool.poll(index, look, &Mailboxes(&self.workers))
@@ -151,7 +152,7 @@ impl GraphWorkers {
             }
             match end {
                 None => (),
-                // It may still write to its mailbox.
+                // The graph may still write to its mailbox.
                 Some(WorkerStream::Failed(_)) => self.pool.retire(index),
                 Some(_) => {
                     worker.mailbox.take_back();
@@ -164,7 +165,7 @@ impl GraphWorkers {
 
 impl ExternalExecutor for GraphWorkers {
     fn is_for(&self, ring: &Geometry) -> bool {
-        // With the addresses of its memory.
+        // The graph has the addresses of this memory.
         self.ring.geometry() == ring
     }
 
@@ -186,7 +187,8 @@ impl ExternalExecutor for GraphWorkers {
         match self.pool.find(Some((header.function_id, key))) {
             Found::Nobody => Claim::Never,
             Found::Busy => Claim::Later,
-            // Its answer was taken and the slot filled again before a look at it: that must not be taken for the new one's end.
+            // The worker's answer was taken and the slot filled again before this poll. The worker's end must not be
+            // taken for the end of the new request.
             Found::Worker(_) if self.serves(slot) => Claim::Later,
             Found::Worker(worker) => {
                 self.workers[worker].header = *header;
@@ -201,7 +203,7 @@ impl ExternalExecutor for GraphWorkers {
         let Some(worker) = self.workers.get(index) else {
             return Err(LaunchError { code: NOT_FOUND });
         };
-        // The device writes to addresses made of it, and it may be another ring's.
+        // The device writes to addresses computed from the slot, and the slot may be of another ring.
         let Some(slot) = self.ring.geometry().slot(slot.get()) else {
             return Err(LaunchError { code: INVALID });
         };
@@ -210,7 +212,7 @@ impl ExternalExecutor for GraphWorkers {
             NotTaken::NoSlot | NotTaken::Busy | NotTaken::Served => LaunchError { code: INVALID },
         })?;
         let payload = &mut self.staged[..];
-        // The dispatcher has checked the header's length; this is its copy.
+        // This is the dispatcher's copy of the header, whose length the dispatcher has checked.
         let len = (worker.header.arg_len as usize).min(payload.len());
         let payload = &mut payload[..len];
         self.ring.read_payload(slot, payload);
@@ -221,7 +223,7 @@ impl ExternalExecutor for GraphWorkers {
         worker.mailbox.set(io::TX_VALUE, geometry.response_address(slot));
         worker.mailbox.set(io::TX_CAPACITY, geometry.result_capacity().into());
         worker.mailbox.set(io::SLOT, slot.get().into());
-        // It fits: mailboxes are as large as the ring's payloads.
+        // The payload fits, since mailboxes are as large as the ring's payloads.
         let posted = worker.mailbox.post(&worker.header, payload);
         debug_assert!(posted);
         match worker.stream.launch() {
@@ -256,7 +258,8 @@ impl Drop for GraphWorkers {
         while !self.is_idle() {
             self.settle(true, &mut |_| ());
             if begin.elapsed() >= GRACE_PERIOD {
-                // A graph still reads its mailbox and will write into the ring; freeing anything else would wait for it.
+                // A graph still reads its mailbox and will write into the ring; freeing any other memory would wait
+                // for the graph.
                 for (index, worker) in self.workers.iter().enumerate() {
                     if self.pool.is_busy(index) {
                         worker.stream.abandon();

@@ -1,4 +1,4 @@
-//! Graphs that the host dispatcher launches, and that answer in its ring.
+//! Ring graphs: graphs that the host dispatcher launches and that answer in its ring.
 
 mod graph_workers;
 #[cfg(test)]
@@ -12,22 +12,24 @@ use ringcall::FunctionId;
 use ringcall::external::ExternalExecutor;
 use ringcall_cuda::driver::Module;
 
-/// Graphs for the requests of a mapped ring: each executable is a worker with a mailbox and its own stream.
-/// The host dispatcher launches them on its own thread, and there is no other: a graph's kernels read the
-/// request in their mailbox, and write response and response flag into the ring. One call of the driver per
-/// request, none to learn of its end.
+/// Graphs for the requests of a mapped ring: each executable is a worker with a mailbox and its own stream. The host
+/// dispatcher launches them on its own thread, without worker threads. A graph's kernels read the request from their
+/// mailbox and write response and response flag into the ring. A request costs one call of the driver, and its end
+/// costs none.
 ///
-/// The kernels are those of a device dispatcher's graphs
-/// ([`Child`](ringcall_dispatcher::ring::graph_end::Child)): the last one answers, then frees the mailbox,
-/// after which its worker gets the next request. A mailbox is host memory here, where each load that depends
-/// on another takes a device about a microsecond: read the needed words in one burst.
+/// The kernels are the same as in a device dispatcher's graphs
+/// ([`Child`](ringcall_dispatcher::ring::graph_end::Child)): the last kernel answers and then frees the mailbox,
+/// after which its worker gets the next request. A mailbox is in host memory here, and each load that depends on
+/// another load takes a device about a microsecond: read the needed words in one burst.
 ///
 /// A request waits in its slot while all workers of its function are busy. It is answered
-/// [`NO_WORKER`](ringcall::Status::NO_WORKER) when there is no worker for it (no graph of its function with its routing key, or
-/// all of these are broken), and [`LAUNCH_FAILED`](ringcall::Status::LAUNCH_FAILED), with the error mark, when the launch fails,
-/// and when the graph ends without an answer (CUDA's code 999), whether it freed its mailbox or not, or with an error. On a ring that other dispatchers serve too
-/// ([`RingCompat::shared_ring`](ringcall::external::RingCompat::shared_ring)) a slot's in-flight mark may be theirs: there a graph that
-/// wrote into its response slot counts as one that has answered. What a graph that never ends was launched for stays under way, and a stop says so.
+/// [`NO_WORKER`](ringcall::Status::NO_WORKER) when there is no worker for it (no graph of its function has its
+/// routing key, or all graphs with the key have failed), and [`LAUNCH_FAILED`](ringcall::Status::LAUNCH_FAILED), with
+/// the error mark, when the launch fails, and when the graph ends without an answer (CUDA's code 999), whether it
+/// freed its mailbox or not, or with an error. On a ring that other dispatchers serve too
+/// ([`RingCompat::shared_ring`](ringcall::external::RingCompat::shared_ring)) a slot's in-flight mark may be another
+/// dispatcher's: on such a ring a graph that wrote into its response slot counts as having answered. The request of a
+/// graph that never ends stays in flight, and a stop reports it.
 ///
 /// ```no_run
 /// use ringcall::wire::schema::HandlerSchema;
@@ -59,7 +61,7 @@ pub struct RingGraphs {
 }
 
 impl RingGraphs {
-    /// None yet.
+    /// No graphs.
     #[must_use]
     pub fn new(ring: &MappedRing) -> Self {
         let addresses = ring.addresses;
@@ -67,8 +69,9 @@ impl RingGraphs {
         Self { ring: ring.clone(), workers }
     }
 
-    /// Adds a graph of kernels of `module`, as many workers as it has executables, for requests of the function `name` that have
-    /// its routing key, or of any where that is 0. Of several the first with an idle worker takes a request.
+    /// Adds a graph of kernels of `module`, with one worker for each executable, for requests of the function `name`
+    /// with the graph's routing key; the key 0 means any request. Among several graphs the first with an idle worker
+    /// takes a request.
     ///
     /// # Errors
     /// No executable or no kernel; a kernel that the module does not have; nodes that cannot be added, that do not
@@ -101,16 +104,15 @@ impl RingGraphs {
     /// For [`HostDispatcherBuilder::executor`](ringcall::dispatcher::HostDispatcherBuilder::executor), whose table has these
     /// functions as [`outside_call`](ringcall::table::TableBuilder::outside_call).
     ///
-    /// Dropped while a graph still runs, which is waited for a moment, it leaves all that the graph uses
-    /// where it is, indefinitely, and nothing is freed in its context any more.
+    /// A drop waits briefly for running graphs. If a graph still runs then, everything that it uses is kept, and its
+    /// context frees no memory any more.
     #[must_use]
     pub fn executor(self) -> Box<dyn ExternalExecutor> {
         Box::new(self.workers)
     }
 }
 
-/// # Errors
-/// What no worker here can run: no other executor answers, and gates are not read.
+/// # Errors Nodes that no worker here can run: nodes that do not answer by themselves, or that have gates.
 fn check_nodes(name: &str, nodes: &dyn GraphNodes, index: u32) -> Result<(), DeviceError> {
     if !nodes.answers() {
         return Err(DeviceError::Shape(format!(

@@ -1,14 +1,14 @@
-//! The response side of a ring, whose slots graphs answer by themselves.
+//! Response flags and slots of a ring whose requests graphs answer by themselves.
 //!
-//! An in-flight mark does not say whose it is. What a pool launched it therefore tells by its own word, which
-//! it leaves where the response begins: as long as that stands, the graph has not answered.
+//! An in-flight mark does not say which dispatcher set it. A pool therefore writes its own token where the response
+//! begins: as long as the token is there, the graph has not answered.
 
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;
 use ringcall_wire::flag::{self, TxState};
 use ringcall_wire::header::RESPONSE_MAGIC;
 
-/// How a token begins: four bytes that no response begins with.
+/// First bytes of a token: four bytes with which no response begins.
 const TOKEN: u32 = flag::IN_FLIGHT as u32;
 const _: () = assert!(TOKEN != RESPONSE_MAGIC);
 
@@ -16,21 +16,22 @@ const _: () = assert!(TOKEN != RESPONSE_MAGIC);
 #[derive(Debug, Clone)]
 pub struct Answers {
     flags: Words,
-    /// The slots, and words from one to the next.
+    /// The slots, and the number of words from one slot to the next.
     slots: Option<(Words, usize)>,
     marks: bool,
     pub(super) shared: bool,
 }
 
 impl Answers {
-    /// A flag for each slot, and the slots with the words from one to the next: `None` where responses lie in their
-    /// requests' slots, so that nothing can be left there. `marks`: slots under way carry the in-flight mark.
+    /// A flag for each slot, and the slots with the number of words from one to the next. `None` if responses are
+    /// written into their requests' slots, in which no token can be left. `marks`: slots in flight have the in-flight
+    /// mark.
     #[must_use]
     pub fn new(flags: Words, slots: Option<(Words, usize)>, marks: bool) -> Self {
         Self { flags, slots, marks, shared: false }
     }
 
-    /// What launch number `launch` of a pool leaves behind.
+    /// The token of launch number `launch` of a pool.
     pub(super) const fn token(launch: u32) -> u64 {
         (launch as u64) << 32 | TOKEN as u64
     }
@@ -44,20 +45,20 @@ impl Answers {
         TxState::decode(self.flags.load(slot as usize, Ordering::Acquire))
     }
 
-    /// Nothing is under way or to be taken.
+    /// Whether no request is in flight and no answer waits to be taken.
     pub(super) fn is_free(&self, slot: u32) -> bool {
         self.state(slot) == TxState::Empty
     }
 
-    /// Relaxed: what launches the graph orders it before the graph's stores.
+    /// Relaxed: the launch of the graph orders this store before the graph's stores.
     pub(super) fn prepare(&self, slot: u32, token: u64) {
         if let Some((slots, stride)) = &self.slots {
             slots.store(slot as usize * stride, token, Ordering::Relaxed);
         }
     }
 
-    /// Whether the flag says that a slot which was launched is answered. Without marks it cannot say so of a taken answer;
-    /// on a shared ring another's mark hides one, until the graph has ended.
+    /// Whether the flag of a launched slot says that the slot is answered. Without marks the flag does not show an
+    /// answer that was taken. On a shared ring another dispatcher's mark hides an answer until the graph has ended.
     #[inline]
     pub(super) fn is_answered(&self, slot: u32) -> bool {
         match self.state(slot) {
@@ -67,11 +68,10 @@ impl Answers {
         }
     }
 
-    /// Whether a slot was left unanswered by the graph that was launched for it with `token`, and has ended. `silent`: where
-    /// nothing tells its answer from none, it is taken for silent.
+    /// Whether the ended graph that was launched with `token` left its slot unanswered. `silent`: if nothing
+    /// distinguishes an answer from none, assume that there was none.
     ///
-    /// A graph that writes its response and never the flag is found out where the mark can be no other
-    /// agent's.
+    /// A graph that writes its response and never its flag is detected if the mark cannot be another agent's.
     pub(super) fn is_outstanding(&self, slot: u32, token: u64, silent: bool) -> bool {
         let untouched = self
             .slots

@@ -1,13 +1,14 @@
 //! The pool of graph workers: which worker is idle, which slot a worker serves, and how its launch ended.
 //!
-//! A worker is an executable graph with its own stream: the host launches it for one request at a time, and
-//! the graph writes its answer into the ring. Two executors use the pool: [`RingGraphs`](super::RingGraphs),
-//! and the engines of C programs (`ringcall-c`). The executor decides what is launched, how the end of a
-//! launch shows ([`CompletionProbe`]), and how a graph that never answered is handled.
+//! A worker is an executable graph with its own stream. The host launches it for one request at a time, and the graph
+//! writes its answer into the ring. Two executors use the pool: [`RingGraphs`](super::RingGraphs), and the engines of
+//! C programs (`ringcall-c`). The executor decides which graph is launched, how the end of a launch is detected
+//! ([`CompletionProbe`]), and how a graph that never answered is handled.
 //!
-//! A worker goes from idle over launching ([`take`](WorkerPool::take)) to running ([`launched`](WorkerPool::launched)), and back when its
-//! end was seen ([`poll`](WorkerPool::poll), [`release`](WorkerPool::release)). Its slot may hold another request before that: when
-//! the worker has answered and the answer was taken. From then on the end of the launch says nothing about the slot.
+//! A worker goes from idle over launching ([`take`](WorkerPool::take)) to running
+//! ([`launched`](WorkerPool::launched)), and back to idle after its end was seen ([`poll`](WorkerPool::poll),
+//! [`release`](WorkerPool::release)). Its slot may hold another request before that, if the worker has answered and
+//! the answer was taken. From then on the end of the launch says nothing about the slot.
 //!
 //! ```
 //! use ringcall_launch::ring::worker_pool::{Answer, Answers, Found, WorkerStream, WorkerPool, CompletionProbe};
@@ -56,7 +57,7 @@ use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::StreamState;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Between two questions how streams stand, in sweeps that find workers busy: each question is a call of the driver.
+/// Sweeps with busy workers between two queries of the streams' states: each query is a call of the driver.
 pub const SWEEPS_PER_QUERY: u32 = 1 << 14;
 /// `CUDA_ERROR_UNKNOWN`: a graph ended without an answer.
 pub const UNKNOWN: u16 = 999;
@@ -64,12 +65,12 @@ pub const UNKNOWN: u16 = 999;
 /// The state of a worker's stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WorkerStream {
-    /// Something still runs.
+    /// Work on the stream still runs.
     #[default]
     Busy,
-    /// All has ended, and what it wrote is there.
+    /// All work has ended, and its writes are visible.
     Done,
-    /// CUDA's number of what went wrong.
+    /// CUDA's error number.
     Failed(u16),
 }
 
@@ -83,90 +84,90 @@ impl From<StreamState> for WorkerStream {
     }
 }
 
-/// CUDA's number of what went wrong, as an error mark holds it.
+/// CUDA's error number, as an error mark holds it.
 pub(super) fn code_of(error: &CudaError) -> u16 {
     error.code().and_then(|code| u16::try_from(code.code).ok()).unwrap_or(UNKNOWN)
 }
 
-/// How the end of a graph shows.
+/// Detection of a graph's end.
 pub trait CompletionProbe {
-    /// Whether the graph of launch `number` (1 for a worker's first) has ended, as memory says it. `answered`: its slot is
-    /// answered, or another's by now.
+    /// Whether memory shows that the graph of launch `number` (1 for a worker's first launch) has ended. `answered`:
+    /// its slot is answered, or already holds another request.
     fn has_ended(&self, worker: usize, number: u64, answered: bool) -> bool;
 
-    /// The state of the worker's stream: a call of the driver.
+    /// The state of the worker's stream: one call of the driver.
     fn state(&self, worker: usize) -> WorkerStream;
 }
 
-/// Where other threads read which workers are idle. The pool's owner alone writes it.
+/// A mask of idle workers for other threads to read. Only the pool's owner writes it.
 pub trait IdleMask: Debug {
-    /// The worker is idle from now on, or busy.
+    /// Sets whether the worker is idle.
     fn set(&self, worker: usize, idle: bool);
 }
 
-/// No other thread reads it.
+/// For pools whose idle workers no other thread reads.
 impl IdleMask for () {
     fn set(&self, _: usize, _: bool) {}
 }
 
-/// Which worker can take a request.
+/// Result of a search for a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// This worker, now.
+    /// This worker is idle.
     Worker(usize),
-    /// Workers that are busy.
+    /// All workers for the request are busy.
     Busy,
-    /// No worker, now or later.
+    /// No worker will ever take the request.
     Nobody,
 }
 
 /// Why a worker cannot be launched for a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotTaken {
-    /// There are fewer workers.
+    /// The pool has no such worker.
     #[error("there is no such worker")]
     NoWorker,
-    /// There are fewer slots.
+    /// The ring has no such slot.
     #[error("the ring has no such slot")]
     NoSlot,
-    /// It is launched, runs, or is broken.
+    /// The worker is launched, runs, or has failed.
     #[error("the worker is busy")]
     Busy,
-    /// The request of the slot is under way.
+    /// The request of the slot is in flight.
     #[error("another worker serves it")]
     Served,
 }
 
-/// What became of an answer.
+/// Whether a graph has answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// It is in its slot, or was taken.
+    /// The answer is in its slot, or was taken.
     Given,
-    /// It never comes: CUDA's code. The slot carries the worker's own mark.
+    /// The answer will never come, for CUDA's code. The slot has the worker's own mark.
     Never(u16),
 }
 
 /// The observed state of a running worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// What it was launched for.
+    /// The slot that it was launched for.
     pub slot: u32,
-    /// What became of its outstanding answer; `None` where that is not known yet, or none is outstanding any more.
+    /// Its outstanding answer; `None` if that is not known yet, or if no answer is outstanding any more.
     pub answer: Option<Answer>,
-    /// Its graph has ended; `Failed` where its stream has failed.
+    /// Whether its graph has ended; `Failed` if its stream has failed.
     pub end: Option<WorkerStream>,
 }
 
-/// Where a worker is in its round.
+/// State of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WorkerState {
     Idle,
-    /// Taken, and not known to run yet.
+    /// Taken, and not yet known to run.
     Launching,
     Runs,
-    /// Its end was seen, and is being told.
+    /// Its end was seen and is being reported.
     Leaving,
-    /// Nothing runs on its stream any more, or ever will.
+    /// Its stream has failed, and nothing will run on it any more.
     Broken,
 }
 
@@ -175,11 +176,11 @@ enum WorkerState {
 struct Launch {
     slot: u32,
     number: u64,
-    /// What was left where its response begins.
+    /// The token at the beginning of its response slot.
     token: u64,
-    /// The slot is still its own.
+    /// Whether the slot still belongs to this launch.
     outstanding: bool,
-    /// All work that follows the graph is on the stream.
+    /// Whether all work that follows the graph is on the stream.
     whole: bool,
 }
 
@@ -202,7 +203,8 @@ impl Member {
     }
 }
 
-/// The workers of a ring. Slots are named by their numbers. For one thread at a time; nothing here calls the driver.
+/// The workers of a ring, for one thread at a time. Slots are identified by their numbers. No method calls the
+/// driver.
 #[derive(Debug)]
 pub struct WorkerPool<M = ()> {
     members: Vec<Member>,
@@ -211,26 +213,27 @@ pub struct WorkerPool<M = ()> {
     busy: usize,
     outstanding: usize,
     sweeps: u32,
-    /// Tells the launches of this pool from each other and from those of others on the same ring.
+    /// Distinguishes the launches of this pool from each other and from launches of other pools on the same ring.
     launches: u32,
 }
 
 impl<M: IdleMask> WorkerPool<M> {
-    /// Of no workers yet. Who is idle is written to `mask`, too.
+    /// A pool without workers. It also writes to `mask` which workers are idle.
     #[must_use]
     pub fn new(answers: Answers, mask: M) -> Self {
-        // A random start, so that pools of two processes differ as well.
+        // A random start, so that pools of two processes differ, too.
         let launches = RandomState::new().build_hasher().finish() as u32;
         Self { members: Vec::new(), answers, mask, busy: 0, outstanding: 0, sweeps: 0, launches }
     }
 
-    /// Adds an idle worker for requests of a function: those whose routing key is `key`, or any where that is 0.
+    /// Adds an idle worker for requests of a function with the routing key `key`; 0 means any request.
     pub fn add(&mut self, function: u32, key: u64) {
         self.mask.set(self.members.len(), true);
         self.members.push(Member { function, key, state: WorkerState::Idle, launch: Launch::default() });
     }
 
-    /// Other dispatchers take requests from this ring, too: a mark on a slot may be theirs.
+    /// Says that other dispatchers take requests from this ring, too, so that a slot's mark may be another
+    /// dispatcher's.
     pub fn share(&mut self) {
         self.answers.shared = true;
     }
@@ -247,7 +250,7 @@ impl<M: IdleMask> WorkerPool<M> {
         0..self.members.len()
     }
 
-    /// The first idle worker for requests of a function with a routing key, or for any.
+    /// The first idle worker for requests of a function with a routing key, or for any request.
     #[must_use]
     #[inline]
     pub fn find(&self, wanted: Option<(u32, u64)>) -> Found {
@@ -261,7 +264,7 @@ impl<M: IdleMask> WorkerPool<M> {
         found
     }
 
-    /// Whether this slot's answer is outstanding at a worker, or was not noticed yet.
+    /// Whether a worker has yet to answer this slot, or its answer was not noticed yet.
     #[must_use]
     #[inline]
     pub fn serves(&self, slot: u32) -> bool {
@@ -272,7 +275,7 @@ impl<M: IdleMask> WorkerPool<M> {
         self.members.iter().position(|member| member.launch.outstanding && member.launch.slot == slot)
     }
 
-    /// Whether the worker is launched, runs, or its end is being told.
+    /// Whether the worker is launched, runs, or its end is being reported.
     #[must_use]
     pub fn is_busy(&self, worker: usize) -> bool {
         self.members.get(worker).is_some_and(Member::is_busy)
@@ -285,11 +288,11 @@ impl<M: IdleMask> WorkerPool<M> {
         self.busy == 0
     }
 
-    /// Makes an idle worker busy with a slot, and prepares that for the answer; which launch of the worker this is. The caller
-    /// launches it, and says what came of it: [`launched`](Self::launched) or [`refused`](Self::refused).
+    /// Makes an idle worker busy with a slot and prepares the slot for the answer. Returns the number of this launch
+    /// of the worker. The caller launches the graph and reports the result: [`launched`](Self::launched) or
+    /// [`refused`](Self::refused).
     ///
-    /// # Errors
-    /// What was asked for is not there, or not to be had now; nothing has changed.
+    /// # Errors There is no such worker or slot, or it is busy. Nothing has changed.
     pub fn take(&mut self, worker: usize, slot: u32) -> Result<u64, NotTaken> {
         let member = self.members.get(worker).ok_or(NotTaken::NoWorker)?;
         if !self.answers.has(slot) {
@@ -300,7 +303,7 @@ impl<M: IdleMask> WorkerPool<M> {
         }
         if let Some(before) = self.owner(slot) {
             let Member { state, launch, .. } = &self.members[before];
-            // Its graph has answered and the answer was taken; otherwise the request is under way.
+            // The graph has answered and the answer was taken; otherwise the request is in flight.
             let answered = match state {
                 WorkerState::Runs => !self.answers.is_outstanding(slot, launch.token, false),
                 state => *state == WorkerState::Leaving,
@@ -320,7 +323,7 @@ impl<M: IdleMask> WorkerPool<M> {
         Ok(number)
     }
 
-    /// The worker's graph was launched. `whole`: so was all that is to follow it on its stream.
+    /// Reports that the worker's graph was launched. `whole`: and all work that follows it on its stream.
     pub fn launched(&mut self, worker: usize, whole: bool) {
         if let Some(member) = self.members.get_mut(worker) {
             member.launch.whole = whole;
@@ -328,26 +331,27 @@ impl<M: IdleMask> WorkerPool<M> {
         self.set_state(worker, WorkerState::Runs);
     }
 
-    /// Nothing was launched: the worker is idle as before, and its slot the caller's.
+    /// Reports that nothing was launched: the worker is idle again, and its slot belongs to the caller.
     pub fn refused(&mut self, worker: usize) {
         self.release(worker);
     }
 
-    /// Counts a sweep; whether it is one that asks streams how they stand.
+    /// Counts a sweep. Returns whether this sweep queries the streams' states.
     #[inline]
     pub fn due(&mut self) -> bool {
         self.sweeps = self.sweeps.wrapping_add(1);
         self.sweeps.is_multiple_of(SWEEPS_PER_QUERY)
     }
 
-    /// The observable state of a running worker; with `ask` its stream is asked where memory does not say its
-    /// end. Changes nothing: the caller says what it has made of it.
+    /// The observable state of a running worker. With `ask`, queries its stream if memory does not show its end.
+    /// Changes nothing: the caller reports what it did.
     #[inline]
     pub fn poll(&self, worker: usize, ask: bool, probe: &impl CompletionProbe) -> Option<Seen> {
         let Member { launch, .. } =
             self.members.get(worker).filter(|member| member.state == WorkerState::Runs)?;
         let &Launch { slot, number, token, outstanding, whole } = launch;
-        // In this order: a graph that has ended answers no more, so that a missing answer never comes.
+        // In this order: a graph that has ended does not answer any more, so an answer that is missing now will never
+        // come.
         let answered = !outstanding || self.answers.is_answered(slot);
         let state = if probe.has_ended(worker, number, answered) {
             WorkerStream::Done
@@ -373,14 +377,14 @@ impl<M: IdleMask> WorkerPool<M> {
         Some(Seen { slot, answer: answer.filter(|_| outstanding), end: over.then_some(state) })
     }
 
-    /// The worker's answer is not outstanding any more: the slot's next request is served by others.
+    /// The worker's answer is not outstanding any more; the slot's next request does not belong to this worker.
     pub fn settle(&mut self, worker: usize) {
         if let Some(member) = self.members.get_mut(worker) {
             self.outstanding -= usize::from(core::mem::take(&mut member.launch.outstanding));
         }
     }
 
-    /// The worker's end was seen, and is about to be told: no other agent sees it.
+    /// The worker's end was seen and will be reported, so that no other caller sees it.
     pub fn leave(&mut self, worker: usize) {
         self.set_state(worker, WorkerState::Leaving);
     }
@@ -391,7 +395,7 @@ impl<M: IdleMask> WorkerPool<M> {
         self.set_state(worker, WorkerState::Idle);
     }
 
-    /// The worker's stream is broken: it takes no more requests.
+    /// The worker's stream has failed: the worker takes no more requests.
     pub fn retire(&mut self, worker: usize) {
         self.settle(worker);
         self.set_state(worker, WorkerState::Broken);
