@@ -1,4 +1,4 @@
-//! What can go wrong between the host and the CUDA driver.
+//! Errors between the host and the CUDA driver.
 
 use ringcall_gpu::shared::SharedError;
 use std::fmt;
@@ -35,7 +35,7 @@ impl DriverCode {
         matches!(self.code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721)
     }
 
-    /// What to do about it, where the driver's words leave that open.
+    /// A remedy, if the driver's description names none.
     fn advice(&self) -> &'static str {
         match self.code {
             218 => "the PTX is invalid: assemble it with ptxas to see where",
@@ -57,7 +57,7 @@ impl DriverCode {
     }
 }
 
-/// Why something of CUDA's could not be done. Each message is one line and says what to do, where that is known.
+/// Why a CUDA operation failed. Each message is one line and says what to do, if that is known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
     /// No driver library on this machine.
@@ -66,7 +66,7 @@ pub enum CudaError {
     /// The driver library is there and cannot be used.
     #[error("the CUDA driver does not start: {0}; check that nvidia-smi lists a device in this environment")]
     DriverUnusable(DriverCode),
-    /// The driver lacks a function that is used here.
+    /// The driver lacks a function that this crate uses.
     #[error("the CUDA driver has no {symbol}: update it to one for CUDA 12.4 or later (driver 550)")]
     DriverTooOld {
         /// The missing function.
@@ -124,7 +124,7 @@ pub enum CudaError {
         /// What the driver said.
         code: DriverCode,
     },
-    /// A module given to the linker cannot be linked, by its looks.
+    /// A module for the linker has a wrong form.
     #[error("cannot link {name:?}: {why}")]
     LinkInput {
         /// The name given with it.
@@ -191,7 +191,7 @@ pub enum CudaError {
     /// Work on a stream did not end in time.
     #[error("the stream is still busy after {0:?}")]
     TimedOut(Duration),
-    /// Something for which the driver would wait until a persistent kernel ends: what that kernel is not told to do.
+    /// An operation for which the driver would wait until a running persistent kernel ends.
     #[error(
         "{0} would wait for the persistent kernel that runs in this context: wire every dispatcher before the first starts"
     )]

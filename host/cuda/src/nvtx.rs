@@ -1,11 +1,12 @@
-//! Named ranges of host threads for profilers (NVTX), by a library that is loaded at run time. Until it is, a range costs one load.
+//! Named ranges of host threads for profilers (NVTX), by a library that is loaded at run time. Without the library a
+//! range costs one load.
 
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-/// Where the functions are: of NVTX 3, and of the toolkits before it.
+/// Names of the library: of NVTX 3, and of earlier toolkits.
 const LIBRARIES: [&str; 2] = ["libnvtx3interop.so.1", "libnvToolsExt.so.1"];
 
 /// Why there are no ranges.
@@ -15,7 +16,7 @@ const LIBRARIES: [&str; 2] = ["libnvtx3interop.so.1", "libnvToolsExt.so.1"];
     LIBRARIES.join(" nor ")
 )]
 pub struct NoNvtx {
-    /// What the system said of each.
+    /// The system's error for each name.
     why: String,
 }
 
@@ -29,7 +30,7 @@ struct Nvtx {
 
 static NVTX: OnceLock<Nvtx> = OnceLock::new();
 
-/// Loads the library: from here on ranges are told to the profiler that the process runs under, if it does.
+/// Loads the library: from then on ranges are reported to the profiler under which the process runs, if any.
 ///
 /// # Errors
 /// There is no such library, or it lacks a function.
@@ -41,7 +42,7 @@ pub fn enable() -> Result<(), NoNvtx> {
     for name in LIBRARIES {
         match load(name) {
             Ok(nvtx) => {
-                // One that another thread loaded meanwhile is as good.
+                // A library that another thread loaded meanwhile is as good.
                 let _ = NVTX.set(nvtx);
                 return Ok(());
             }
@@ -61,7 +62,7 @@ fn load(name: &str) -> Result<Nvtx, libloading::Error> {
     Ok(Nvtx { push, pop, _library: library })
 }
 
-/// A range of the calling thread, which ends when this is dropped. Ranges of a thread lie in one another.
+/// A range of the calling thread, which ends when this is dropped. Ranges of a thread nest.
 #[derive(Debug)]
 #[must_use = "a range ends where it is dropped"]
 pub struct Range {

@@ -1,4 +1,4 @@
-//! A benchmark of any program around a pipeline: what was submitted and completed, when, and where the time went.
+//! Pipeline benchmark for any program: counts of requests, latencies, and each part's share of the time.
 
 use crate::stage::{Completion, StageTimes};
 use ringcall_gpu::atomic::DeviceU64;
@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The parts of a request's way, in order.
+/// The parts of a request's path, in order.
 pub const PARTS: [&str; 5] = ["dispatch", "queueing", "inference", "cpu stage", "harvest"];
 
 /// Time stamps of one request, ns; 0: not yet.
@@ -91,7 +91,8 @@ impl PipelineBenchmark {
         }
     }
 
-    /// The same where a request is so many rounds of syndrome extraction: the report has the time of one, too.
+    /// The same for requests of this many rounds of syndrome extraction: the report then includes the time of one
+    /// round.
     #[must_use]
     pub fn with_rounds(self, rounds: u32) -> Self {
         Self { rounds: (rounds > 0).then_some(rounds), ..self }
@@ -118,8 +119,8 @@ impl PipelineBenchmark {
         self.mark(request, |mark| &mark.completed, clock::now_ns());
     }
 
-    /// Marks the request of a completion that succeeded as complete, and adds the parts of its way. One that did not succeed is
-    /// left open, and counts as timed out.
+    /// Marks the request of a successful completion as complete and adds the parts of its path. The request of a
+    /// failed completion stays open and counts as timed out.
     pub fn record(&self, completion: &Completion<'_>) {
         if !completion.is_success() {
             return;
@@ -130,7 +131,7 @@ impl PipelineBenchmark {
             return;
         }
         let marks = [submitted, accepted, started, inferred, processed, harvested];
-        // A request of an external ring, or one without a CPU stage, has no stamp of some parts.
+        // A request of an external ring or without a CPU stage lacks some stamps.
         if marks.windows(2).all(|pair| pair[0] > 0 && pair[1] >= pair[0]) {
             for (sum, pair) in self.parts.iter().zip(marks.windows(2)) {
                 sum.fetch_add(pair[1] - pair[0], Ordering::Relaxed);
@@ -243,7 +244,7 @@ impl Latencies {
         let count = sorted.len() as f64;
         let mean_us = sorted.iter().map(|&ns| us(ns)).sum::<f64>() / count;
         let variance = sorted.iter().map(|&ns| (us(ns) - mean_us).powi(2)).sum::<f64>() / count;
-        // The least time that so large a share of requests does not exceed.
+        // The least time that this share of requests does not exceed.
         let at = |share: f64| us(sorted[((share * count).ceil() as usize).clamp(1, sorted.len()) - 1]);
         Self {
             min_us: us(*first),
@@ -269,10 +270,10 @@ pub struct Part {
     pub share: f64,
 }
 
-/// What a benchmark measured. Its `Display` is the report; it serialises with these names.
+/// Results of a benchmark. Its `Display` is the report; it serialises with these names.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct BenchmarkSummary {
-    /// What was measured.
+    /// The benchmark's name.
     pub label: String,
     /// Requests that were submitted.
     pub submitted: u64,

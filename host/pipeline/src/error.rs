@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of building and starting a pipeline.
 
 use ringcall::dispatcher::DispatcherError;
 use ringcall::ring::RingError;

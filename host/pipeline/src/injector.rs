@@ -45,7 +45,8 @@ pub struct Injector {
     _not_sync: PhantomData<Cell<()>>,
 }
 
-/// The order in which slots are used: around the ring, or a slot of each part of it in turn, where parts are served apart.
+/// The order in which slots are used: around the ring, or, if the ring's parts are served independently, a slot of
+/// each part in turn.
 #[derive(Debug, Clone, Copy)]
 struct Turns {
     slots: u32,
@@ -64,7 +65,7 @@ impl Turns {
 }
 
 impl Injector {
-    /// For a ring of which `parts` equal parts are served apart.
+    /// An order for a ring whose `parts` equal parts are served independently.
     pub(crate) fn new(state: Arc<State>, wait: Wait, parts: u32) -> Option<Self> {
         let turns = Turns { slots: state.ring.geometry().slots(), parts: parts.max(1) };
         state.take_producer().then(|| Self {
@@ -77,7 +78,7 @@ impl Injector {
         })
     }
 
-    /// The same, with a clock of the caller's: each request is stamped when it is written, and the answer echoes the stamp
+    /// The same with the caller's clock: each request is stamped when it is written, and the answer echoes the stamp
     /// ([`Completion::ptp_timestamp`](crate::Completion::ptp_timestamp)). Without a clock stamps are 0.
     #[must_use]
     pub fn with_ptp_clock(self, clock: impl FnMut() -> u64 + Send + 'static) -> Self {

@@ -1,10 +1,10 @@
-//! What a stop reports, and what a dump shows.
+//! Reports of a stop, and dumps of busy slots and workers.
 
 use crate::stats::Stats;
 use ringcall::dispatcher::SlotDump;
 use std::time::Duration;
 
-/// A request of the injector's that is not over.
+/// A request of the injector that is in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StuckRequest {
     /// The slot it is in.
@@ -15,7 +15,7 @@ pub struct StuckRequest {
     pub age_us: u64,
 }
 
-/// Every request that is not over, every slot that is not idle, every worker.
+/// Every request in flight, every slot that is not idle, every worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dump {
     /// Requests of the injector's; none on an external ring.
@@ -34,14 +34,14 @@ impl std::fmt::Display for Dump {
     }
 }
 
-/// What a stop did.
+/// Report of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StopReport {
     /// Requests that were answered while it drained.
     pub drained: u64,
     /// Requests answered `SHUTTING_DOWN` because the deadline had passed.
     pub dropped: u64,
-    /// What was not over when the deadline passed; `None` if everything was.
+    /// Requests, slots and workers that were busy when the deadline passed; `None` if none were.
     pub unfinished: Option<Dump>,
     /// Workers whose stage did not return. Their threads are abandoned; a restart starts new ones.
     pub stuck_workers: Vec<u32>,

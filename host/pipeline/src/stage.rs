@@ -1,4 +1,4 @@
-//! What users write: inference stages, CPU stages, completion handlers.
+//! Traits and types for a user's stages: inference stages, CPU stages, completion handlers.
 
 use ringcall::Status;
 use ringcall::wire::function::FunctionId;
@@ -41,7 +41,7 @@ where
     }
 }
 
-/// Who raises the ready flag of a worker whose inference is launched.
+/// The agent that raises the ready flag of a worker whose inference is launched.
 pub enum Raised {
     /// Code of this process, which is given the flag once, before the first launch.
     Host(Box<dyn FnOnce(ReadySignal) + Send>),
@@ -50,7 +50,7 @@ pub enum Raised {
     Device(Words),
 }
 
-/// Looks at what a launched inference left, on the worker's thread: an error is what the request is answered with.
+/// Checks the output of a launched inference on the worker's thread. An error is the status of the answer.
 pub type OutputCheck = Box<dyn FnMut(&[u8]) -> Result<(), StageError> + Send>;
 
 /// How a worker's inference is executed.
@@ -63,18 +63,18 @@ pub enum Execution {
         launcher: Launcher,
         /// Who raises the ready flag.
         raised: Raised,
-        /// Where the output appears: memory the device writes.
+        /// Memory into which the device writes the output.
         output: Bytes,
-        /// Whether an output is one. `None`: always.
+        /// Check of an output. `None`: every output is valid.
         check: Option<OutputCheck>,
     },
 }
 
-/// What a worker owns: made by the GPU-stage factory, once per worker at each start.
+/// Resources of a worker, which the GPU-stage factory makes once per worker at each start.
 pub struct WorkerResources {
     /// Name of the function this worker serves.
     pub function: String,
-    /// The function's id, where it is not that of the name.
+    /// The function's id, if it is not the hash of the name.
     pub id: Option<FunctionId>,
     /// Its schema; the same for all workers of one function.
     pub schema: HandlerSchema,
@@ -115,12 +115,12 @@ impl std::fmt::Debug for WorkerResources {
     }
 }
 
-/// What a CPU stage says of its request.
+/// Outcome of a call of a CPU stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StageOutcome {
     /// Nothing yet: call again.
     NotReady,
-    /// So many bytes of the response buffer are the result.
+    /// The result is this many bytes of the response buffer.
     Done(usize),
     /// Answered later, through [`StageContext::defer`]; the worker is free at once.
     Deferred,
@@ -128,7 +128,7 @@ pub enum StageOutcome {
     Failed(Status),
 }
 
-/// What a CPU stage is given for each inference output.
+/// Arguments of a CPU stage for one inference output.
 #[derive(Debug)]
 pub struct StageContext<'a> {
     /// The request.
@@ -172,7 +172,7 @@ impl StageContext<'_> {
 
 /// CPU work on an inference output (matching). One per worker.
 pub trait CpuStage: Send {
-    /// Looks at the output; called again while it says [`StageOutcome::NotReady`].
+    /// Processes the output. Called again while it returns [`StageOutcome::NotReady`].
     ///
     /// A panic is caught and answered [`HANDLER_PANIC`](Status::HANDLER_PANIC).
     fn process(&mut self, context: &mut StageContext<'_>) -> StageOutcome;
@@ -184,7 +184,8 @@ impl<F: FnMut(&mut StageContext<'_>) -> StageOutcome + Send> CpuStage for F {
     }
 }
 
-/// When each part of a request's way was over: nanoseconds of [`ringcall_gpu::clock`], 0 where it did not get there.
+/// The end of each part of a request's path: nanoseconds of [`ringcall_gpu::clock`], 0 for parts that the request did
+/// not reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StageTimes {
     /// The injector set the flag. 0 on external rings.
@@ -201,14 +202,14 @@ pub struct StageTimes {
     pub harvested: u64,
 }
 
-/// One request that is over.
+/// A completed request.
 #[derive(Debug, Clone, Copy)]
 pub struct Completion<'a> {
     /// The id, all 64 bits.
     pub request_id: u64,
     /// The slot it was in.
     pub slot: u32,
-    /// What it was answered with.
+    /// The status of its answer.
     pub status: Status,
     /// The launcher's code, if its launch failed.
     pub error: Option<u16>,

@@ -16,8 +16,9 @@ use ringcall::{HostDispatcher, Wait};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What [`Pipeline`](crate::Pipeline) does, one turn at a time on the caller's thread: for simulations, and for programs whose threads do
-/// other things between. A stage that says [`NotReady`](crate::StageOutcome::NotReady) is called again at its worker's next turn.
+/// A [`Pipeline`](crate::Pipeline) that acts one turn at a time on the caller's thread, for simulations and for
+/// programs whose threads do other work between turns. A stage that returns
+/// [`NotReady`](crate::StageOutcome::NotReady) is called again at its worker's next turn.
 ///
 /// ```
 /// use ringcall::wire::schema::HandlerSchema;
@@ -63,7 +64,8 @@ impl std::fmt::Debug for Stepper {
 }
 
 impl PipelineBuilder {
-    /// A pipeline that the caller's thread turns, running. The cores and the way of waiting of its configuration are the caller's own.
+    /// Builds and starts a pipeline that the caller's thread turns. The configuration's cores and wait strategy are
+    /// ignored.
     ///
     /// # Errors
     /// As for [`build`](Self::build) and [`start`](crate::Pipeline::start).
@@ -113,18 +115,18 @@ impl Stepper {
         Injector::new(Arc::clone(&self.state), Wait::Spin, 1)
     }
 
-    /// A look of the dispatcher's at the ring and at the queues.
+    /// One turn of the dispatcher: polls the ring and the queues.
     pub fn step_dispatcher(&mut self) -> Step {
         self.dispatcher.as_mut().map_or(Step::Ended, HostDispatcher::step)
     }
 
-    /// A look of a worker's at its mailbox, and a turn of its stages; whether it found something. There is none of a higher number than
-    /// the configuration says, and none while it is stopped.
+    /// One turn of a worker: polls its mailbox and calls its stages. Returns whether it had work. Workers beyond the
+    /// configured number, and workers of a stopped pipeline, have none.
     pub fn step_worker(&mut self, worker: u32) -> bool {
         self.workers.get_mut(worker as usize).is_some_and(|worker| worker.turn(Turn::Once))
     }
 
-    /// A look of the consumer's at all responses: how many it has completed.
+    /// One turn of the consumer: polls all responses. Returns how many it completed.
     pub fn step_consumer(&mut self) -> u32 {
         self.consumer.turn()
     }
@@ -135,8 +137,9 @@ impl Stepper {
         Monitor::new(&self.state, self.dispatcher.as_ref().map(HostDispatcher::watch)).stats()
     }
 
-    /// Refuses new requests, answers those in flight `SHUTTING_DOWN` at the deadline, and completes everything: no worker acts any more, so
-    /// a caller who wants answers steps until nothing is [in flight](Stats::in_flight) first. How many were given up.
+    /// Refuses new requests, answers the requests in flight `SHUTTING_DOWN` at the deadline, and completes all of
+    /// them. No worker acts any more, so a caller that wants answers first steps until no request is [in
+    /// flight](Stats::in_flight). Returns how many requests were given up.
     pub fn stop(&mut self, deadline: Duration) -> u64 {
         self.state.set_phase(Phase::Stopped);
         let Some(dispatcher) = self.dispatcher.take() else { return 0 };

@@ -1,11 +1,11 @@
-//! Memory of the device's own.
+//! Device memory.
 
 use super::frees::DeferredFree;
 use super::{Context, DeviceAddress, Stream};
 use crate::CudaError;
 use std::sync::Arc;
 
-/// Zeroed device memory, freed on drop. The caller that gives its address to a kernel keeps it until the
+/// Zeroed device memory, freed on drop. A caller that passes its address to a kernel keeps the buffer until the
 /// kernel has ended.
 #[derive(Debug)]
 pub struct DeviceBuffer {
@@ -75,7 +75,8 @@ impl DeviceBuffer {
         api.check(code, "filling device memory")
     }
 
-    /// Writes a word at byte `offset` in the order of `stream`, without a kernel: also while the device is full of others. Does not wait.
+    /// Writes a word at byte `offset` in the order of `stream`, without a kernel, so it works while other kernels
+    /// occupy the device. Does not wait.
     ///
     /// # Errors
     /// It is not inside, or not at a multiple of 8, or what the driver says.
@@ -93,7 +94,7 @@ impl DeviceBuffer {
 
     /// Copies `data` to byte `offset`, and waits until it is there.
     ///
-    /// A kernel that runs meanwhile may see any part of it: order is the caller's to make.
+    /// A kernel that runs meanwhile may see any part of the data: the caller must order them.
     ///
     /// # Errors
     /// It does not fit, or the context is dead.

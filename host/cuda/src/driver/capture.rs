@@ -1,4 +1,4 @@
-//! Graphs recorded from a stream: the work that another library puts there.
+//! Stream capture: graphs recorded from the work that another library puts on a stream.
 
 use super::handle::Handle;
 use super::{Context, DeviceAddress, Graph, Stream};
@@ -25,7 +25,7 @@ impl Capture<'_> {
         (raw, ended)
     }
 
-    /// Ends it and throws away what was recorded.
+    /// Ends the capture and discards the recorded graph.
     fn abandon(&mut self) {
         if let ((raw, _), Ok(api)) = (self.end(), self.stream.context().enter())
             && !raw.is_null()
@@ -45,14 +45,13 @@ impl Drop for Capture<'_> {
 }
 
 impl Stream {
-    /// Records what `record` puts on this stream, instead of running it. Streams that it joins by events are
-    /// recorded with it. Work of other threads continues as usual.
+    /// Records the work that `record` puts on this stream, and does not run it. Streams that it joins by events are
+    /// recorded, too. Work of other threads continues as usual.
     ///
-    /// The graph does not keep what was recorded alive: modules of kernels, memory that copies reach, and
-    /// every other thing the work needs must outlive the executable graphs made of it.
+    /// The graph keeps nothing alive: modules of kernels, memory of copies, and everything else that the recorded
+    /// work needs must outlive the executable graphs made of it.
     ///
-    /// # Errors
-    /// What `record` returns; or the driver refuses what it did, such as waiting for the stream.
+    /// # Errors The error of `record`; or the driver refuses work of `record`, such as a wait for the stream.
     pub fn capture<E: From<CudaError>>(&self, record: impl FnOnce() -> Result<(), E>) -> Result<Graph, E> {
         let api = self.context().enter()?;
         let mode = CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -69,9 +68,7 @@ impl Stream {
     /// Puts a copy of `bytes` bytes on the stream, between device memory or mapped host memory, and returns without waiting
     /// for it.
     ///
-    /// # Safety
-    /// Both ends have so many bytes, do not overlap, and live until the copy has ended, or as long as the graph that it is
-    /// captured into is launched. Rust code reaches them through atomics or copies alone.
+    /// # Safety Both ends have this many bytes, do not overlap, and live until the copy has ended; a captured copy needs them as long as its graph is launched. Rust code reaches them through atomics or copies alone.
     ///
     /// # Errors
     /// The driver refuses an address, or the context is dead.

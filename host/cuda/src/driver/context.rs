@@ -10,12 +10,12 @@ use crate::CudaError;
 use cudarc::driver::sys::{CUctx_st, CUpointer_attribute};
 use std::sync::Arc;
 
-/// A device's primary context, held until the last handle to something in it is gone.
+/// A device's primary context, held until the last handle to an object in it is gone.
 #[derive(Debug)]
 pub struct Context {
     device: Device,
     raw: Handle<CUctx_st>,
-    /// For copies and memsets: never the legacy stream, which waits for every kernel.
+    /// The stream for copies and memsets. The legacy stream is never used, because it waits for every kernel.
     copies: RawStream,
     frees: Frees,
 }
@@ -55,8 +55,8 @@ impl Context {
         &self.device
     }
 
-    /// The device whose memory an address is in, if it is any's that this process knows: device memory, and host memory that is pinned for
-    /// a device.
+    /// The device whose memory contains an address, if CUDA knows the address in this process: device memory, and
+    /// host memory pinned for a device.
     #[must_use]
     pub fn device_of(&self, address: u64) -> Option<u32> {
         let api = self.enter().ok()?;
@@ -68,8 +68,8 @@ impl Context {
         u32::try_from(ordinal).ok()
     }
 
-    /// Makes this the calling thread's current context. Every call here does so by itself; only code that calls CUDA
-    /// by other ways needs it. Costs two look-ups of a thread-local value, if it is current already.
+    /// Makes this the calling thread's current context. Every call of this crate does so by itself; only code that
+    /// calls CUDA directly needs this function. Costs two look-ups of a thread-local value, if it is current already.
     ///
     /// # Errors
     /// The context is dead.
@@ -98,9 +98,9 @@ impl Context {
 
 impl Device {
     /// Its context: memory, streams and modules live in it. Each process has one for each device (the primary
-    /// context), shared with other users of CUDA in the process; it ends with its last user. While an agent
-    /// holds it, every call returns that same handle, so that a [hold on frees](Context::hold_frees) reaches
-    /// everybody.
+    /// context), shared with other users of CUDA in the process; it ends with its last user. While a handle to it
+    /// exists, every call returns the same context, so that a [hold on frees](Context::hold_frees) reaches every
+    /// user.
     ///
     /// # Errors
     /// The driver refuses: the device is in exclusive use, or out of memory.
@@ -124,7 +124,7 @@ fn enter(api: &Api, context: *mut CUctx_st) -> Result<(), CudaError> {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // A hold keeps the context, so there is none left and nothing postponed either.
+        // A hold keeps the context alive, so here no hold and no postponed free is left.
         let api = self.api();
         if self.make_current().is_ok() {
             self.copies.destroy(api);

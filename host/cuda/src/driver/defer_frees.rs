@@ -1,11 +1,11 @@
-//! A hold on frees: while it lives, nothing in its context is freed.
+//! A hold on frees: while the hold lives, nothing in its context is freed.
 
 use super::Context;
 use super::frees::DeferredFree;
 use std::sync::Arc;
 
 impl Context {
-    /// Postpones every freeing in this context while the returned hold lives, through whichever handle of the process.
+    /// Postpones every free in this context while the returned hold lives, through any handle of the process.
     ///
     /// Freeing memory or unloading code can wait for running kernels. Take a hold before a persistent kernel starts
     /// and drop it after that has ended, and nothing dropped in between can hang.
@@ -33,7 +33,7 @@ impl Context {
     }
 }
 
-/// While one lives, nothing in its context is freed: see [`Context::hold_frees`].
+/// While a hold lives, nothing in its context is freed: see [`Context::hold_frees`].
 #[derive(Debug)]
 #[must_use = "frees are postponed only while the hold lives"]
 pub struct DeferFrees {

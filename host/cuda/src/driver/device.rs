@@ -1,4 +1,4 @@
-//! One GPU and what it can do.
+//! A GPU and its capabilities.
 
 use super::Driver;
 use super::api::Api;
@@ -66,7 +66,7 @@ impl Device {
         })
     }
 
-    /// Its PCI address, such as `0000:41:00.0`: what `lspci` and the NIC's topology speak of.
+    /// Its PCI address, such as `0000:41:00.0`, as `lspci` and the NIC's topology print it.
     ///
     /// # Errors
     /// The driver does not say.

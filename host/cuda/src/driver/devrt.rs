@@ -1,4 +1,4 @@
-//! Where `libcudadevrt.a` is: the library that device code calls to launch graphs.
+//! Search for `libcudadevrt.a`, the library that device code calls to launch graphs.
 
 use crate::CudaError;
 use std::env;
@@ -9,7 +9,7 @@ const FILE: &str = "libcudadevrt.a";
 /// Names the file itself, and ends the search.
 const VARIABLE: &str = "RINGCALL_CUDADEVRT";
 
-/// Where a toolkit has its libraries, below its root.
+/// Library folders of a toolkit, below its root.
 const IN_TOOLKIT: &[&str] = &["lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"];
 
 /// Where Python packages have it, below a folder of packages. Newest first.
@@ -18,7 +18,7 @@ const IN_PACKAGES: &[&str] = &["nvidia/cu13/lib", "nvidia/cuda_runtime/lib", "nv
 /// Paths to look in. [`find`] takes them from the process's environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Search {
-    /// The file, named outright: nothing else is looked at.
+    /// The file itself: no other path is searched.
     pub file: Option<PathBuf>,
     /// Roots of CUDA toolkits, such as `/usr/local/cuda`. Each may be a glob pattern, of whose matches the
     /// last in alphabetical order comes first.
@@ -116,7 +116,7 @@ impl Search {
 
     /// Roots, or patterns of roots, and the folders to try below each.
     fn patterns(&self) -> Vec<(PathBuf, &'static [&'static str])> {
-        /// Debian's Python has dist-packages, everybody else's site-packages.
+        /// Debian's Python has dist-packages, other Pythons have site-packages.
         const PACKAGES: &[&str] =
             &["lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages"];
         let toolkits = self.toolkits.iter().map(|root| (root.clone(), IN_TOOLKIT));

@@ -1,4 +1,4 @@
-//! Handles and addresses that a C program brings along: streams to name, graphs to launch, memory to read and write.
+//! Handles and addresses of a C program: its streams, its graphs, its memory.
 
 use super::{Context, DeviceAddress, Stream};
 use crate::CudaError;
@@ -28,8 +28,8 @@ impl Stream {
         api.check(code, "launching a graph")
     }
 
-    /// Writes `value` to the word at `address` when all that was put on this stream before has ended; what
-    /// that wrote is visible to an agent that sees the value.
+    /// Writes `value` to the word at `address` after all earlier work on this stream has ended. An agent that sees
+    /// the value also sees the writes of that work.
     ///
     /// # Safety
     /// `address` is 8-byte aligned memory that the device can write until then, which Rust code reaches through atomics
@@ -65,8 +65,7 @@ impl Context {
 
     /// Copies `out.len()` bytes from `address`, on the host or the device, past running work.
     ///
-    /// # Safety
-    /// So many bytes are there, in memory that CUDA knows or that this process can read.
+    /// # Safety This many bytes are at the address, in memory that CUDA knows or that this process can read.
     ///
     /// # Errors
     /// The driver refuses the address, or the context is dead.
@@ -81,8 +80,7 @@ impl Context {
 
     /// Copies `data` to `address`, on the host or the device, past running work.
     ///
-    /// # Safety
-    /// So many bytes may be written there, and Rust code reaches them through atomics or copies alone.
+    /// # Safety This many bytes may be written at the address, and Rust code accesses them through atomics or copies alone.
     ///
     /// # Errors
     /// The driver refuses the address, or the context is dead.

@@ -1,4 +1,4 @@
-//! Freeing, now or when no persistent kernel runs.
+//! Frees, immediate or postponed until no persistent kernel runs.
 
 use super::api::{Api, SUCCESS};
 use super::handle::Handle;
@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUdeviceptr, CUgraphExec_st, CUmod_st};
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Something to be given back to the driver, by its last owner.
+/// An object that its last owner returns to the driver.
 #[derive(Debug)]
 pub(super) enum DeferredFree {
     /// Of `cuMemAlloc`.
@@ -18,12 +18,12 @@ pub(super) enum DeferredFree {
     Registration(Handle<c_void>, Arc<dyn Any + Send + Sync>),
     Module(Handle<CUmod_st>),
     GraphExec(Handle<CUgraphExec_st>),
-    /// Another owner's, whose dropping frees what lies in the context.
+    /// An object of another library, whose drop frees memory or code in the context.
     Owned(Box<dyn Any + Send>),
 }
 
 impl DeferredFree {
-    /// Gives it back. The driver's answer does not matter any more: after a dead context nothing can be freed.
+    /// Returns the object. The driver's result is ignored: in a dead context nothing can be freed.
     pub(super) fn free(self, api: &Api) {
         match self {
             // SAFETY: allocated by the driver, handed here once by its last owner, in whose context we are.
@@ -62,7 +62,7 @@ impl Frees {
         self.locked(|postponed| postponed.holds += 1);
     }
 
-    /// Ends a hold; what to free now, in the order it was dropped.
+    /// Ends a hold. Returns the objects to free now, in the order in which they were dropped.
     pub(super) fn release(&self) -> Vec<DeferredFree> {
         self.locked(|postponed| {
             postponed.holds = postponed.holds.saturating_sub(1);

@@ -11,7 +11,7 @@ use cudarc::driver::sys::{
 };
 use std::sync::Arc;
 
-/// A node of the graph that gave it out.
+/// A node of the graph that returned it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeId(usize);
 
@@ -39,7 +39,7 @@ impl Graph {
         Ok(Self::owning(context, Handle(raw)))
     }
 
-    /// A graph with nodes that were made elsewhere.
+    /// A graph with nodes that another library made.
     pub(super) fn owning(context: &Arc<Context>, raw: Handle<CUgraph_st>) -> Self {
         Self { context: Arc::clone(context), raw, nodes: Vec::new(), kernels: Vec::new() }
     }
@@ -90,7 +90,7 @@ impl Graph {
             )
         };
         api.check(code, format_args!("adding kernel `{}` to a graph", kernel.name()))?;
-        // Kept from here on, also should the next step fail: the node is in the graph.
+        // Kept from here on even if the next step fails, since the node is in the graph.
         self.nodes.push(Handle(node));
         self.kernels.push(kernel.clone());
         if launch.cooperative {
@@ -189,7 +189,7 @@ impl Graph {
     }
 }
 
-/// What `CUgraphInstantiateResult` says, where it says more than the call's own code.
+/// The meaning of `CUgraphInstantiateResult`, if it says more than the call's own code.
 fn refusal(result: u32) -> Option<&'static str> {
     Some(match result {
         2 => "its structure is invalid, such as a cycle",

@@ -1,4 +1,4 @@
-//! One kernel of a module: what it needs, and its launch.
+//! A kernel of a module: its resources and its launch.
 
 use super::api::{Api, INVALID_VALUE, NOT_FOUND};
 use super::handle::Handle;
@@ -13,7 +13,7 @@ use cudarc::driver::sys::{
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// What one thread or block of a kernel takes.
+/// Resources of one thread or block of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelAttributes {
     /// Registers a thread.
@@ -63,7 +63,7 @@ impl Kernel {
         &self.module
     }
 
-    /// What it takes.
+    /// Its resources.
     #[must_use]
     pub fn attributes(&self) -> KernelAttributes {
         self.attributes
@@ -150,9 +150,7 @@ impl Kernel {
 
     /// Starts it on `stream`, and returns without waiting for it.
     ///
-    /// # Safety
-    /// The kernel's own contract: the arguments mean what it takes them for, and what it reaches through them is
-    /// mapped until it has ended, and is touched by Rust code only through atomics or copies of the driver's.
+    /// # Safety The kernel's own contract: the arguments have the meaning that the kernel expects, and the memory that it reaches through them is mapped until the kernel has ended. Rust code accesses that memory only through atomics or the driver's copies.
     ///
     /// # Errors
     /// Arguments of other sizes than the kernel's parameters, a stream of another context, a shape the device cannot
@@ -270,7 +268,7 @@ fn config(launch: &Launch, attributes: &mut [CUlaunchAttribute]) -> CUlaunchConf
     }
 }
 
-/// What a launch asks for beyond its shape.
+/// Attributes of a launch beyond its shape.
 fn attributes(launch: &Launch) -> Vec<CUlaunchAttribute> {
     let mut all =
         vec![attribute_of(CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, cluster_value(launch))];

@@ -1,4 +1,5 @@
-//! A graph that one worker of a dispatcher runs again and again, and whose last node raises the worker's ready flag.
+//! Worker's lane: a graph that one worker of a dispatcher runs repeatedly, and whose last node raises the worker's
+//! ready flag.
 
 use super::{
     Context, DeviceAddress, DeviceBuffer, Graph, GraphExec, Image, Kernel, KernelArgs, Launch, Linker,
@@ -15,15 +16,15 @@ use std::time::Duration;
 const PTX: &str = include_str!("../../../../kernels-cu/ptx/lane.ptx");
 const BEGIN: &str = "ringcall_lane_begin";
 const END: &str = "ringcall_lane_end";
-/// What a thread of them carries at once.
+/// Bytes that one thread of these kernels copies at once.
 const PIECE: usize = 16;
 /// Threads of a block.
 const THREADS: u32 = 256;
 /// A run takes microseconds.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where words and tensors lie in the mapped memory: each word on a separate line, and the output on other pages than the
-/// input.
+/// Offsets of words and tensors in the mapped memory: each word has its own cache line, and input and output are on
+/// different pages.
 const READY_AT: usize = 0;
 const ENDED_AT: usize = 128;
 const PAGE: usize = 4096;
@@ -31,41 +32,41 @@ const PAGE: usize = 4096;
 /// How a tensor crosses the bus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
-    /// By a kernel of the graph, whose threads load or store it all at once.
+    /// By a kernel of the graph, whose threads load or store the whole tensor at once.
     Kernel,
     /// By the device's copy engines (`cudaMemcpyAsync`), as a node of the graph.
     CopyEngine,
-    /// By the device's copy engines, put on the stream before the graph is: a hook does it ([`Lane::fetch`]). For inputs alone; an
-    /// output has a [`CopyEngine`](Self::CopyEngine).
+    /// By the device's copy engines, in a copy that a hook puts on the stream before the graph ([`Lane::fetch`]). For
+    /// inputs alone; outputs use [`CopyEngine`](Self::CopyEngine).
     Hook,
 }
 
 impl Carrier {
-    /// The most bytes that a kernel carries faster than a copy engine: `bench copies` has kernels ahead by 13 us at 64 KiB, and level with
-    /// copy engines at 256 KiB.
+    /// The most bytes that a kernel copies faster than a copy engine: in `bench copies` kernels are 13 us faster at
+    /// 64 KiB and as fast at 256 KiB.
     const BY_KERNEL: usize = 128 << 10;
 
-    /// The faster one for so many bytes, in or out.
+    /// The faster carrier for this many bytes, in or out.
     #[must_use]
     pub fn fastest(bytes: usize) -> Self {
         if bytes <= Self::BY_KERNEL { Self::Kernel } else { Self::CopyEngine }
     }
 }
 
-/// Where a lane's graph takes its input and leaves its output: device memory, with room for whole pieces of 16 bytes.
+/// Device memory of a lane's input and output, padded to whole pieces of 16 bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct LaneEnds {
     /// The input tensor.
     pub input: DeviceAddress,
     /// Its length in bytes.
     pub input_bytes: usize,
-    /// How it gets there.
+    /// How the input is copied there.
     pub input_by: Carrier,
     /// The output tensor.
     pub output: DeviceAddress,
     /// Its length in bytes.
     pub output_bytes: usize,
-    /// How it leaves.
+    /// How the output is copied out.
     pub output_by: Carrier,
 }
 
@@ -77,7 +78,7 @@ pub struct LaneKernels {
 }
 
 impl LaneKernels {
-    /// Loads them.
+    /// Loads the kernels.
     ///
     /// # Errors
     /// A device older than compute capability 8.0, or the driver refuses.
@@ -111,14 +112,15 @@ impl LaneKernels {
     }
 }
 
-/// One worker's graph on a stream: input from mapped memory, the caller's nodes, output to mapped memory, and after that a word that
-/// the graph's last node sets to 1 with release order at system scope: the worker's ready flag.
+/// One worker's graph on a stream: it copies the input from mapped memory, runs the caller's nodes, and copies the
+/// output to mapped memory. Its last node then sets the worker's ready flag to 1 with release order at system scope.
 ///
-/// A dispatcher's thread fills the input and [launches](Self::launch); a worker polls the word and reads the output, and sets the word
-/// back. Nothing waits for the stream. Several lanes may share a stream, on which their runs follow one another.
+/// A dispatcher's thread fills the input and [launches](Self::launch). A worker polls the flag, reads the output, and
+/// clears the flag. No thread waits for the stream. Several lanes may share a stream, which runs them one after the
+/// other.
 ///
-/// A lane may have a graph for each of several shapes, of which each launch takes one, such as the shape of its request's length
-/// ([`shape_of`](Self::shape_of)). They share input, output and word.
+/// A lane may have a graph for each of several shapes. Each launch chooses one, for example by its request's length
+/// ([`shape_of`](Self::shape_of)). The graphs share input, output and flag.
 #[derive(Debug)]
 pub struct Lane {
     // In this order: the launched graphs, then the memory that they reach.
@@ -130,7 +132,7 @@ pub struct Lane {
     input: Bytes,
     output: Bytes,
     started: u64,
-    /// What a hook's copies read.
+    /// The memory that a hook's copies read.
     source: Option<MappedRegion>,
     runs: DeviceBuffer,
     mapped: MappedRegion,
@@ -146,7 +148,7 @@ struct LaneShape {
     _keeps: Box<dyn Keep>,
 }
 
-/// What a graph reaches.
+/// The memory that a graph uses.
 trait Keep: Any + Send + Sync {}
 impl<T: Any + Send + Sync> Keep for T {}
 impl std::fmt::Debug for dyn Keep {
@@ -176,7 +178,7 @@ impl Lane {
         Ok(lane)
     }
 
-    /// A lane of no shape yet, with room for an input and an output of so many bytes.
+    /// A lane without shapes, with room for an input and an output of this many bytes.
     ///
     /// # Errors
     /// No memory, or the driver refuses.
@@ -203,8 +205,9 @@ impl Lane {
         })
     }
 
-    /// Captures the graph of another shape: `body` adds the nodes between the two ends, after the nodes that it is given, and returns the
-    /// last of them: none that the end need not wait for. `keeps` owns what they reach. The shape's number, from 0.
+    /// Captures the graph of another shape. `body` adds the nodes between the two ends, after the nodes that it is
+    /// given, and returns the last nodes, for which the end waits. `keeps` owns the memory of these nodes. Returns
+    /// the shape's number, from 0.
     ///
     /// # Safety
     /// The contract of each kernel that `body` adds holds at every launch, for every input, and while other lanes of the
@@ -255,7 +258,7 @@ impl Lane {
         graph.add_kernel(&self.kernels.end, &Launch::linear(1, THREADS), &args, &last)?;
 
         let exec = graph.instantiate_for_host()?;
-        // Not on the lane's stream, which may be busy with others' runs.
+        // Not on the lane's stream, on which runs of other lanes may be queued.
         let own = Stream::new(context)?;
         exec.upload(&own)?;
         own.wait(TIMEOUT)?;
@@ -264,13 +267,13 @@ impl Lane {
         Ok(self.shapes.len() - 1)
     }
 
-    /// The shape whose input has so many bytes.
+    /// The shape whose input has this many bytes.
     #[must_use]
     pub fn shape_of(&self, input_bytes: usize) -> Option<usize> {
         self.shapes.iter().position(|shape| shape.input_bytes == input_bytes)
     }
 
-    /// A lane without nodes of a caller's: what comes in goes out. To measure what surrounds a graph's work.
+    /// A lane without nodes of the caller, whose output is its input, to measure the time around a graph's work.
     ///
     /// # Errors
     /// More bytes than the tensor has, no memory, or the driver refuses.
@@ -291,8 +294,8 @@ impl Lane {
         unsafe { Self::new(kernels, stream, ends, Arc::clone(tensor), |_, after| Ok(after.to_vec())) }
     }
 
-    /// A lane whose work is a copy on the device, by a kernel's threads of 16 bytes each: the output begins with the input, and its other
-    /// bytes are 0. In a network's place it shows what surrounds the network.
+    /// A lane whose work is a copy on the device, by a kernel's threads of 16 bytes each: the output begins with the
+    /// input, and its other bytes are 0. In place of a network it measures the time around the network.
     ///
     /// # Errors
     /// A shorter output than input, no memory, or the driver refuses.
@@ -325,31 +328,32 @@ impl Lane {
         }
     }
 
-    /// Where the next run's input is written, while none is under way. Not read with [`Carrier::Hook`].
+    /// Memory for the next run's input, to be written while no run is in progress. Not read with [`Carrier::Hook`].
     #[must_use]
     pub fn input(&self) -> &Bytes {
         &self.input
     }
 
-    /// Where a run's output lies once [`ready`](Self::ready) is 1: its bytes, up to the next multiple of 8.
+    /// Memory of a run's output after [`ready`](Self::ready) is 1: its bytes, up to the next multiple of 8.
     #[must_use]
     pub fn output(&self) -> &Bytes {
         &self.output
     }
 
-    /// The word that the graph's last node sets to 1. Who takes the output sets it back, before the next launch.
+    /// The ready flag, which the graph's last node sets to 1. The thread that takes the output clears it before the
+    /// next launch.
     #[must_use]
     pub fn ready(&self) -> &Words {
         &self.ready
     }
 
-    /// The stream that runs go on: what a hook puts there comes before the run.
+    /// The stream of the runs. Work that a hook puts on it comes before the run.
     #[must_use]
     pub fn stream(&self) -> &Arc<Stream> {
         &self.stream
     }
 
-    /// Whether a run is under way.
+    /// Whether a run is in progress.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.ended.load(0, Ordering::Acquire) != self.started
@@ -383,8 +387,7 @@ impl Lane {
 
     /// Puts a run of a shape on the stream, and returns without waiting for it.
     ///
-    /// # Errors
-    /// The last run is still under way, no such shape, the driver refuses, or the context is dead. Nothing was started then.
+    /// # Errors The last run is still in progress, there is no such shape, the driver refuses, or the context is dead. Then nothing was started.
     pub fn launch(&mut self, shape: usize) -> Result<(), CudaError> {
         if self.is_running() {
             return Err(busy());
@@ -410,7 +413,7 @@ fn pieces(bytes: usize) -> u32 {
 }
 
 impl Drop for Lane {
-    /// Waits for a run that is under way. If that has no end, nothing in its context is freed any more.
+    /// Waits for a run in progress. If the run does not end, nothing in its context is freed any more.
     fn drop(&mut self) {
         if (self.is_running() || self.source.is_some()) && self.stream.wait(TIMEOUT).is_err() {
             std::mem::forget(self.stream.context().hold_frees());

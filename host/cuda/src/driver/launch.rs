@@ -3,7 +3,7 @@
 use super::DeviceAddress;
 use core::ffi::c_void;
 
-/// How many blocks of how many threads, and what each block gets.
+/// Blocks, threads and shared memory of a launch.
 ///
 /// ```
 /// use ringcall_cuda::driver::Launch;
@@ -68,7 +68,7 @@ impl Launch {
         self.block.iter().map(|&side| u64::from(side)).product()
     }
 
-    /// Why no kernel can be launched so, if that is so.
+    /// Why no kernel can be launched with this shape, if none can.
     pub(super) fn fault(&self) -> Option<String> {
         if self.grid.contains(&0) || self.block.contains(&0) {
             return Some(format!(

@@ -4,7 +4,7 @@ use crate::CudaError;
 use cudarc::driver::sys::CUjitInputType;
 use std::ffi::CString;
 
-/// What a module is made of.
+/// Kinds of modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Ptx,
@@ -23,7 +23,7 @@ impl Kind {
         }
     }
 
-    /// What such data begins with, and its name. PTX is text and begins with anything.
+    /// The first bytes of such data, and its name. PTX is text without fixed first bytes.
     fn magic(self) -> Option<(&'static [u8], &'static str)> {
         match self {
             Self::Ptx => None,

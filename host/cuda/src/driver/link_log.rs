@@ -1,4 +1,4 @@
-//! What the driver's linker says when it fails.
+//! Error messages of the driver's linker.
 
 /// The symbols the linker could not find, each once, in the order of its complaints.
 pub(super) fn unresolved(log: &str) -> Vec<String> {

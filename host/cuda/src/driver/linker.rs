@@ -22,7 +22,7 @@ pub enum Optimisation {
     O2 = 2,
     /// Much.
     O3 = 3,
-    /// All it can; the driver's default.
+    /// As far as possible; the driver's default.
     #[default]
     O4 = 4,
 }
@@ -72,7 +72,7 @@ impl Linker {
         }
     }
 
-    /// Adds a module of PTX text. `name` is what errors call it.
+    /// Adds a module of PTX text. Errors refer to it by `name`.
     ///
     /// # Errors
     /// No PTX, a NUL character in it or its name, or PTX for a newer device ([`CudaError::TooOld`]).
@@ -206,7 +206,7 @@ struct Session<'a> {
     state: Handle<CUlinkState_st>,
     remarks: Vec<u8>,
     errors: Vec<u8>,
-    /// The driver keeps a pointer to these: it writes how full the buffers are.
+    /// The driver keeps a pointer to these values and writes the lengths of the logs there.
     _values: Vec<*mut c_void>,
 }
 

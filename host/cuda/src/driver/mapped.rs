@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// Whole pages, so that flags of different rings never share a line.
 const PAGE: usize = 4096;
 
-/// Zeroed, page-aligned, pinned host memory, mapped into the device. Cheap to clone; the windows cut from it
-/// keep it alive, and so must the caller that gives its addresses to a kernel.
+/// Zeroed, page-aligned, pinned host memory, mapped into the device. Cheap to clone. Its windows keep it alive; a
+/// caller that passes its addresses to a kernel must keep it alive, too.
 #[derive(Debug, Clone)]
 pub struct MappedRegion {
     allocation: Arc<Allocation>,
@@ -31,7 +31,7 @@ struct Allocation {
 }
 
 impl Allocation {
-    /// `len` bytes wherever the driver has them, zeroed and mapped.
+    /// Allocates `len` zeroed, mapped bytes at any address.
     fn new(context: &Arc<Context>, len: usize) -> Result<Self, CudaError> {
         let api = context.enter()?;
         let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
@@ -64,7 +64,8 @@ impl MappedRegion {
     pub fn zeroed(context: &Arc<Context>, bytes: usize) -> Result<Self, CudaError> {
         let len = bytes.max(1).checked_next_multiple_of(PAGE).ok_or(SharedError::OutOfMemory { bytes })?;
         let allocation = Allocation::new(context, len)?;
-        // Small pieces may lie anywhere in a page that the driver shares out: then one with a whole page inside.
+        // The driver may place a small allocation anywhere in a page, so a larger one that contains a whole page is
+        // allocated then.
         let allocation = match allocation.start() {
             0 => allocation,
             _ => Allocation::new(context, len.checked_add(PAGE).ok_or(SharedError::OutOfMemory { bytes })?)?,
@@ -106,8 +107,8 @@ impl MappedRegion {
         Ok(unsafe { Bytes::from_raw_owned(base, len, self.owner()) }?)
     }
 
-    /// `len` bytes, starting `offset` bytes in, as ordinary memory: for staging whole tensors, which word by word would take
-    /// several times as long.
+    /// `len` bytes from byte `offset` on, as ordinary memory, for copies of whole tensors, which take several times
+    /// as long word by word.
     ///
     /// # Safety
     /// Until the slice is used for the last time, nothing else reads or writes these bytes: no work on the device, no window,

@@ -1,15 +1,15 @@
-//! The CUDA driver API, as far as persistent kernels need it: memory, streams, linking, launches, graphs.
+//! CUDA driver API for persistent kernels: memory, streams, linking, launches, graphs.
 //!
-//! It knows CUDA and no protocol. Rules that hold throughout:
+//! The module knows CUDA and no protocol. These rules hold in all of it:
 //!
-//! - **Nothing uses the legacy default stream.** A persistent kernel is running; an operation on that stream
-//!   would wait for it, so indefinitely. Copies and memsets go through non-blocking streams.
+//! - **Nothing uses the legacy default stream.** An operation on that stream would wait for a running persistent
+//!   kernel, that is, indefinitely. Copies and memsets go through non-blocking streams.
 //! - **Allocate, link and load before a persistent kernel starts**: the driver may wait for running kernels to do it.
 //! - **Freeing can wait for running kernels** (`cuMemFree`, `cuMemFreeHost`, unloading). While a persistent
 //!   kernel runs, hold a [`DeferFrees`]: objects dropped meanwhile are freed when the hold ends.
 //! - **Memory that the device may write is never behind `&` or `&mut`**: host windows are
-//!   [`Words`](ringcall_gpu::shared::Words) and [`Bytes`](ringcall_gpu::shared::Bytes). Staging memory is, while nothing
-//!   on the device reaches it: [`MappedRegion::exclusive`], whose caller promises that.
+//!   [`Words`](ringcall_gpu::shared::Words) and [`Bytes`](ringcall_gpu::shared::Bytes). The exception is staging
+//!   memory while no work on the device uses it: the caller of [`MappedRegion::exclusive`] promises that.
 //! - **Modules load eagerly**: a kernel loaded at its first launch could wait for the running one.
 //! - Handles may be used from any thread; each call makes its context current for the calling thread first.
 //!

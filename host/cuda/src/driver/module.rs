@@ -21,13 +21,13 @@ struct Loaded {
     context: Arc<Context>,
     raw: Handle<CUmod_st>,
     kernels: Vec<String>,
-    /// Dropped after the code is given up.
+    /// Dropped after the code is unloaded.
     _kept: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Module {
-    /// Loads an image, with every kernel in it: none is left to be loaded at its first launch, which can wait for
-    /// running kernels. Loading itself does wait for them, so it comes before a persistent kernel's start.
+    /// Loads an image with every kernel in it, since loading a kernel at its first launch can wait for running
+    /// kernels. This function waits for running kernels, too, so call it before a persistent kernel starts.
     ///
     /// # Errors
     /// The image is for another architecture, the device is out of memory, or the context is dead;
@@ -37,7 +37,8 @@ impl Module {
         Self::load_with(context, image, Vec::new())
     }
 
-    /// The same code, with what lives as long as it does: memory whose addresses are written into its variables.
+    /// The same code, together with an object that is kept as long as the code is loaded: memory whose addresses are
+    /// written into the code's variables.
     ///
     /// # Errors
     /// As for [`load`](Self::load).

@@ -1,4 +1,4 @@
-//! A stream by its handle alone.
+//! Raw stream handles.
 
 use super::api::Api;
 use super::handle::Handle;
@@ -6,7 +6,7 @@ use crate::CudaError;
 use core::ffi::c_int;
 use cudarc::driver::sys::{CUstream, CUstream_flags_enum, CUstream_st};
 
-/// A stream whose owner sees to it that it ends in its context.
+/// A stream whose owner destroys it in its context.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RawStream(pub(super) Handle<CUstream_st>);
 

@@ -1,4 +1,4 @@
-//! Host memory that the caller owns, made reachable for the device.
+//! Registered host memory: memory of the caller that is pinned and mapped into the device.
 
 use super::api::Api;
 use super::frees::DeferredFree;
@@ -19,7 +19,7 @@ pub struct HostRegistration {
     base: Handle<c_void>,
     device: DeviceAddress,
     len: usize,
-    /// Goes to the garbage on drop, so that the memory outlives a postponed unregistration.
+    /// On drop the owner is kept with the postponed unregistration, so that the memory outlives it.
     owner: Arc<dyn Any + Send + Sync>,
 }
 

@@ -1,4 +1,4 @@
-//! Graphs that a host launches, run by run, and how it waits for each.
+//! Repeated graphs: graphs that the host runs again and again, with a bounded wait for each run.
 
 use super::{Context, DeviceAddress, GraphExec, MappedRegion, Stream};
 use crate::CudaError;
@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Where runs go, one after the other: of all engines of a model, if each run fills the device and two at once would wait for
-/// multiprocessors that the other holds; or of one engine.
+/// A stream that runs share, one after the other. All engines of a model share a stream if each run fills the device,
+/// since two runs at once would wait for each other's multiprocessors.
 ///
-/// The order is the device's: no host thread waits for another's run, and the next one begins when the last
+/// The device keeps the order: no host thread waits for another thread's run, and the next run begins when the last
 /// has ended.
 #[derive(Debug)]
 pub struct SharedStream {
@@ -20,7 +20,7 @@ pub struct SharedStream {
 }
 
 impl SharedStream {
-    /// Without runs.
+    /// A stream without runs.
     ///
     /// # Errors
     /// The context is dead, or the device is out of memory.
@@ -35,24 +35,24 @@ impl SharedStream {
     }
 }
 
-/// How the last run stands.
+/// State of the last run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
     /// It has ended, or there was none.
     Over,
-    /// It may be under way, and no mark may be after it.
+    /// It may be in progress, and its mark may be missing.
     Started,
-    /// It may be under way, and a mark is after it.
+    /// It may be in progress, and its mark follows.
     Marked,
 }
 
 /// A graph that one thread runs again and again.
 ///
-/// Each run has a mark after it, a word that the device writes, which is waited for: by looking at memory,
-/// never longer than its timeout, and regardless of other runs on the stream. A run that does not end in
-/// time is waited for once more before the next one, or before this is dropped; if it has no end, nothing in
-/// its context is freed any more, since freeing would wait for it, and what it reaches stays. So the agent
-/// that owns what the graph reaches declares it after this.
+/// After each run the device writes a mark, a word in memory. The host polls the mark, at most until its timeout,
+/// regardless of other runs on the stream. If a run does not end in time, the host waits for it once more before the
+/// next run or before this object is dropped. If the run never ends, nothing in its context is freed any more, since
+/// freeing would wait for it, and the memory that it uses stays. So an owner of the graph's memory declares that
+/// memory after this field.
 #[derive(Debug)]
 pub struct RepeatedGraph {
     last: Last,
@@ -73,7 +73,7 @@ impl RepeatedGraph {
     pub fn new(exec: GraphExec, stream: &Arc<SharedStream>, timeout: Duration) -> Result<Self, CudaError> {
         let context = stream.stream.context();
         let mark = MappedRegion::zeroed(context, size_of::<u64>())?;
-        // Not on the shared stream: others' runs may be there.
+        // Not on the shared stream, on which other runs may be queued.
         let own = Stream::new(context)?;
         exec.upload(&own)?;
         own.wait(timeout)?;
@@ -88,15 +88,11 @@ impl RepeatedGraph {
         })
     }
 
-    /// One run, to its end; after one that was given up, waits for that first.
+    /// Runs the graph and waits for the end. If the last run was given up, waits for that run first.
     ///
-    /// # Safety
-    /// As for [`GraphExec::launch`]. What the graph reaches lives as long as `self` and, if dropping that
-    /// postpones frees, until then; and no other agent reaches it from here until this or
-    /// [`settle`](Self::settle) returns `Ok`.
+    /// # Safety As for [`GraphExec::launch`]. The memory that the graph uses lives as long as `self`, and longer if dropping `self` postpones frees. No other agent accesses this memory from here until this function or [`settle`](Self::settle) returns `Ok`.
     ///
-    /// # Errors
-    /// [`CudaError::TimedOut`]: it may still be under way. Or the driver refuses, or the run fails.
+    /// # Errors [`CudaError::TimedOut`]: the run may still be in progress. Or the driver refuses, or the run fails.
     pub unsafe fn run(&mut self) -> Result<(), CudaError> {
         self.settle()?;
         self.done.store(0, 0, Ordering::Release);
@@ -121,7 +117,7 @@ impl RepeatedGraph {
         match self.last {
             Last::Over => return Ok(()),
             Last::Started => stream.wait(self.timeout)?,
-            // Others may keep the stream busy indefinitely.
+            // Other runs may keep the stream busy indefinitely.
             Last::Marked => stream.wait_for_word(&self.done, 0, self.timeout)?,
         }
         self.last = Last::Over;

@@ -1,4 +1,4 @@
-//! Streams: order among pieces of device work.
+//! CUDA streams: order among device work.
 
 use super::Context;
 use super::api::{NOT_READY, SUCCESS};
@@ -23,7 +23,7 @@ pub enum Priority {
     Highest,
 }
 
-/// How the work on a stream stands.
+/// State of the work on a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamState {
     /// Everything is done.
@@ -41,7 +41,7 @@ pub enum StreamState {
 pub struct Stream {
     context: Arc<Context>,
     raw: RawStream,
-    /// Ends with this.
+    /// Destroyed with this object.
     owned: bool,
 }
 
@@ -71,7 +71,7 @@ impl Stream {
         Ok(Self { context: Arc::clone(context), raw: RawStream::create(api, number)?, owned: true })
     }
 
-    /// A caller's stream (`cudaStream_t`), which is not ended with this.
+    /// A caller's stream (`cudaStream_t`), which is not destroyed with this object.
     ///
     /// # Safety
     /// `raw` is a stream of `context` that lives as long as this.
@@ -95,7 +95,7 @@ impl Stream {
         self.raw.synchronize(self.context.enter()?)
     }
 
-    /// How the work on it stands. Does not wait.
+    /// State of the work on it. Does not wait.
     #[must_use]
     pub fn query(&self) -> StreamState {
         let api = match self.context.enter() {
@@ -118,7 +118,7 @@ impl Stream {
     /// # Errors
     /// [`CudaError::TimedOut`] when it is still busy then, or something on it failed.
     pub fn wait(&self, limit: Duration) -> Result<(), CudaError> {
-        /// Turns of spinning before the thread starts to sleep between looks.
+        /// Turns of spinning before the thread starts to sleep between polls.
         const SPINS: u32 = 256;
         const SLEEP: Duration = Duration::from_micros(50);
         let begin = Instant::now();
@@ -135,22 +135,23 @@ impl Stream {
         }
     }
 
-    /// Waits at most `limit` until word `index` is no longer 0: one that is written in the order of this stream
-    /// ([`write_word_after`](Self::write_word_after)), or by a kernel on it. What follows on the stream is not waited for.
+    /// Waits at most `limit` until word `index` is no longer 0. The word is written in the order of this stream
+    /// ([`write_word_after`](Self::write_word_after)), or by a kernel on it. Later work on the stream is not awaited.
     ///
-    /// It looks at memory, and at the stream only now and then, for its errors: cheaper for both sides than
-    /// [`wait`](Self::wait).
+    /// It polls memory, and queries the stream only now and then for errors, which is cheaper for host and device
+    /// than [`wait`](Self::wait).
     ///
     /// # Errors
     /// [`CudaError::TimedOut`] when the word is still 0 then, or something on the stream failed.
     pub fn wait_for_word(&self, words: &Words, index: usize, limit: Duration) -> Result<(), CudaError> {
-        /// Looks before another thread may have the core: some hundred microseconds.
+        /// Polls before the thread yields its core: some hundred microseconds.
         const SPINS: u32 = 8192;
-        /// Looks between two at the clock and the stream.
+        /// Polls between two checks of the clock and the stream.
         const ROUND: u32 = 1024;
         let begin = Instant::now();
         let mut turns = 0_u32;
-        // Acquire: pairs with the device's fence before the word, whose writer is the last to touch what it speaks of.
+        // Acquire: pairs with the device's fence before the word, which is written after all other writes of the
+        // work.
         while words.load(index, Ordering::Acquire) == 0 {
             turns = turns.wrapping_add(1);
             if turns.is_multiple_of(ROUND) {

@@ -1,9 +1,9 @@
-//! One of a kind for the whole process, for as long as there is an owner.
+//! Weak cache: one value a key for the whole process, as long as it has an owner.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// At most one live `T` under each number. This keeps no value alive.
+/// At most one live `T` under each number. The cache keeps no value alive.
 #[derive(Debug)]
 pub(super) struct WeakCache<T> {
     known: Mutex<BTreeMap<u32, Weak<T>>>,
@@ -14,14 +14,15 @@ impl<T> WeakCache<T> {
         Self { known: Mutex::new(BTreeMap::new()) }
     }
 
-    /// The live value, or a new one. One whose last handle is being dropped lives no more: the new one is
-    /// made beside the end of the old one.
+    /// The live value, or a new one. A value whose last handle is being dropped is not live: a new value is made
+    /// while the old one ends.
     pub(super) fn get_or_make<E>(
         &self,
         number: u32,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
-        // Kept while it is made, so that two threads do not make two. The value inside after a panic is good.
+        // The lock is held while the value is made, so that two threads do not make two. After a panic the map is
+        // still valid.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cache) = known.get(&number).and_then(Weak::upgrade) {
             return Ok(cache);
