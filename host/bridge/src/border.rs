@@ -1,4 +1,4 @@
-//! What both directions of the C border need: catching panics, and text out of and into C memory.
+//! The border to C, for both directions: caught panics, and text from and into C memory.
 #![allow(unsafe_code)] // named for it: memory of C callers
 
 use crate::Refused;

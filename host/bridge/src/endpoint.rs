@@ -1,4 +1,4 @@
-//! From a provider's line to an endpoint.
+//! Endpoints from a provider's line.
 
 use ringcall_transport::Endpoint;
 use std::collections::BTreeSet;

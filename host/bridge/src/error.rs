@@ -1,10 +1,10 @@
-//! What can go wrong, on either side.
+//! Errors of loading and of providing a bridge library.
 
 use core::ffi::c_int;
 use ringcall_transport::TransportError;
 use ringcall_wire::CudaqStatus;
 
-/// What a function of the interface says no with: a status, and why.
+/// Error of a function of the interface: a status, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Refused {
@@ -56,7 +56,7 @@ pub enum BridgeError {
     Load {
         /// The library.
         library: String,
-        /// What the dynamic linker says.
+        /// The dynamic linker's message.
         why: String,
     },
     /// It is loaded, and is no provider that this loader knows how to use.

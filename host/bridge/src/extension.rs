@@ -1,5 +1,5 @@
-//! What our providers say beyond the interface: why a call failed, counters, a stop with a deadline, and a
-//! way to block. A second symbol of the library; a loader that does not know it misses nothing of the
+//! Ringcall's extension of the interface, as a second symbol of a provider's library: reasons of failed calls,
+//! counters, a stop with a deadline, and blocking waits. A loader that does not know the symbol still has the whole
 //! interface.
 
 use crate::layout::{GetText, Handle, OnHandle};

@@ -1,5 +1,5 @@
-//! Handles for C: numbers that look like pointers and are never followed, each given out once. A handle that was never
-//! given out, or was given back, is told from a good one.
+//! Handles for C: numbers in the shape of pointers, which are never dereferenced. Each is given out once, so a handle
+//! that was never given out, or was released, is recognised.
 
 use core::ffi::c_void;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
-//! What crosses the border of a shared library, byte by byte: the structures and numbers of the bridge interface
-//! (CUDA-Q Realtime host API; x86-64 and AArch64 Linux). The same text in C is
-//! `include/cudaq/realtime/daemon/bridge/bridge_interface.h`; a test compiles it and compares.
+//! Layout of the bridge interface: its structures and numbers, byte by byte (CUDA-Q Realtime host API; x86-64 and
+//! AArch64 Linux). `include/cudaq/realtime/daemon/bridge/bridge_interface.h` declares the same in C; a test compiles
+//! the header and compares.
 //!
 //! Enumerations cross as [`c_int`]: a number from outside is no Rust `enum` before it was checked.
 

@@ -16,10 +16,7 @@
 //!   publishes. [`WireProvider`] makes a [`Wire`](ringcall_transport::Wire) of them, so that everything that works over a wire
 //!   works over a provider: any ring, and transport and dispatcher on one thread ([`PolledProvider`]).
 //!
-//! # What is checked
-//! A library is code in this process, and is trusted as such; what it hands out is not taken on faith. Version, members,
-//! statuses, geometry, strides, addresses (mapped and writable), overlaps, slots and lines of text are checked, and the
-//! order of calls is kept. What cannot be is an error that says what was found.
+//! # What is checked A library is code in this process and is trusted as such; the values that it returns are not trusted. Version, members, statuses, geometry, strides, addresses (mapped and writable), overlaps, slots and lines of text are checked, and the order of calls is kept. An impossible value is an error that says what was found.
 //!
 //! # What our providers add
 //! A second exported symbol ([`extension`]): counters, reasons, stops with deadlines. Providers without it work; their

@@ -106,7 +106,7 @@ impl Unified for PolledProvider {
         let _ = self.provider.stop(Duration::ZERO);
     }
 
-    /// After the end of this, the link's counts alone: the provider is gone, and what it said last is kept.
+    /// After the end of this, the link's counts alone: the provider is gone, and its last message is kept.
     fn watch(&self) -> Watch {
         let (link, provider) = (self.link.watch(), self.provider.clone());
         Watch::other(move || {

@@ -55,7 +55,7 @@ impl RingFilling for RingProvider {
         &self.endpoint
     }
 
-    /// Zeros for a provider that does not say what it counts.
+    /// Zeros for a provider that does not report its counters.
     fn watch(&self) -> Watch {
         let provider = self.provider.clone();
         Watch::other(move || provider.statistics().unwrap_or_default())

@@ -11,8 +11,8 @@ use std::time::Duration;
 /// A provider's data plane as a [`Wire`]: frames are copied out of its slots and answers into them, so they may be served
 /// on any ring. The provider is connected and launched; it is disconnected when this is dropped.
 ///
-/// A slot is the peer that its answer goes to, and is the provider's again when the answer was published. What its
-/// provider cannot know (the length of what arrived) is what the request's header says.
+/// A slot is the peer that its answer goes to, and is the provider's again when the answer was published. The length
+/// of a frame, which its provider cannot report, is taken from the request's header.
 #[derive(Debug)]
 pub struct WireProvider {
     provider: Provider,

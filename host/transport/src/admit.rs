@@ -1,4 +1,4 @@
-//! The checks of a frame before it gets a slot.
+//! Admission: the checks of a frame before it gets a slot.
 //!
 //! The transport alone knows how long a frame really was, so it alone can tell that one is shorter than it says; what it
 //! refuses takes no slot and never reaches a dispatcher, so nothing is answered twice. A dispatcher checks again all the

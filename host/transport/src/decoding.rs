@@ -1,4 +1,4 @@
-//! A client of a decoding server: the three calls of one decoder, typed, over any wire.
+//! Client of a decoding server: the three typed calls of one decoder, over any wire.
 
 use crate::{CallError, Caller, Outcome, Wire};
 use ringcall::FunctionId;
@@ -55,9 +55,9 @@ pub enum DecodingError {
 
 /// One decoder of a decoding server.
 ///
-/// Measurements are sent and not waited for; how they were answered is told by the call that asks for corrections. A server's ring
-/// serves one client at a time, in the order of its requests, so a client begins with [`reset`](Self::reset), and its caller's window
-/// is smaller than the ring.
+/// Measurements are sent and not waited for; the call that asks for corrections returns how they were answered. A
+/// server's ring serves one client at a time, in the order of its requests, so a client begins with
+/// [`reset`](Self::reset), and its caller's window is smaller than the ring.
 ///
 /// ```
 /// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig, Status};
@@ -182,7 +182,7 @@ impl<W: Wire> DecodingClient<W> {
         self.call(names::RESET_DECODER, &reset_decoder(self.decoder_id), |_| ())
     }
 
-    /// Waits until every call so far is answered or lost. A refusal is told by the next call that asks for corrections.
+    /// Waits until every call so far is answered or lost. The next call that asks for corrections returns a refusal.
     pub fn wait(&mut self) {
         let mut turns = 0_u32;
         while !self.open.is_empty() {

@@ -1,4 +1,4 @@
-//! Where a transport is reached.
+//! Endpoints: the address of a transport, as one line of `key=value` pairs.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What can be wrong with a transport before it runs.
+//! Errors of a transport before it runs.
 
 use ringcall_rdma::verbs::VerbsError;
 use ringcall_roce::{QueuePairError, SocketError};

@@ -1,4 +1,4 @@
-//! What a thread does while there is nothing to do.
+//! Idle strategies of a transport's thread.
 
 use crate::Unified;
 use ringcall::Wait;

@@ -1,4 +1,4 @@
-//! How long requests were under way, in buckets, by function: one writer, readable by anybody at any time.
+//! Latency histograms by function, with one writer. Any thread may read them at any time.
 
 use crate::stats::Count;
 use ringcall_gpu::atomic::DeviceU64;
@@ -89,8 +89,8 @@ impl Default for LiveFunctions {
 }
 
 impl LiveFunctions {
-    /// Counts an answer. Only a function that runs, or whose schema refuses, gets a place: nobody fills the places with ids that he
-    /// makes up.
+    /// Counts an answer. Only a function that runs, or whose schema refuses a request, gets an entry, so that no peer
+    /// can fill the entries with invented ids.
     #[inline]
     pub(crate) fn record(&self, function: u32, status: i32, ns: u64) {
         let wanted = u64::from(function) + 1;
@@ -135,7 +135,7 @@ impl LiveFunctions {
     }
 }
 
-/// What a function's answers were.
+/// Counts of a function's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FunctionAnswers {

@@ -1,4 +1,4 @@
-//! Transports: what fills a ring from a network, and sends its answers.
+//! Transports: they fill a ring with requests from a network and send its answers.
 //!
 //! | you want | take |
 //! |---|---|
@@ -21,12 +21,12 @@
 //!
 //! # What is promised
 //! - **A request that is never answered stalls no other**: it keeps its slot, and the others go on.
-//! - **Nothing is lost from the books**: what was received was put into a slot, refused with its own status,
-//!   or ignored; what was put into a slot was answered or dropped at a stop, whose report says so
-//!   ([`Statistics::balance`]). Each has a counter.
+//! - **Nothing is lost from the books**: each received frame was put into a slot, refused with its own status, or
+//!   ignored; each request in a slot was answered, or dropped at a stop and reported ([`Statistics::balance`]). Each
+//!   has a counter.
 //! - **Back-pressure**: while no slot is vacant nothing is read.
-//! - **A stop is bounded**: it refuses what comes, waits for requests under way, and tells the senders of the
-//!   rest `SHUTTING_DOWN`.
+//! - **A stop is bounded**: it refuses new requests, waits for requests in flight, and answers the remaining requests
+//!   `SHUTTING_DOWN`.
 //! - **No allocation, lock or sleep between start and stop.** A thread that has found nothing for long blocks until a
 //!   datagram comes ([`Idle`]).
 

@@ -1,4 +1,4 @@
-//! A service's end of any wire: frames become requests in slots, answers become frames.
+//! Link: a service over any wire, which turns frames into requests in slots, and answers into frames.
 
 use crate::admit::{Admission, Reason, admission};
 use crate::latency::LiveFunctions;
@@ -18,7 +18,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A wire attached to a ring, whose only producer and consumer it is.
+/// A wire attached to a ring. The link is the ring's only producer and consumer.
 ///
 /// ```
 /// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
@@ -140,7 +140,7 @@ impl<W: Wire> Link<W> {
     }
 
     fn settle_counts(&self) {
-        // Answers in the outbox are still under way: their slots are free, but nothing was sent.
+        // Answers in the outbox are not sent yet: their slots are free, but nothing was sent.
         let waiting = self.outbox.answers() as u64;
         self.counters.under_way.set(u64::from(self.slots.under_way()) + waiting);
     }
@@ -382,8 +382,8 @@ fn take<P: Copy>(
     header.status
 }
 
-/// The header to send and how many result bytes go with it. A slot's response is an allegation like any other: a foreign
-/// dispatcher may leave what was there before.
+/// The header to send and how many result bytes go with it. A slot's response is an allegation, too: a foreign
+/// dispatcher may leave old bytes there.
 fn answer(
     response: &Response,
     asked: &RequestHeader,

@@ -1,4 +1,4 @@
-//! Frames on their way out.
+//! Outbox: frames that wait to be sent.
 
 use ringcall_wire::tag::{FrameKey, TAG_BYTES};
 use std::collections::VecDeque;

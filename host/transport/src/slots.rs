@@ -1,8 +1,8 @@
-//! Which slot a request gets, and whose answer a slot holds.
+//! Slot table of a link: which slot a request gets, and to which peer a slot's answer goes.
 //!
-//! The transport is its ring's only producer and consumer, so what it saw vacant stays vacant: a few such
-//! slots are kept in stock, and a frame is received only into one of them. Slots are looked for around the
-//! ring, past those in use: a request that is never answered costs its own slot and stalls no other.
+//! The transport is its ring's only producer and consumer, so a slot that it saw vacant stays vacant: a few such
+//! slots are kept in stock, and a frame is received only into one of them. Slots are looked for around the ring, past
+//! those in use: a request that is never answered costs its own slot and stalls no other.
 
 use crate::admit::Reason;
 use crate::stats::LiveCounters;
@@ -62,7 +62,7 @@ impl<P: Copy> Slots<P> {
         }
     }
 
-    /// Requests whose answers are still to come.
+    /// Requests without an answer yet.
     pub(crate) fn under_way(&self) -> u32 {
         self.count
     }
@@ -191,7 +191,7 @@ impl<P: Copy> Slots<P> {
         }
     }
 
-    /// Gives up every request under way; who asked. Their slots are left to the dispatcher that answers them.
+    /// Gives up every request in flight; who asked. Their slots are left to the dispatcher that answers them.
     pub(crate) fn give_up(&mut self) -> Vec<(u32, Asked<P>)> {
         let given_up = (0..).zip(&self.asked).filter_map(|(slot, asked)| asked.map(|asked| (slot, asked)));
         let given_up = given_up.collect();

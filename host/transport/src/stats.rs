@@ -1,4 +1,4 @@
-//! What a transport counts. One writer a set of counters, readable by anybody at any time.
+//! Counters of transports. Each set has one writer; any thread may read it at any time.
 
 use ringcall_gpu::atomic::DeviceU64;
 use std::fmt;
@@ -95,7 +95,7 @@ fn show(f: &mut fmt::Formatter<'_>, named: impl Iterator<Item = (&'static str, u
 }
 
 counters! {
-    /// What the service's end of a transport has done.
+    /// Counters of a service.
     ///
     /// Nothing is lost from the books: [`balance`](Self::balance) is zero at any quiet moment, and always after a stop.
     Statistics, LiveCounters {
@@ -148,7 +148,7 @@ impl Statistics {
         self.oversize + self.truncated + self.bad_magic + self.bad_slot + self.slot_taken + self.stopping
     }
 
-    /// Frames that were dropped because no peer can be told.
+    /// Frames that were dropped because they name no peer to answer.
     #[must_use]
     pub fn ignored(&self) -> u64 {
         let refused = self.malformed + self.forbidden + self.wrong_icrc + self.wrong_key + self.no_message;
@@ -171,7 +171,7 @@ impl Statistics {
 }
 
 counters! {
-    /// What a caller has done. Each request ends in one of `answered`, `refused`, `lost` and `unsent`, or is waiting.
+    /// Counters of a caller. Each request ends in one of `answered`, `refused`, `lost` and `unsent`, or is waiting.
     CallerStatistics, LiveCallerCounters {
         sent: "requests that were given an id, waiting ones included";
         answered: "requests answered by their handler (status 0 or positive)";

@@ -1,4 +1,4 @@
-//! Wires whose frames bear tags: only peers with the key are heard.
+//! Tagged wires: frames are authenticated, and only peers with the key are served.
 
 use crate::wire::{Arrival, Frame, KernelDrops, Sent, Wire};
 use crate::{Endpoint, Outbox};
@@ -6,7 +6,7 @@ use ringcall_wire::tag::{FrameKey, TAG_BYTES, VERSION};
 use std::io;
 use std::time::Duration;
 
-/// A wire, whose frames bear [tags](ringcall_wire::tag) where there is a key; without one the wire as it is.
+/// A wire whose frames have [tags](ringcall_wire::tag) if there is a key; without a key, the wire itself.
 ///
 /// A frame without its tag is counted ([`wrong_tag`](crate::Statistics::wrong_tag)) and not answered: its sender hears nothing,
 /// and no answer goes to an address that was forged. What precedes frames is the wire's own: a RoCE

@@ -1,4 +1,4 @@
-//! Transports with a thread of their own.
+//! Threaded transports: on one thread with a dispatcher, or on a separate thread.
 
 use crate::idle::Idler;
 use crate::{Endpoint, Idle, RingFilling, StopReport, TransportError, Unified, Watch};
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 /// Choices of a transport's thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThreadOptions {
-    /// What it does while there is nothing to do.
+    /// How the thread idles.
     pub idle: Idle,
     /// The core it is pinned to.
     pub core: Option<usize>,
 }
 
-/// How a thread is told to stop: nanoseconds allowed, plus one; 0 while it runs. Written by the owner, once, with release;
-/// read by the thread with acquire.
+/// The stop signal of a thread: nanoseconds allowed, plus one; 0 while it runs. Written by the owner, once, with
+/// release; read by the thread with acquire.
 #[derive(Debug, Clone)]
 struct Signal(Arc<DeviceU64>);
 
@@ -63,7 +63,7 @@ impl<T: Send + 'static> Worker<T> {
         Ok(Self { signal, thread, endpoint, watch })
     }
 
-    /// What the thread brings back; `None` if it does not come.
+    /// The state that the thread hands back; `None` if it does not come.
     fn stop(mut self, deadline: Duration) -> Option<T> {
         self.signal.stop(deadline);
         self.thread.wait(deadline.saturating_add(GRACE_PERIOD)).ok()
@@ -208,7 +208,7 @@ pub struct OneThread {
     worker: Worker<(StopReport, Stopped)>,
 }
 
-/// The most turns of a dispatcher between two looks at the wire.
+/// The most turns of a dispatcher between two polls of the wire.
 const STEPS: u32 = 16;
 
 impl OneThread {

@@ -1,4 +1,4 @@
-//! The two ways to run a transport, as traits.
+//! Transport traits: driven by the caller's thread, or running on its own.
 
 use crate::latency::{FunctionAnswers, Latencies, LiveFunctions};
 use crate::stats::LiveCounters;
@@ -15,15 +15,15 @@ pub trait Unified: Send {
     /// Where it is reached.
     fn endpoint(&self) -> &Endpoint;
 
-    /// Takes a batch of frames from the wire and fills vacant slots; how many frames there were. With no vacant slot
-    /// nothing is taken, and what comes waits in the wire.
+    /// Takes a batch of frames from the wire and fills vacant slots; how many frames there were. Without a vacant
+    /// slot nothing is taken, and frames wait in the wire.
     fn poll(&mut self) -> usize;
 
     /// Sends the answers that are there, in any order they became ready, each to the peer that asked; how
     /// many.
     fn publish(&mut self) -> usize;
 
-    /// Requests in slots, whose answers are still to come.
+    /// Requests in slots that have no answer yet.
     fn under_way(&self) -> u32;
 
     /// Blocks until something arrives or the time is over, unless an answer is due; whether it blocked. For a thread that
@@ -33,14 +33,14 @@ pub trait Unified: Send {
     /// From now on every request that comes is refused with `SHUTTING_DOWN`. There is no way back.
     fn close(&mut self);
 
-    /// Answers every request under way with `SHUTTING_DOWN`, sends what can be sent, and ends. Bounded.
+    /// Answers every request in flight `SHUTTING_DOWN`, sends the answers as far as possible, and ends. Bounded.
     fn give_up(&mut self);
 
     /// A handle that reads the statistics.
     fn watch(&self) -> Watch;
 
-    /// [Closes](Self::close) the transport, and makes turns until every request under way is answered or the deadline has
-    /// passed; then [gives up](Self::give_up) the rest. `between` runs in each turn: a dispatcher on this thread.
+    /// [Closes](Self::close) the transport, and makes turns until every request in flight is answered or the deadline
+    /// has passed; then [gives up](Self::give_up) the rest. `between` runs in each turn: a dispatcher on this thread.
     fn stop(&mut self, deadline: Duration, between: &mut dyn FnMut()) -> StopReport {
         let watch = self.watch();
         let (begin, before) = (Instant::now(), watch.statistics());
@@ -77,8 +77,8 @@ pub trait RingFilling: Send {
     /// A handle that reads the statistics.
     fn watch(&self) -> Watch;
 
-    /// Refuses what comes from now on, waits until every request under way is answered, and ends; at the deadline tells
-    /// the senders of the rest `SHUTTING_DOWN`. The wire is closed when this returns.
+    /// Refuses new requests, waits until every request in flight is answered, and ends. At the deadline it answers
+    /// the remaining requests `SHUTTING_DOWN`. The wire is closed when this returns.
     fn stop(self: Box<Self>, deadline: Duration) -> StopReport;
 
     /// The counts, now.
@@ -158,7 +158,7 @@ impl fmt::Debug for Watch {
 pub struct StopReport {
     /// Requests answered between the call and the end.
     pub drained: u64,
-    /// Requests whose senders were told `SHUTTING_DOWN` because no answer came in time.
+    /// Requests answered `SHUTTING_DOWN` because no other answer came in time.
     pub dropped: u64,
     /// Requests that came during the stop and were refused.
     pub refused: u64,

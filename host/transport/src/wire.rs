@@ -1,4 +1,4 @@
-//! What differs between transports: how frames are received and sent.
+//! `Wire`, the trait of a transport's network side: receiving and sending frames.
 
 use crate::{Endpoint, Outbox};
 use ringcall_roce::reliable::ReliableError;
@@ -37,7 +37,7 @@ pub trait Wire: Send {
     /// The operating system refuses.
     fn open(&mut self, receive_bytes: usize, send_bytes: usize) -> io::Result<()>;
 
-    /// Takes what has arrived, at most `limit` frames (0 < `limit` <= [`BATCH`]), and gives it to `take`. Returns at once;
+    /// Takes at most `limit` arrived frames (0 < `limit` <= [`BATCH`]) and passes them to `take`. Returns at once;
     /// nothing there is no error.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ pub trait Wire: Send {
         None
     }
 
-    /// What tells how many datagrams the operating system has dropped for this wire, if anything does.
+    /// A counter of the datagrams that the operating system has dropped for this wire, if there is one.
     fn kernel_drops(&self) -> Option<KernelDrops> {
         None
     }

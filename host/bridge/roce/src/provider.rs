@@ -1,4 +1,4 @@
-//! The provider: RoCE in software or over an adapter, as its arguments want it.
+//! The provider: RoCE in software or over an adapter, as its arguments say.
 
 use crate::Roce;
 use crate::adapter::{Adapter, is_wanted};

@@ -1,4 +1,4 @@
-//! An instance of a provider, and its life.
+//! Instances of a provider: their life cycle and calls.
 #![allow(unsafe_code)] // named for it: calls into a shared library
 
 use super::library::Library;
@@ -181,8 +181,8 @@ impl Provider {
         self.0.answered("disconnect", status)
     }
 
-    /// Ends what was begun, so that a call that waits in another thread returns, and lets nothing begin any
-    /// more: the holder of the last handle destroys the instance.
+    /// Ends calls in progress, so that a call that waits in another thread returns, and refuses new calls: the holder
+    /// of the last handle destroys the instance.
     #[cfg_attr(not(feature = "c-api"), allow(dead_code))] // C has handles that others use
     pub(crate) fn end_for_good(&self) {
         let before = {
@@ -201,8 +201,8 @@ impl Provider {
         }
     }
 
-    /// As [`disconnect`](Self::disconnect), but waits for requests under way no longer than this, where the provider
-    /// can; whether it can.
+    /// As [`disconnect`](Self::disconnect), but waits at most this long for requests in flight, if the provider can;
+    /// whether it can.
     ///
     /// # Errors
     /// As there.
@@ -291,8 +291,8 @@ impl Provider {
         Ok(out)
     }
 
-    /// What a unified kernel is launched with. Without a launch function the loop is the caller's: the provider has a
-    /// [data plane](Self::plane) for it.
+    /// Parameters with which a unified kernel is launched. Without a launch function the loop is the caller's: the
+    /// provider has a [data plane](Self::plane) for it.
     ///
     /// # Errors
     /// The provider has no unified form.
@@ -325,7 +325,7 @@ impl Provider {
         self.0.answered(CALL, status)
     }
 
-    /// The data plane's structure as it is: hooks that are there, and slots that the host sees.
+    /// The data plane's structure, unchanged: hooks that are there, and slots that the host sees.
     ///
     /// # Errors
     /// The provider does not work that way, or hands out hooks or addresses that are null.
@@ -371,7 +371,7 @@ impl Provider {
         }
     }
 
-    /// What the provider has counted, if it does and says so.
+    /// The provider's counters, if it has and reports them.
     #[must_use]
     pub fn statistics(&self) -> Option<Statistics> {
         let extension = self.0.library.extension()?;

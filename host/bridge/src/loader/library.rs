@@ -13,9 +13,9 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// A library that is loaded, with what it provides: checked, and copied out of it.
 ///
-/// Each string is loaded once, and stays loaded until the process ends: a provider may have threads and its
-/// own handlers that nothing could take back. Loading runs the library's initialisers; the user who names a
-/// library trusts it as a dependency. What it hands out is checked as far as that can be done.
+/// Each string is loaded once, and stays loaded until the process ends: a provider may have threads and its own
+/// handlers that nothing could take back. Loading runs the library's initialisers; the user who names a library
+/// trusts it as a dependency. The values that it returns are checked as far as possible.
 #[derive(Clone)]
 pub struct Library(Arc<Loaded>);
 
@@ -113,7 +113,7 @@ impl fmt::Debug for Library {
     }
 }
 
-/// What the dynamic linker said: the cause; the error itself says only which function failed.
+/// The dynamic linker's message: the cause; the error itself says only which function failed.
 fn said(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -1,5 +1,5 @@
-//! Whether an address from a library is mapped at all, and how. It is no proof that the memory is what he
-//! says; it turns a crash at the first access into an error at the start.
+//! Mappings of this process, to check whether an address from a library is mapped, and how. The check does not prove
+//! that the memory is what the library says; it turns a crash at the first access into an error at the start.
 
 use procfs::process::{MMPermissions, MemoryMap, Process};
 

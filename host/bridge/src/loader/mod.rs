@@ -1,4 +1,4 @@
-//! Loading providers.
+//! Loader of provider libraries.
 
 mod calls;
 mod library;

@@ -1,4 +1,4 @@
-//! The hooks of a data plane, for one thread.
+//! Hooks of a loaded provider's data plane, for one thread.
 #![allow(unsafe_code)] // named for it: calls into a shared library
 
 use super::ring::Slots;

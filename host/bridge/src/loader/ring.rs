@@ -1,4 +1,4 @@
-//! From the addresses that a provider hands out to windows over memory.
+//! Windows over the ring memory whose addresses a provider returns.
 #![allow(unsafe_code)] // named for it: memory that this process does not own
 
 use super::maps::Maps;

@@ -1,4 +1,4 @@
-//! The interface's functions over a [`Transport`].
+//! The interface's C functions over a [`Transport`].
 #![allow(unsafe_code)] // named for it: the border to C
 
 use super::{Args, Transport};

@@ -1,4 +1,4 @@
-//! A link behind the two hooks of a data plane.
+//! The two hooks of a data plane, over a link.
 //!
 //! The link fills a ring whose flags no other agent sees; the hooks take requests out of it and put answers
 //! in, as a dispatcher would. The slots themselves are the ones that were handed out.
@@ -47,7 +47,7 @@ impl<W: Wire> Hooks<W> {
     pub(super) fn poll(&mut self) -> Option<u32> {
         self.settle_dropped();
         self.link.publish();
-        // Requests that wait for a flag of the user's hold up no other.
+        // A request that waits for a flag of the user delays no other request.
         self.free().or_else(|| {
             self.park();
             self.fetch();
@@ -63,7 +63,7 @@ impl<W: Wire> Hooks<W> {
         Some(slot.get())
     }
 
-    /// Takes what has arrived out of the link.
+    /// Takes arrived requests out of the link.
     fn fetch(&mut self) {
         if self.link.poll() > 0 {
             let Self { scan, inner, taken, ready, .. } = self;
@@ -95,9 +95,9 @@ impl<W: Wire> Hooks<W> {
         });
     }
 
-    /// Tells everybody who waits that nothing comes, and leaves the ring as a new link wants it.
+    /// Tells every waiting thread that no request will come, and resets the ring for a new link.
     pub(super) fn end(mut self) {
-        // Only the user could answer requests under way, and the user has ended the transport.
+        // Only the user could answer requests in flight, and the user has ended the transport.
         self.link.give_up();
         for slot in self.inner.geometry().iter() {
             self.inner.clear_rx(slot);

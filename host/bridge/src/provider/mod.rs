@@ -1,4 +1,4 @@
-//! Making a shared library of a transport.
+//! Providers: a transport as a shared library of the bridge interface.
 //!
 //! | you have | take |
 //! |---|---|
@@ -61,7 +61,8 @@ pub trait Transport: Send + Sync + Sized + 'static {
     /// Arguments that do not work, or an operating system that refuses.
     fn create(args: &Args) -> Result<Self, Refused>;
 
-    /// The ring that it fills by itself once it is [launched](Self::launch). Its memory lives as long as the instance.
+    /// The ring that the transport fills after it is [launched](Self::launch). Its memory lives as long as the
+    /// instance.
     ///
     /// # Errors
     /// It has none.
@@ -135,7 +136,7 @@ pub trait Transport: Send + Sync + Sized + 'static {
         Err(Refused::unsupported("it closes when it is disconnected"))
     }
 
-    /// As [`disconnect`](Self::disconnect), but waits for requests under way no longer than this.
+    /// As [`disconnect`](Self::disconnect), but waits at most this long for requests in flight.
     ///
     /// # Errors
     /// As there.

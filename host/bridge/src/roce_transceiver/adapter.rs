@@ -1,4 +1,4 @@
-//! What the pump needs of a queue pair: an adapter's, or a stand-in's in tests.
+//! Queue pairs of the RoCE transceiver's pump: an adapter's, or a stand-in's in tests.
 
 use ringcall_rdma::verbs::{Completion, Operation, Pair, PairFault, Remote, SendError, VerbsError};
 use std::time::Duration;

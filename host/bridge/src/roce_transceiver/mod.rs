@@ -1,14 +1,14 @@
-//! The RoCE transceiver that the C functions `cpu_roce_*` are: messages of an adapter's queue pair, between it and two rings, at either
-//! end of a connection.
+//! The RoCE transceiver behind the C functions `cpu_roce_*`: it moves messages between an adapter's queue pair and
+//! two rings, at either end of a connection.
 //!
 //! Rules of the rings are those of the [UDP transceiver](crate::transceiver), with what an adapter adds (source: the CUDA-Q Realtime CPU
 //! RoCE transport):
 //!
 //! - A peer's RDMA WRITE with immediate is for the slot that the immediate names. A SEND is for the slot whose receive it took: receives
 //!   are posted in the order of the ring.
-//! - A message for a slot that is in use waits. A SEND that waits holds up the SENDs behind it, so that they come in the order of the ring; writes
-//!   name their slots, and wait for nothing else. One write that comes over another is counted ([`RoceCounts::overwritten`]), and the
-//!   later one is what the slot gets.
+//! - A message for a slot that is in use waits. A SEND that waits delays the later SENDs, so that SENDs come in the
+//!   order of the ring; writes name their slots, and wait for nothing else. One write that comes over another is
+//!   counted ([`RoceCounts::overwritten`]), and the later one is what the slot gets.
 //! - A response slot is sent as long as its header says, another one with [`RoceOptions::frame_bytes`] bytes; as a SEND, or written into
 //!   the peer's slot of the same number.
 //! - A connection that has ended begins anew with the same peer, and is counted. After an adapter was removed nothing moves any more:
@@ -42,7 +42,7 @@ pub enum Role {
     /// [`monitor`](RoceTransceiver::monitor) receives and sends.
     #[default]
     Both,
-    /// It sends back what comes, and uses neither ring.
+    /// It sends every message back and uses neither ring.
     Forward,
     /// It receives alone.
     ReceiveOnly,
@@ -177,7 +177,7 @@ impl RoceTransceiver {
         &self.ring
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     #[must_use]
     pub fn counts(&self) -> RoceCounts {
         self.counted.read()

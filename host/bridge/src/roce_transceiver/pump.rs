@@ -18,14 +18,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Completions between two looks at the responses.
+/// Completions between two polls of the responses.
 const BURST: u32 = 32;
 /// How long the last messages may take to leave.
 const LINGER: Duration = Duration::from_millis(200);
 /// The bits of an immediate that name the slot.
 const SLOT_MASK: u32 = 0xFFF;
 
-/// What a transceiver has counted.
+/// Counters of a transceiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RoceCounts {
     /// Messages that came into a slot, or were sent back.

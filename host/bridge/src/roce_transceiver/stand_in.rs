@@ -1,4 +1,4 @@
-//! Two queue pairs joined in memory: what an adapter does, for machines without one.
+//! Stand-in for an adapter: two queue pairs joined in memory.
 
 use super::adapter::Adapter;
 use ringcall_rdma::verbs::{Completion, Operation, PairFault, Remote, SendError, VerbsError};

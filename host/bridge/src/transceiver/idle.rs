@@ -1,4 +1,4 @@
-//! What a transceiver's thread does while there is nothing to do.
+//! Idle strategy of a transceiver's thread.
 
 use ringcall::wait::Waiter;
 use ringcall_gpu::{clock, hint};

@@ -1,5 +1,5 @@
-//! The UDP transceiver that the C functions `cpu_udp_*` are: datagrams as they are, between a socket and two rings, at
-//! either end of a connection.
+//! The UDP transceiver behind the C functions `cpu_udp_*`: it moves unchanged datagrams between a socket and two
+//! rings, at either end of a connection.
 //!
 //! The contents of a datagram are not read here; for requests there is [`ringcall_transport::udp`], which
 //! checks them. Rules of the rings (source: the CUDA-Q Realtime UDP transport):

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 /// Tries to send while the socket's buffer is full, a [`SLEEP`] between.
 const TRIES: u32 = 2000;
-/// Datagrams between two looks at the responses.
+/// Datagrams between two polls of the responses.
 const BURST: u32 = 32;
 
 pub(super) struct Pump {

@@ -1,5 +1,5 @@
-//! UDP as a bridge provider: what the reference ships as `libcudaq-realtime-bridge-udp.so`, over
-//! [`ringcall_transport::udp`], with the same arguments and the same packets.
+//! UDP as a bridge provider over [`ringcall_transport::udp`]. It takes the arguments and packets of the reference's
+//! `libcudaq-realtime-bridge-udp.so`.
 //!
 //! | argument | what | default |
 //! |---|---|---|

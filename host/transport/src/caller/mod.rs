@@ -1,4 +1,4 @@
-//! A client's end of any wire: many requests under way, each of which ends.
+//! Caller: a client over any wire with many requests in flight, each of which ends.
 
 mod table;
 
@@ -20,9 +20,9 @@ use table::{Answer, Table};
 pub struct CallerOptions {
     /// The longest request or answer, header included: the service's slot. Default: 16 KiB, as rings have.
     pub frame_bytes: usize,
-    /// The most requests under way. Default: 256.
+    /// The most requests in flight. Default: 256.
     pub window: usize,
-    /// How long a request may be under way before it is given up as lost. Nothing is sent again. Default: 1 s.
+    /// How long a request may be in flight before it is given up as lost. Nothing is sent again. Default: 1 s.
     pub deadline: Duration,
     /// Sends each request as a datagram of so many bytes, padded with zeros, as the reference does; `None`: exactly as
     /// long as it is. Default: `None`.
@@ -54,7 +54,7 @@ pub enum CallError {
         /// Bytes that fit.
         capacity: usize,
     },
-    /// As many requests are under way as may be.
+    /// The limit of requests in flight is reached.
     #[error("{0} requests are under way: take answers before sending more")]
     Full(usize),
     /// No answer came before the deadline.
@@ -81,7 +81,7 @@ pub enum Outcome<'a> {
 pub struct Ended<'a> {
     /// Its id.
     pub id: u32,
-    /// How long it was under way.
+    /// How long it was in flight.
     pub took: Duration,
     /// How it ended.
     pub outcome: Outcome<'a>,
@@ -328,7 +328,7 @@ impl<W: Wire> Caller<W> {
         }
     }
 
-    /// Ends requests whose time is up; how many. Looks eight times within the time allowed.
+    /// Ends requests that have timed out; how many. Looks eight times within the time allowed.
     #[inline]
     fn overdue(&mut self, each: &mut impl FnMut(Ended<'_>)) -> usize {
         let mut ended = 0;

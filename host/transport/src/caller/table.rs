@@ -1,6 +1,7 @@
-//! Which requests are under way, and what became of the last ones.
+//! A caller's table of requests in flight and of recent outcomes.
 
-/// Outcomes that are remembered for each request that may be under way: what comes twice or late is recognised so long.
+/// Remembered outcomes for each request that may be in flight. An answer that comes twice or late is recognised while
+/// its outcome is remembered.
 const MEMORY: usize = 16;
 
 /// The fewest entries.

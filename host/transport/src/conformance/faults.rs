@@ -1,4 +1,4 @@
-//! A network that loses, doubles and reorders, the same way each time.
+//! Network faults for the suite: loss, duplicates and disorder, the same in each run.
 
 use super::Client;
 use rand::{RngExt, SeedableRng};

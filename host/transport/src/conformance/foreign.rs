@@ -1,4 +1,4 @@
-//! A dispatcher that the suite simulates: it does what ours never would.
+//! A simulated foreign dispatcher, which breaks rules that Ringcall's dispatchers keep.
 
 use super::{Outcome, until};
 use ringcall::Ring;

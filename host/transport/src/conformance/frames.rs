@@ -1,4 +1,4 @@
-//! Frames that come and go.
+//! Cases of frames: received, answered, refused.
 
 use super::{
     FUNCTION, Faults, Faulty, Outcome, Subject, call, ensure, equal, incremented, left_out, refused, reply,

@@ -1,4 +1,4 @@
-//! What every transport must do, as a suite to run against it (feature `testing`).
+//! Conformance suite for transports (feature `testing`).
 //!
 //! [`check`] runs every [case](CASES) against a [`Subject`]: something that can start the transport on a ring, and make
 //! clients that speak its wire. A case simulates the network (loss, duplicates, other orders, garbage) and, where a dispatcher

@@ -1,4 +1,4 @@
-//! Ends and beginnings.
+//! Cases of stops and restarts.
 
 use super::foreign::Act;
 use super::{

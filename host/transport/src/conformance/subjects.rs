@@ -1,4 +1,4 @@
-//! What subjects are put together from: transports with a dispatcher around them, clients of datagrams.
+//! Parts of the suite's subjects: transports with a dispatcher, clients that send datagrams.
 
 use super::Client;
 use crate::{

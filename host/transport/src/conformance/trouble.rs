@@ -1,4 +1,4 @@
-//! Dispatchers and clients that misbehave.
+//! Cases of dispatchers and clients that misbehave.
 
 use super::foreign::Act;
 use super::{Outcome, Reply, Subject, bare, ensure, equal, left_out, refused, reply, request, stop, until};

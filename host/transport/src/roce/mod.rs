@@ -1,11 +1,6 @@
-//! RoCE v2 without an adapter: requests come as RDMA WRITEs into pages, answers leave as SENDs.
+//! RoCE v2 transport without an adapter: requests are RDMA WRITEs into pages, answers are SENDs.
 //!
-//! # On the wire
-//! What a sensor bridge speaks, and what [`ringcall_roce`] knows: a request is written to a page of a window
-//! by WRITE ONLY packets (or by the FIRST, MIDDLE and LAST ones of an adapter), the last of which has an
-//! immediate that names the page. A page is a slot of the ring. The answer is a UC SEND, with sequence
-//! numbers for each peer. What a peer must know is in the endpoint: queue pair, key, first address,
-//! number and size of pages. An answer longer than the [path MTU](PortOptions::mtu) is a UC SEND of several packets.
+//! # On the wire The packets of a sensor bridge, as [`ringcall_roce`] reads them: a request is written to a page of a window by WRITE ONLY packets (or by the FIRST, MIDDLE and LAST ones of an adapter), the last of which has an immediate that names the page. A page is a slot of the ring. The answer is a UC SEND, with sequence numbers for each peer. The endpoint has everything that a peer must know: queue pair, key, first address, number and size of pages. An answer longer than the [path MTU](PortOptions::mtu) is a UC SEND of several packets.
 //!
 //! # Where requests are put together
 //! In pages of the wire's own, a window for each peer, so that no peer writes into another's request and none into a slot.

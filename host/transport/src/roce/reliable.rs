@@ -1,4 +1,5 @@
-//! RoCE v2 by the reliable connected service: one peer, whose packets are acknowledged, and to whom answers are sent again.
+//! Reliable RoCE v2 transport: one peer, whose packets are acknowledged, and to which answers are sent until they are
+//! acknowledged.
 
 use crate::roce::{MAX_FRAME_BYTES, NAME, RoceOptions, ignored};
 use crate::wire::{Arrival, Frame, KernelDrops, Sent, Wire};
@@ -63,7 +64,7 @@ pub struct ReliableRoce {
 
 /// Answers that wait for their acknowledgement, at most.
 const ANSWERS: usize = 4 * BATCH;
-/// How long a peer is told to wait where there is no room: 0.64 ms.
+/// How long a peer must wait after it was refused for lack of room: 0.64 ms.
 const NOT_READY_TIMER: u8 = 12;
 
 impl ReliableRoce {
@@ -130,7 +131,8 @@ impl ReliableRoce {
         }
     }
 
-    /// Sends what is to be sent now, as far as the socket takes it: what it does not take is lost, and sent again in time.
+    /// Sends the packets that are due, as far as the socket takes them. Other packets count as lost and are sent
+    /// again later.
     fn transmit(&mut self) -> io::Result<()> {
         let Self { socket, connection, peer, out, .. } = self;
         let Some(Connected { address, .. }) = *peer else { return Ok(()) };
@@ -278,8 +280,8 @@ impl Wire for ReliableRoce {
                 }
             }
         }
-        // What the socket does not take now is sent again in time. Its error is none of the next frame's: where it lasts, the next
-        // look at the socket tells it.
+        // Packets that the socket does not take now are sent again later. Its error is none of the next frame's:
+        // where it lasts, the next look at the socket tells it.
         let _ = self.transmit();
         Sent { frames, error }
     }

@@ -1,4 +1,4 @@
-//! Who is served.
+//! Allow-list of peers.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +24,7 @@ pub struct AllowedPeer {
 }
 
 impl AllowedPeer {
-    /// Whether it is this peer's address. An IPv4 address is the same when a socket of IPv6 tells it.
+    /// Whether it is this peer's address. An IPv4 address equals its IPv4-mapped form from an IPv6 socket.
     #[must_use]
     pub fn is(&self, address: SocketAddr) -> bool {
         self.ip.to_canonical() == address.ip().to_canonical()

@@ -1,4 +1,4 @@
-//! UDP: one datagram, one frame.
+//! UDP transport: one datagram is one frame.
 //!
 //! # On the wire
 //! A request is a datagram: the 24-byte header, then the payload; what follows up to the length of a slot is padding and
@@ -90,7 +90,7 @@ pub struct Udp {
     socket: UdpSocket,
     address: SocketAddr,
     batches: Batches,
-    /// Bound to every address of this machine: each datagram tells its own.
+    /// Bound to every address of this machine: each datagram carries its own.
     wildcard: bool,
     allowed: Box<[AllowedPeer]>,
 }

@@ -1,4 +1,4 @@
-//! Batches of datagrams.
+//! UDP sockets that receive and send batches of datagrams.
 
 use super::{Peer, wildcard};
 use crate::wire::{Arrival, BATCH, Frame, Sent};

@@ -1,7 +1,8 @@
-//! Datagrams of a socket that is bound to every address of this machine (0.0.0.0, ::).
+//! Destination addresses for a socket bound to every address of this machine (0.0.0.0, ::).
 //!
-//! Its answers must leave from the address that their requests were sent to: a client drops an answer from another one. The
-//! system tells that address with each datagram, and is told it with each answer (`IP_PKTINFO`, `IPV6_PKTINFO`; see ip(7)).
+//! Its answers must leave from the address that their requests were sent to: a client drops an answer from another
+//! one. The system reports that address with each datagram, and each answer passes it back to the system
+//! (`IP_PKTINFO`, `IPV6_PKTINFO`; see ip(7)).
 
 use super::Peer;
 use nix::libc;

@@ -1,4 +1,4 @@
-//! A client's end of an adapter's queue pair.
+//! Caller over an adapter's queue pair.
 
 use crate::verbs::{endpoint, side, unsent};
 use crate::wire::{Arrival, BATCH, Frame, Sent, Wire};
@@ -47,7 +47,7 @@ impl VerbsCaller {
         Ok(Self { pair: Pair::open(options)?, window: None, free, taken, answer: Vec::new(), fault: None })
     }
 
-    /// What the service is to be told.
+    /// Message for the service about the caller's queue pair.
     #[must_use]
     pub fn side(&self) -> Side {
         side(&self.pair)
@@ -55,8 +55,7 @@ impl VerbsCaller {
 
     /// Connects the queue pair to the service's.
     ///
-    /// # Errors
-    /// What the driver says.
+    /// # Errors The driver's error.
     pub fn connect(&mut self, service: Remote, window: VerbsWindow) -> Result<(), VerbsError> {
         self.free = (0..window.pages).collect();
         self.taken = VecDeque::with_capacity(window.pages as usize);

@@ -1,9 +1,6 @@
-//! RDMA verbs: an adapter's queue pair, through libibverbs, which is loaded at run time.
+//! RDMA verbs transport: an adapter's queue pair through libibverbs, which is loaded at run time.
 //!
-//! # On the wire
-//! What [`roce`](crate::roce) speaks, by an adapter: a request is an RDMA WRITE with immediate into a page of the service's window, whose
-//! first address is 0, and the immediate's low 12 bits name the page, which is a slot of the ring. The answer is a SEND. What a peer
-//! must know is in the endpoint.
+//! # On the wire What [`roce`](crate::roce) speaks, by an adapter: a request is an RDMA WRITE with immediate into a page of the service's window, whose first address is 0, and the immediate's low 12 bits name the page, which is a slot of the ring. The answer is a SEND. The endpoint has everything that a peer must know.
 //!
 //! # Connections
 //! A queue pair has one peer, which [`VerbsOptions::peer`] names, or a rendezvous. With each introduction, and after a fault, a new
