@@ -1,4 +1,4 @@
-//! The flag that ends decodes: a word of device memory that the kernel looks at every eighth iteration.
+//! Cancel flag of decodes: a word of device memory that the kernel reads every eighth iteration.
 
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeviceAddress, DeviceBuffer, Priority, Stream};

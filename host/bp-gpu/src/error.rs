@@ -1,4 +1,4 @@
-//! Why a graph cannot be decoded on a GPU.
+//! Errors of decoding a graph on a GPU.
 
 use ringcall_bp::kernel::KernelError;
 use ringcall_cuda::CudaError;

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of compiling device code.
 
 use std::path::PathBuf;
 

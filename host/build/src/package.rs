@@ -1,4 +1,4 @@
-//! What cargo knows about the crate to build.
+//! Cargo's metadata of the crate to build.
 
 use crate::BuildError;
 use crate::toolchain::plain_cargo;

@@ -1,4 +1,4 @@
-//! The text that the code generator wrote.
+//! PTX text written by the code generator.
 
 /// Functions that rustc and LLVM take for granted and that no GPU has.
 const C_LIBRARY: &[&str] = &["memcmp", "bcmp", "memcpy", "memmove", "memset", "strlen"];

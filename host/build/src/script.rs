@@ -1,4 +1,4 @@
-//! What a build script does with it.
+//! Entry points for a build script.
 
 use crate::compile::INNER_VARIABLE;
 use crate::package::Package;

@@ -1,4 +1,4 @@
-//! A configuration, checked.
+//! Checked configurations of dispatchers.
 
 use crate::layout::cudaq_dispatcher_config_t;
 use crate::raw_ring::stride;

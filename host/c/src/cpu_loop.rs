@@ -1,4 +1,5 @@
-//! A transport that the dispatcher's own thread drives: what it names becomes a request in a ring whose flags are ours.
+//! CPU loops: a transport that the dispatcher's own thread drives. Each request that the transport reports goes into
+//! a ring whose flags are private to the loop.
 
 use crate::layout::cudaq_cpu_dataplane_t;
 use crate::raw_ring::{View, aligned, check, data_windows};

@@ -1,4 +1,4 @@
-//! Function tables of the caller's: read whole, in whichever layout, and checked.
+//! Function tables of the caller, read as a whole in each layout, and checked.
 
 use crate::layout::cudaq_function_table_t;
 use crate::raw_ring::aligned;

@@ -1,4 +1,4 @@
-//! Handles that cannot dangle: each is a number that was never given out before, in the shape of a pointer.
+//! Handles that cannot dangle: each is a number in the shape of a pointer and is given out once.
 
 use crate::status::Fault;
 use ringcall_gpu::atomic::DeviceU64;

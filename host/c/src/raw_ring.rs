@@ -1,4 +1,4 @@
-//! Rings and other structs of the caller's: checked, then copied or looked at through windows.
+//! Rings and other structs of the caller, which are checked and then copied or read through windows.
 
 use crate::layout::cudaq_ringbuffer_t;
 use crate::status::Fault;

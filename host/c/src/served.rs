@@ -1,4 +1,4 @@
-//! Which functions of which rings the dispatchers of this process serve.
+//! Registry of the functions and rings that the dispatchers of this process serve.
 //!
 //! Two dispatchers that serve one function on one ring both take its requests: a slot is answered twice, or its next request
 //! is answered with the last one's result. The second is refused when it starts.

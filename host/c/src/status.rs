@@ -1,4 +1,4 @@
-//! What every entry point does first and last: no panic crosses into C, and an error leaves words behind.
+//! Guard of every entry point: no panic crosses into C, and an error leaves a message.
 
 use core::ffi::{c_char, c_int};
 use ringcall_cuda::CudaError;

@@ -1,4 +1,4 @@
-//! Commands whose results go to a caller in the same process, in place of a terminal.
+//! Commands that return their results to a caller in the same process and print nothing.
 
 use crate::signals::Interrupt;
 use crate::usage::{Misuse, in_words};

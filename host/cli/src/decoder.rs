@@ -1,4 +1,4 @@
-//! What decodes, as options: matching of either kind, belief propagation, or a plug-in.
+//! Options of the decoder: matching of either kind, belief propagation, or a plug-in.
 
 use crate::number;
 use crate::usage::Misuse;

@@ -1,4 +1,4 @@
-//! `ringcall completions` and `ringcall man`: what a package of the command has beside it.
+//! `ringcall completions` and `ringcall man`: files for a package of the command.
 
 use anyhow::{Context, Result};
 use clap_complete::Shell;

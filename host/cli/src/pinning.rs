@@ -1,4 +1,4 @@
-//! Which threads get which cores, and whether they got them.
+//! Assignment of cores to threads, and whether each thread was pinned.
 
 use anyhow::{Result, bail};
 use ringcall::pin::{PinReport, pin_current};

@@ -1,4 +1,4 @@
-//! What text for a terminal has in common: its width, its colours, its units, and the sign that something is being made.
+//! Style of text for a terminal: width, colours, units, and the sign of progress.
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

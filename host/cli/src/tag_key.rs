@@ -1,4 +1,4 @@
-//! `--tag-key`: the key that frames are tagged with.
+//! `--tag-key`: the key that authenticates frames.
 
 use clap::Args as ClapArgs;
 use ringcall_wire::tag::{FrameKey, NoKey, TAG_BYTES};

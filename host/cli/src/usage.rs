@@ -1,4 +1,4 @@
-//! Options that do not go together, where the command line's parser cannot know it.
+//! Usage errors: options that exclude each other in ways that the command line's parser cannot check.
 
 use crate::style;
 use anyhow::{Result, bail};

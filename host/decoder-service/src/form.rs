@@ -1,4 +1,4 @@
-//! How a problem's requests and answers look on the wire.
+//! Wire form of a problem's requests and answers.
 
 use ringcall::Status;
 use ringcall::wire::bits::{BitView, packed_len};

@@ -1,4 +1,4 @@
-//! What is decoded: a detector error model, and decoders for it.
+//! Decoding problems: a detector error model and its decoders.
 
 use crate::deadline::Timed;
 use crate::form::WireForm;

@@ -1,4 +1,4 @@
-//! What follows inference: decoding of the detectors that it leaves.
+//! Decoding of the residual: the detectors that inference leaves.
 
 use crate::{Problem, WireForm};
 use ringcall::Status;

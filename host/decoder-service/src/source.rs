@@ -1,4 +1,4 @@
-//! Where shots come from: sampled from the model, or read from a file of the user's.
+//! Sources of shots: sampled from the model, or read from the user's file.
 
 use crate::Problem;
 use ringcall_qec::QecError;

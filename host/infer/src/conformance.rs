@@ -1,4 +1,4 @@
-//! What every engine must do, as a suite to run against it (feature `testing`).
+//! Conformance suite for engines (feature `testing`).
 //!
 //! [`check`] needs no expected values: it tests the contract of [`Model`] and [`Engine`] on inputs it makes up.
 //! [`check_case`] compares one run with an oracle. Both say what broke instead of panicking.

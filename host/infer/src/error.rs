@@ -1,4 +1,4 @@
-//! What can go wrong, in words that say what to do.
+//! Errors of inference, with remedies.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What a tensor is: name, element type, static shape.
+//! Tensor specifications: name, element type, static shape.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Which tensors a request fills and an answer is made of, by name.
+//! Bindings: the tensors that a request fills, and those that make an answer, by name.
 
 use crate::ServiceError;
 use ringcall_infer::TensorSpec;

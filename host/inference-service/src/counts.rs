@@ -1,4 +1,4 @@
-//! What was counted, on both sides of a queue.
+//! Counters on both sides of a queue.
 
 /// One queue's counts, kept by the device, and where it stands. Read while it works, so not all of one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

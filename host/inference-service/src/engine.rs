@@ -1,4 +1,4 @@
-//! What an engine must be able to do to be served: name its tensors, say where they are, and add itself to a graph.
+//! Requirements on a served engine: it names its tensors, gives their addresses, and adds itself to a graph.
 
 use crate::ServiceError;
 use ringcall_cuda::CudaError;

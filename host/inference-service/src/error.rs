@@ -1,4 +1,4 @@
-//! Why a service cannot be made.
+//! Errors of creating a service.
 
 use ringcall_cuda::CudaError;
 use ringcall_infer::InferError;

@@ -1,4 +1,4 @@
-//! How a service is made.
+//! Options of a service.
 
 use crate::Pick;
 

@@ -1,4 +1,4 @@
-//! Where the path between a matched pair's detectors is recorded.
+//! The recorded path between the detectors of a matched pair.
 
 /// Where the path of a matched pair is to be found: the owner of a table, and a position in it.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! Which round each detector belongs to, and what that means for a decoder that is given one round after the other.
+//! Rounds of detectors, and their meaning for a decoder that gets one round after another.
 
 use crate::blossom::Tables;
 use crate::error::RoundsError;

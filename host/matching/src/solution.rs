@@ -1,4 +1,4 @@
-//! What a decode gives back.
+//! Result of a decode.
 
 use thiserror::Error;
 

@@ -1,4 +1,4 @@
-//! What a run works on, in device memory.
+//! Device buffers of a run.
 
 use crate::plan::{Params, Plan, SYNC_BYTES};
 use ringcall_cuda::CudaError;

@@ -1,4 +1,4 @@
-//! Which part of a device a run may fill.
+//! Share of a device that a run may fill.
 
 /// How much of a device's multiprocessors a network is planned for.
 ///

@@ -1,4 +1,4 @@
-//! What surrounds the network: which bits of a request it sees where, and what its decisions do to them.
+//! Wiring around the network: which bits of a request go to which input, and what the network's decisions do to them.
 
 /// Marks the absence of a bit, in the kernel's tables; `kernels-cu/predecoder/bits.h` has the other side.
 const NO_BIT: u32 = u32::MAX;

@@ -1,4 +1,4 @@
-//! Counts of the datagrams that the operating system dropped because a socket's receive buffer was full.
+//! Counters of datagrams that the operating system dropped because a socket's receive buffer was full.
 //!
 //! Linux counts them for each socket in `/proc/self/net/udp`. (The other source, `SO_RXQ_OVFL`, comes as a control message
 //! with each datagram; the crates whose batched receive is safe do not reset the control buffers between calls.)

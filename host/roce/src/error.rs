@@ -1,4 +1,4 @@
-//! What can be wrong with a packet.
+//! Errors of a packet.
 
 /// Why bytes are no packet, or fields make none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

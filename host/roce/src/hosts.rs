@@ -1,4 +1,4 @@
-//! Hosts that are heard: an allow-list of a queue pair.
+//! Allow-list of hosts for a queue pair.
 
 use std::net::Ipv4Addr;
 

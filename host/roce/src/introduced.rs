@@ -1,4 +1,4 @@
-//! Peers that a rendezvous has named: which queue pair the answers of an address go to.
+//! Introduced peers: the queue pair to which the answers of an address go, as the rendezvous introduced it.
 
 use crate::icrc::ROCE_PORT;
 use crate::rendezvous::Side;

@@ -1,4 +1,4 @@
-//! BTH opcodes: which operation, which part of a message, which headers follow.
+//! BTH opcodes: operation, part of a message, and following headers.
 //!
 //! The numbers are those of the InfiniBand architecture specification, volume 1, section 9.2.1: three bits of service
 //! (RC 0, UC 1), five of operation. Spelled out are SENDs and RDMA WRITEs of both services, the RC acknowledgement, and

@@ -1,4 +1,4 @@
-//! What a queue pair on a socket is told: its numbers, its window, and its peer.
+//! Configuration of a queue pair on a socket: its numbers, its window, and its peer.
 
 use crate::hosts::Hosts;
 use crate::icrc::IcrcCheck;

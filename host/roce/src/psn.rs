@@ -1,4 +1,4 @@
-//! Packet sequence numbers: 24 bits that wrap, and what the next one says about those before it.
+//! Packet sequence numbers: 24 bits that wrap, and the gaps between them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

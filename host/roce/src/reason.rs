@@ -1,4 +1,4 @@
-//! Why a packet was refused: a registry, and a counter for each.
+//! Reasons for which a packet is refused, and a counter for each.
 
 use crate::error::PacketError;
 use serde::ser::{Serialize, SerializeMap, Serializer};

@@ -1,4 +1,4 @@
-//! How two queue pairs learn of each other over TCP: 12 bytes each way, then the connection closes.
+//! TCP rendezvous of two queue pairs: each sends 12 bytes, then the connection closes.
 //!
 //! `{queue pair u32, key u32, IPv4 address u32}`, big-endian; the caller writes first, the service replies. That is what
 //! the CUDA-Q reference's CPU RoCE transport speaks with `--qp_config=rendezvous`. (Its service takes one caller and closes;

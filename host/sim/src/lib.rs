@@ -1,4 +1,4 @@
-//! Simulated hardware: what stands at the other end of a ring or a wire, in software.
+//! Simulated hardware: the far end of a ring or a wire, in software.
 //!
 //! | module | simulates |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! From an ONNX file to a plan.
+//! Building of plans from ONNX files.
 
 use crate::ffi::Build;
 use crate::{BuildOptions, Library, TensorInfo, TensorRtError, onnx};

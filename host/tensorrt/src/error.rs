@@ -1,4 +1,4 @@
-//! What can go wrong, in words that say what to do.
+//! Errors of TensorRT, with remedies.
 
 use crate::Version;
 use ringcall_cuda::CudaError;

@@ -1,4 +1,4 @@
-//! How a plan is built.
+//! Options of building a plan.
 
 use crate::TensorRtError;
 use crate::ffi::{BuildFlags, Tensor};

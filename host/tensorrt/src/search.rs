@@ -1,4 +1,4 @@
-//! Where TensorRT's library and headers are looked for.
+//! Search for TensorRT's library and headers.
 
 use crate::ffi::RawLibrary;
 use crate::{TensorRtError, Version};

@@ -1,4 +1,4 @@
-//! What a network and an engine say of their tensors.
+//! Tensors of a network and of an engine.
 
 use crate::TensorRtError;
 use crate::ffi::Tensor;

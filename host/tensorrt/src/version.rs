@@ -1,4 +1,4 @@
-//! Which TensorRT: of a library, and of headers.
+//! TensorRT versions, of a library and of headers.
 
 use crate::ffi::sys;
 use std::fmt;

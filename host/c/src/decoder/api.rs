@@ -1,4 +1,4 @@
-//! Decoding shots.
+//! `ringcall_decoder_*`: decoding of shots.
 
 use super::{Answers, Decoder, State, array, find};
 use crate::raw_ring::aligned;

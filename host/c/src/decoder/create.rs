@@ -1,4 +1,4 @@
-//! Making decoders, and ending them.
+//! Creation and destruction of decoders.
 
 use super::matrix::{self, Columns};
 use super::{DECODERS, Decoder, Engine, array};

@@ -1,4 +1,4 @@
-//! Making decoders by Relay-BP.
+//! Creation of Relay-BP decoders.
 
 use super::create::{ROUNDLESS, dense, hand_out, model_of_file, model_of_text, priors_of, sparse};
 use super::matrix::Columns;

@@ -1,4 +1,4 @@
-//! Decoding shots, with an outcome for each.
+//! Decoding of shots with an outcome for each.
 
 use super::{Answers, Engine, array, find};
 use crate::raw_ring::aligned;

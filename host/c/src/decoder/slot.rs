@@ -1,4 +1,4 @@
-//! Decoding the request in a slot of a ring: the body of a function of the host's table.
+//! Decoding of the request in a slot of a ring: the body of a function in the host's table.
 
 use super::{array, find, shots};
 use crate::raw_ring::{aligned, copied};

@@ -1,5 +1,5 @@
-//! Handlers that a program holds as data: device code and the names of the functions in it, kept until a start links them with
-//! the dispatch kernel.
+//! Device code of a program's handlers, and the names of their functions, kept until a start links them with the
+//! dispatch kernel.
 
 use crate::status::Fault;
 use core::ffi::{CStr, c_char, c_int, c_void};

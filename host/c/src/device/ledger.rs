@@ -1,5 +1,5 @@
-//! What dispatch graphs have launched by themselves, by device: of live handles, and of handles that are
-//! gone.
+//! Statistics of the launches that dispatch graphs make by themselves, by device: of live handles, and sums of
+//! destroyed ones.
 //!
 //! Read out of mapped memory, so that it can be asked for while a kernel hangs, which is when it is wanted.
 

@@ -1,4 +1,4 @@
-//! Something that is launched again and again, from any thread, and ended once.
+//! Life cycle of an object that any thread may launch again and again, and that is ended once.
 
 use crate::handles::lock;
 use crate::status::Fault;

@@ -1,5 +1,5 @@
-//! Kernels that a program has linked into itself from the device archive, with its handlers, or that are linked here with the
-//! device code that it hands over.
+//! Linked kernels: a program has linked them with its handlers from the device archive, or they are linked here with
+//! the program's device code.
 //!
 //! The archive, or the linking, gives the kernel; everything else is done here: tables, control words, the launch, and a thread that carries
 //! the caller's shutdown flag to the kernel and the kernel's count to the caller's stats, since those may lie anywhere.

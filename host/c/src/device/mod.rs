@@ -1,4 +1,4 @@
-//! The device path: a launch function on a stream of ours, stopped through the caller's flag.
+//! The device path: a launch function on a stream of this library, stopped through the caller's flag.
 
 pub(crate) mod api;
 mod code;

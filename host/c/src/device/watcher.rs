@@ -1,4 +1,4 @@
-//! The thread that watches a kernel: until its end it may touch the caller's flag and count.
+//! The watcher thread of a kernel. Until the kernel's end the thread may access the caller's flag and counter.
 //!
 //! It is there before the kernel is: where the system gives no thread, nothing is launched.
 

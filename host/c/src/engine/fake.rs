@@ -1,4 +1,4 @@
-//! Engines without CUDA: a test says when a graph answers, and when its stream gets to the work after it.
+//! Fake engines without CUDA: a test decides when a graph answers, and when its stream reaches the work after it.
 
 use super::Engine;
 use super::graph_stream::GraphStream;

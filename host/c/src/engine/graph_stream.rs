@@ -1,4 +1,4 @@
-//! What a worker's graphs run on, in order: a stream of CUDA's. Tests play one.
+//! Streams of a worker's graphs, which run in order. Tests simulate a stream.
 
 use crate::layout::{cudaGraphExec_t, cudaStream_t};
 use crate::status::{CUDA_UNKNOWN, Fault};

@@ -1,4 +1,5 @@
-//! The lease of an engine: a loop of this library, or the calls of its user, look for the ends of its launches.
+//! Lease of an engine: either a loop of this library or the calls of the engine's user collect the ends of its
+//! launches.
 //!
 //! An end is reported once, to the caller that finds it. A loop counts and publishes the ends of its requests, so while the loop
 //! holds the lease no call of the user looks for ends.

@@ -1,4 +1,4 @@
-//! Making an engine: what it is made of is checked before CUDA is asked for anything.
+//! Creation of an engine. Its parts are checked before any call of CUDA.
 
 use super::graph_stream::GraphStream;
 use super::lease::LeaseLock;

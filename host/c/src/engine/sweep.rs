@@ -1,4 +1,4 @@
-//! Workers whose graphs have ended.
+//! Collection of workers whose graphs have ended.
 //!
 //! What became of their slots is settled under the lock. The sweeper is told without the lock, so that it may
 //! call the engine, and a worker is idle only after that.

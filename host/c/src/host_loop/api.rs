@@ -1,4 +1,4 @@
-//! Loops on the caller's thread, and the thread without a dispatcher around it.
+//! Loops on the caller's thread, and loop threads without a dispatcher handle.
 
 use super::{HostThread, Shutdown, Source, Wiring, bad_requests};
 use crate::cpu_loop::Dataplane;

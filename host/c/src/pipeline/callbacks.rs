@@ -1,4 +1,4 @@
-//! The program's functions: how they are called, and what they answer.
+//! Callbacks of a program: how they are called, and their results.
 
 use crate::layout::cudaq_host_dispatch_worker_t;
 use crate::status::Fault;

@@ -1,4 +1,4 @@
-//! The shape of a pipeline, checked, and its ring: the caller's, mapped memory, or memory of this process.
+//! Checked configuration of a pipeline, and its ring: the caller's ring, mapped memory, or memory of this process.
 
 use crate::layout::cudaq_ringbuffer_t;
 use crate::raw_ring::{View, check, copied, host_ring};

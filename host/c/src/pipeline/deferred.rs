@@ -1,4 +1,4 @@
-//! Runs of the CPU stage, and requests whose answers come after it has returned.
+//! Calls of the CPU stage whose answers come after the stage has returned.
 //!
 //! A stage, or a graph, writes its response over the request: header first, then the result. The response that a consumer
 //! sees is a copy of it, with the request's id and time stamp.

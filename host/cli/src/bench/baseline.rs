@@ -1,4 +1,4 @@
-//! The floor: a bare flag goes from one thread to another and back. No protocol can be faster.
+//! Baseline of the host: a bare flag goes from one thread to another and back. No protocol can be faster.
 
 use super::measure::{Bench, Row, histogram};
 use crate::pinning;

@@ -1,4 +1,4 @@
-//! How long round trips took, as a picture: one panel a benchmark, one axis for all.
+//! Chart of round-trip times: one panel a benchmark, one axis for all panels.
 
 use super::measure::{Row, time};
 use anyhow::{Result, anyhow};

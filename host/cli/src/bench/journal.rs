@@ -1,4 +1,5 @@
-//! What a bench has measured so far: each row is shown, compared with an earlier run, and written down as it comes.
+//! Journal of a run of `bench`: each row is shown, compared with an earlier run, and written as soon as it is
+//! measured.
 
 use super::measure::{Row, time};
 use super::{matching, whole};

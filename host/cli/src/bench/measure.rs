@@ -1,4 +1,4 @@
-//! What all benches share: cores, percentiles, the table of names.
+//! Shared parts of the benchmarks: cores, percentiles, the table of names.
 
 use crate::pinning;
 use crate::usage::misuse;

@@ -1,5 +1,5 @@
-//! What the pipeline itself costs: injector, ring, dispatch, hand-off to a worker, harvest, with an engine that only
-//! copies and no matching.
+//! Overhead of the pipeline: injector, ring, dispatch, hand-off to a worker, harvest, with an engine that only copies
+//! and without matching.
 
 use super::measure::{Bench, Row, histogram};
 use super::starvation::{Judgement, Timeout};

@@ -1,4 +1,4 @@
-//! Whether threads of this process got a core: what tells a machine that has none to spare from a pipeline that stands still.
+//! Starvation of this process's threads: distinguishes a machine without free cores from a pipeline that has stopped.
 
 use std::time::{Duration, Instant};
 

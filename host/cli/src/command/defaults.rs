@@ -1,4 +1,4 @@
-//! Defaults of a user's own: from `ringcall.toml` and from variables `RINGCALL_COMMAND_OPTION`.
+//! A user's defaults, from `ringcall.toml` and from variables `RINGCALL_COMMAND_OPTION`.
 //!
 //! They take the place of the options' defaults, and help shows them as such. A default that does not apply to what the
 //! command line asks for is not used, as the declared ones are.

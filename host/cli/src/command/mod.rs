@@ -1,5 +1,4 @@
-//! The command line beyond what the options' own declarations say: its width, its groups, its examples, and where defaults
-//! come from.
+//! Command-line help beyond the options' own declarations: width, groups, examples, and the origin of defaults.
 
 mod defaults;
 pub(crate) mod help;

@@ -1,4 +1,5 @@
-//! What the findings come to: what works here, how good latencies will be, and what would improve them, by importance.
+//! Assessment of the findings: what works on this machine, how good latencies will be, and improvements by
+//! importance.
 
 use super::finding::{Finding, State};
 use crate::style::{self, BAD, GOOD, HEADING, WARNING, paragraph, plain, styled};

@@ -1,4 +1,4 @@
-//! The processor: what it is, which of its cores are to be had, and what disturbs them.
+//! The processor: its model, the cores that this process may use, and disturbances of them.
 
 use super::finding::{Finding, State};
 use super::machine::Machine;

@@ -1,4 +1,4 @@
-//! What one look at the machine gives.
+//! Findings: the result of one check of the machine.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Who else has the processor: a hypervisor, other programs, idle states; and how far devices are from each other.
+//! Other users of the processor: a hypervisor, other programs, idle states; and distances between devices.
 
 use super::finding::{Finding, State};
 use super::machine::Machine;

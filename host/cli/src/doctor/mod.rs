@@ -1,5 +1,4 @@
-//! `ringcall doctor`: what this machine has, what each thing lets Ringcall do, and what to do about missing
-//! parts.
+//! `ringcall doctor`: the parts of this machine, what Ringcall can do with each, and remedies for missing parts.
 //!
 //! Nothing is opened that could change the machine, and no library is loaded: everything comes from files under
 //! `/proc`, `/sys` and the usual folders, so that it can be run anywhere, by anybody, at any time.

@@ -1,4 +1,4 @@
-//! What carries requests to a GPU or a host without the kernel: RDMA devices, their libraries, DOCA.
+//! Network hardware that carries requests past the kernel: RDMA devices, their libraries, DOCA.
 
 use super::finding::{Finding, State};
 use super::machine::Machine;

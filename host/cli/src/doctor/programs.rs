@@ -1,4 +1,4 @@
-//! Programs and libraries beside the drivers: ONNX Runtime, and the compilers of device code.
+//! Programs and libraries other than drivers: ONNX Runtime, and the compilers of device code.
 
 use super::finding::{Finding, State};
 use super::machine::Machine;

@@ -1,4 +1,4 @@
-//! Requests by an RDMA adapter, in place of the bridge's software RDMA.
+//! Requests by an RDMA adapter, in place of the sensor bridge's software RDMA.
 
 use super::datagrams::{self, DatagramOptions, Way};
 use super::faulty::Counts;

@@ -1,4 +1,5 @@
-//! Requests over a caller's wire, in place of the bridge's software RDMA: the same loop and the same report.
+//! Requests over a caller's wire, in place of the sensor bridge's software RDMA, with the same loop and the same
+//! report.
 
 use super::faulty::Faulty;
 use super::work::{Checker, FunctionArg, Source};

@@ -1,4 +1,4 @@
-//! What came of a run, for people and for programs.
+//! Results of a run of `emulate`, for people and for programs.
 
 use super::work::{Checker, FunctionArg};
 use crate::report::{ConfidenceRow, count};

@@ -1,4 +1,4 @@
-//! Where a service is reached: the line that it prints, or an address and options.
+//! The address of a service: the line that the service prints, or an address and options.
 
 use crate::decoder::{DecoderArg, DecoderArgs, MatchingArg, RelayArgs};
 use crate::serve::{DEFAULT_PORT, QpTypeArg, TransportArg};

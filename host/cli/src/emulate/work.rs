@@ -1,4 +1,4 @@
-//! The requests that are sent, and which answers are right.
+//! Requests to send, and their right answers.
 
 use super::side::{Doubts, Weights};
 use crate::experiment::{self, ExperimentArgs, Syndromes};

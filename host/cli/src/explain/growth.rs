@@ -1,4 +1,4 @@
-//! Regions that grow around defects: from where to where each edge is covered, and when.
+//! Growing regions around defects: which part of each edge they cover, and when.
 
 use super::Explained;
 use ringcall_matching::MatchedPair;

@@ -1,4 +1,4 @@
-//! The picture, as SVG that moves by itself.
+//! The picture, as animated SVG.
 
 use super::Explained;
 use super::growth::Growth;

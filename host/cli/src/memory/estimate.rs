@@ -1,4 +1,5 @@
-//! What configurations take, in bytes, by formulas that were fitted to peaks of resident memory (docs/performance/memory.md).
+//! Estimates of a configuration's memory in bytes, by formulas that were fitted to peaks of resident memory
+//! (docs/performance/memory.md).
 
 use crate::decoder::DecoderArgs;
 use ringcall_matching::DecoderConfig;

@@ -1,4 +1,4 @@
-//! Memory that is free: the least of what the machine has and what each control group around the process leaves.
+//! Free memory: the least of the machine's free memory and of the rest of each control group around the process.
 
 use crate::doctor::machine::Machine;
 

@@ -1,4 +1,4 @@
-//! Which network runs: a file of the user's, or the built-in network.
+//! The network to run: the user's file, or the built-in network.
 
 use anyhow::{Context, Result};
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! A network as what runs before matching, in the engine of the user's choice.
+//! Networks before matching, in the engine that the user chose.
 
 mod file;
 mod gpu;

@@ -1,4 +1,4 @@
-//! Where output goes.
+//! Targets of output: standard output, a pipe, or a file that appears whole.
 
 use std::collections::BTreeSet;
 use std::fs::File;

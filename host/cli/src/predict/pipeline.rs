@@ -1,4 +1,4 @@
-//! Shots through several decoders at once, and out in the order in which they came.
+//! Shots through several decoders at once, with output in the order of input.
 //!
 //! The calling thread reads batches and deals them out in turn; one thread per decoder decodes; one more collects
 //! in the same turn, so that order needs no sorting, and writes. Batches go round: after the first few nothing is

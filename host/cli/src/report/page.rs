@@ -1,4 +1,4 @@
-//! What all pages share: no script, nothing fetched, light and dark.
+//! Shared parts of report pages: no script, no fetched resource, light and dark.
 
 use anyhow::{Context, Result};
 use maud::{DOCTYPE, Markup, PreEscaped, html};

@@ -1,4 +1,4 @@
-//! A chart as a PDF of one page: what its SVG draws, in PDF's own lines and letters (record 0028).
+//! Charts as PDF pages: the contents of an SVG in PDF's own lines and letters (record 0028).
 
 use anyhow::{Context, Result};
 use pdf_writer::writers::ExtGraphicsState;

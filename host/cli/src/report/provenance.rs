@@ -1,4 +1,4 @@
-//! Where figures come from: which program measured them, when, on what, by which command.
+//! Provenance of figures: which program measured them, when, on which machine, by which command.
 
 use serde::Serialize;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! The report for a terminal: what matters in a few lines, and all of it where that is asked for.
+//! The report for a terminal: the lines that matter, or all lines on request.
 
 use super::{ConfidenceRow, LatencySummary, RunReport, count, per_observable, rate, reduction};
 use crate::style::{self, HEADING, PALE, WARNING, paragraph, plain, styled, time};

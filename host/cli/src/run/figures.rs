@@ -1,4 +1,4 @@
-//! From a run's summary to its report.
+//! Conversion of a run's summary to its report.
 
 use super::inputs::NetworkInUse;
 use super::options::{Args, CopiesArg, DispatcherArg, EngineArg, HandoffArg, PtpClockArg};

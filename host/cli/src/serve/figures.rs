@@ -1,4 +1,4 @@
-//! What a running service counts, in one form for every transport and dispatcher.
+//! Counters of a running service, in one form for every transport and dispatcher.
 
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::counters::Snapshot;

@@ -1,4 +1,4 @@
-//! What a service tells its operator on standard error: `RUST_LOG` says from which level on, by default `warn`.
+//! Log of a service on standard error; `RUST_LOG` sets the lowest level, by default `warn`.
 //!
 //! Nothing is logged where requests are served. The thread that waits for the end looks at the counts once a second, so that a flood
 //! of refusals is a line a second and not one a request.

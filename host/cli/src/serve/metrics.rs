@@ -1,4 +1,4 @@
-//! What a service counts, over HTTP: for Prometheus in the OpenMetrics text format, and whether it lives and serves.
+//! Metrics of a service over HTTP: counters for Prometheus in the OpenMetrics text format, and health checks.
 
 use super::figures::{Counted, Figure, Figures};
 use super::http::{self, Page, Reply};

@@ -1,4 +1,4 @@
-//! A model as a service: by itself, or with matching of what it leaves.
+//! A model as a service: alone, or with matching of its residual.
 
 use super::{Args, ServiceArg};
 use crate::experiment::digest;

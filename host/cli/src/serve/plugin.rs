@@ -1,4 +1,4 @@
-//! A transport out of a shared library.
+//! Transports from a shared library.
 
 use super::served::{Served, TwoThreadService, driven};
 use super::{ThreadsArg, TransportArg};

@@ -1,4 +1,4 @@
-//! Answers any client that asks for queue pair and key, on its own thread.
+//! The rendezvous of a service: a thread that sends queue pair and key to every client that asks.
 
 use super::server::Server;
 use anyhow::{Context, Result};

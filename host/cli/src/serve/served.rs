@@ -1,4 +1,4 @@
-//! What serves: a transport and a dispatcher, wherever each runs.
+//! Running services: a transport and a dispatcher, in this process or on a device.
 
 use super::ThreadsArg;
 use super::figures::{self, Counted, Figures};

@@ -1,4 +1,4 @@
-//! A thread beside the service that turns connections until it is told to end.
+//! Thread of a small server, which serves connections until it is told to end.
 
 use anyhow::Result;
 use ringcall::thread::{GRACE_PERIOD, STOP_CHECK_INTERVAL, StopFlag, Supervised};

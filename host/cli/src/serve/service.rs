@@ -1,4 +1,4 @@
-//! Transport and dispatcher, running: every way to have both.
+//! Transport and dispatcher of a service, in every combination.
 
 use super::check::{hosts, one_peer};
 use super::figures::{Answers, Figures};

@@ -1,4 +1,5 @@
-//! What a service manager is told (systemd's `sd_notify`): ready, alive, stopping. Nothing where none asks for it.
+//! Messages to a service manager (systemd's `sd_notify`): ready, alive, stopping. Without a manager no message is
+//! sent.
 
 use sd_notify::NotifyState;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What the points of a sweep say together: thresholds, and Λ.
+//! Fits over the points of a sweep: thresholds, and Λ.
 
 use super::lines::{Which, all_arms, codes, pick};
 use super::results::PointResult;

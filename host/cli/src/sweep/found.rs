@@ -1,4 +1,4 @@
-//! Everything that a sweep found, as JSON has it.
+//! All results of a sweep, as in JSON.
 
 use super::fits::Fits;
 use super::results::{PointResult, Settings};

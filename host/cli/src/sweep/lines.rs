@@ -1,4 +1,4 @@
-//! Which lines the points of a sweep make: a code with a distance, by one arm.
+//! Lines of a sweep's plot: a code with a distance, by one arm.
 
 use super::results::{ArmResult, ComparedResult, PointResult};
 

@@ -1,4 +1,4 @@
-//! The options that say where results of a sweep go: those of `ringcall sweep` and of `ringcall merge`.
+//! Options for the outputs of `ringcall sweep` and `ringcall merge`.
 
 use crate::output;
 use crate::report::page;

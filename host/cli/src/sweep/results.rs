@@ -1,4 +1,4 @@
-//! What a sweep found, as plain values: what JSON, table and page show.
+//! Results of a sweep as plain values, for JSON, table and page.
 
 use super::grid::Names;
 use ringcall_decoder_service::study::{ArmCounts, Matching, Outcome, Point, Setup, State, Stop};

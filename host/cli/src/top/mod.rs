@@ -1,4 +1,4 @@
-//! `ringcall top`: a service's counts as they rise, from its metrics.
+//! `ringcall top`: a live view of a service's counters, from its metrics.
 
 mod scrape;
 

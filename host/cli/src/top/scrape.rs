@@ -1,4 +1,4 @@
-//! One look at a service's metrics.
+//! Scrape of a service's metrics.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;

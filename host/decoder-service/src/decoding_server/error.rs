@@ -1,4 +1,4 @@
-//! Why a configuration is refused: always with the line and the key.
+//! Errors of a configuration file, with line and key.
 
 use std::borrow::Cow;
 

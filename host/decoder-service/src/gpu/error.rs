@@ -1,4 +1,4 @@
-//! Why a predecoder cannot run on a GPU.
+//! Errors of a predecoder on a GPU.
 
 use crate::PredecoderError;
 use ringcall_cuda::CudaError;

@@ -1,4 +1,4 @@
-//! The network's graphs as the host's dispatcher launches them: a worker's stream, its hook, and the flag that the graph raises.
+//! The network's graphs for the host dispatcher: a worker's stream, its hook, and the flag that the graph raises.
 
 use crate::LaunchedInference;
 use crate::gpu::GpuPredecoderError;

@@ -1,4 +1,4 @@
-//! From bytes to an optimised plan.
+//! Loading of ONNX models: from bytes to an optimised plan.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

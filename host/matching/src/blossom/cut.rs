@@ -1,4 +1,4 @@
-//! Making an answer of a state in which some regions are not matched yet, since time is up.
+//! Cut-off: an answer from a state in which some regions are not matched yet, after the time limit.
 
 use super::Blossom;
 use super::region::Link;

@@ -1,4 +1,4 @@
-//! What a list of errors says about pairs of edges: how often both are crossed by one error.
+//! Joint probabilities of pairs of edges: how often one error crosses both.
 
 use std::collections::HashMap;
 

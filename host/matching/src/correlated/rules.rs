@@ -1,4 +1,4 @@
-//! How a crossed edge changes the weights of others, on the grid.
+//! Weight rules: how a crossed edge changes the weights of other edges, on the integer grid.
 
 /// Per edge, which others become lighter when it is crossed, and how light.
 #[derive(Debug, Clone, Default)]

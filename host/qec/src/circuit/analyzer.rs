@@ -1,4 +1,4 @@
-//! From a noisy Clifford circuit to its detector error model, in one pass backwards.
+//! Circuit analysis: from a noisy Clifford circuit to its detector error model, in one backward pass.
 
 use std::collections::HashMap;
 

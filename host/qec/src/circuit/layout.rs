@@ -1,4 +1,4 @@
-//! Which check and which layer of time each detector of a memory experiment belongs to.
+//! Layout of a memory experiment's detectors: the check and the layer of time of each detector.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! How logical error rates depend on the code distance: the threshold of a code, and Λ, by which each step of the distance
-//! suppresses errors.
+//! Scaling of logical error rates with the code distance: the threshold of a code, and Λ, the factor by which each
+//! step of the distance suppresses errors.
 
 use super::LogicalErrorRate;
 

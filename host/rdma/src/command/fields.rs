@@ -1,4 +1,5 @@
-//! The offset and width of each field: `(first bit, bits)`, as in the public mlx5_ifc.h. A test holds them against that file.
+//! Offset and width of each field: `(first bit, bits)`, as in the public mlx5_ifc.h. A test compares them with that
+//! file.
 
 use super::bits::Field;
 

@@ -1,4 +1,4 @@
-//! The commands that make a queue pair and take it through its states, as bytes: no adapter is needed to build them.
+//! Commands that create a queue pair and take it through its states, as bytes. Building them needs no adapter.
 //!
 //! An mlx5 adapter takes commands of named bit fields; rdma-core passes them on unread (`mlx5dv_devx_obj_create`,
 //! `mlx5dv_devx_obj_modify`). The offsets of the fields are those of the public mlx5_ifc.h.

@@ -1,4 +1,4 @@
-//! What can go wrong with a queue pair of an adapter, by name.
+//! Errors of an adapter's queue pair, by name.
 
 use std::io;
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! Syndromes of acknowledgements: what became of a packet, in eight bits.
+//! Syndromes of acknowledgements: the outcome of a packet in eight bits.
 
 /// What an acknowledgement says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

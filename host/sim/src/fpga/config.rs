@@ -1,4 +1,4 @@
-//! Where to play to, how fast, and how.
+//! Configuration of the player: target, pace, and faults.
 
 use crate::fpga::error::EmulatorError;
 use crate::fpga::faults::Faults;

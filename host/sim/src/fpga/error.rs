@@ -1,4 +1,4 @@
-//! Why the emulator could not go on.
+//! Errors of the sensor bridge's emulator.
 
 use ringcall_roce::reliable::ReliableError;
 use ringcall_roce::{PacketError, QueuePairError, SocketError};

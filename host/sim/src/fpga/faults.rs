@@ -1,4 +1,4 @@
-//! What goes wrong on purpose.
+//! Fault injection: loss, damage, duplicates and disorder of packets.
 
 use crate::fpga::error::EmulatorError;
 use rand_xoshiro::Xoshiro256PlusPlus;

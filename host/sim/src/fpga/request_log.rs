@@ -1,4 +1,4 @@
-//! Who was sent what, and what came back.
+//! Log of sent requests and received answers.
 
 use crate::fpga::config::PlayerConfig;
 use crate::fpga::report::{Latency, Report};

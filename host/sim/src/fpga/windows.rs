@@ -1,4 +1,4 @@
-//! What a player sends, and which answers are right.
+//! Windows of requests: the payloads that a player sends, and the right answers.
 
 use ringcall_wire::{FunctionId, HEADER_BYTES, RequestHeader, ResponseHeader, names};
 

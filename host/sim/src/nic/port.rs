@@ -1,4 +1,4 @@
-//! Where messages come from and go to.
+//! Ports of a simulated NIC: the source and destination of its messages.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 

@@ -1,4 +1,4 @@
-//! What a NIC counted.
+//! Counters of a simulated NIC.
 
 /// Counts of one NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,4 +1,4 @@
-//! What turns a NIC: its own thread, or the loop's between two looks.
+//! Drivers of a simulated NIC: its own thread, or the service's loop between two polls.
 
 use crate::nic::Nic;
 use crate::socket_nic::port::RocePort;

@@ -1,4 +1,4 @@
-//! What a service counted, while it runs and in the end.
+//! Counters of a service, while it runs and at its end.
 
 use crate::nic::stats::Violations;
 use crate::nic::{Stats, Violation};

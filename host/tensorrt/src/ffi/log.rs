@@ -1,4 +1,4 @@
-//! What the library says, kept so that an error can repeat it.
+//! Log messages of the library, kept for errors.
 
 use super::text;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! The border: libraries that are loaded at run time, and calls through the shim. Nothing outside this folder and
+//! FFI border: libraries that are loaded at run time, and calls through the shim. No code outside this folder and
 //! `replay.rs` is unsafe.
 
 #![allow(unsafe_code)] // named for it: the shim's C interface

@@ -1,4 +1,4 @@
-//! The floor of a device: a bare flag, there and back.
+//! Baseline of a device: a bare flag from the host to the device and back.
 
 use super::super::measure::{Bench, Row, histogram};
 use super::{TIMEOUT_NS, context};

@@ -1,4 +1,5 @@
-//! How an input reaches a worker's graph and an output leaves it: from the launch to the raised flag, by size and by way.
+//! Copies of inputs to a worker's graph and of outputs from it: the time from the launch to the raised flag, by size
+//! and by carrier.
 //!
 //! A graph without work between its two ends, launched by the thread that waits for its flag, an input and an output of so many bytes. The
 //! input is staged before, in mapped memory, and the output is not read: that is the same whichever way it takes.

@@ -1,4 +1,4 @@
-//! Our decoders, and what of their work is timed.
+//! Ringcall's decoders, and the part of their work that is timed.
 
 use super::problem::Problem;
 use super::reference::Answer;

@@ -1,4 +1,5 @@
-//! Many patches: endless runs of several logical qubits at once, a round of each in every microsecond, on the cores there are.
+//! Many patches: endless runs of several logical qubits at once, one round of each in every microsecond, on the
+//! available cores.
 
 use super::endless::{REHEARSAL, ROUND, SHORT_ROUNDS, decoder, wait_until};
 use crate::bench::measure::{histogram, time};

@@ -1,4 +1,4 @@
-//! The network on a GPU.
+//! The predecoder's network on a GPU.
 
 use super::super::device::{context, round_trips};
 use super::super::measure::{Bench, Row, histogram};

@@ -1,4 +1,5 @@
-//! System calls, by seccomp: what every thread of a service may still ask the kernel for. All else fails with `EPERM`.
+//! System calls, restricted by seccomp: the calls that every thread of a service may still make. All other calls fail
+//! with `EPERM`.
 
 use anyhow::{Context, Result};
 use rustix::process::getpid;

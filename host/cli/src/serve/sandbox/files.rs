@@ -1,4 +1,5 @@
-//! Files and TCP ports, by Landlock: what the calling thread, and threads that it makes, may still open.
+//! Files and TCP ports, restricted by Landlock: those that the calling thread, and threads that it makes, may still
+//! open.
 
 use anyhow::{Context, Result};
 use landlock::{

@@ -1,4 +1,4 @@
-//! A service's confinement after set-up: what an attacker who took over this process could still do.
+//! Sandbox of a service after set-up: it limits what an attacker who took over this process could do.
 //!
 //! Files first ([`files`], Landlock), before the service has threads, since it binds the calling thread and its later threads; system
 //! calls last ([`calls`], seccomp), on every thread. Both are one-way. A kernel that lacks one of them leaves it out, and the

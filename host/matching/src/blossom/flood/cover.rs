@@ -1,4 +1,4 @@
-//! Which nodes the regions of a finished solve cover.
+//! Coverage: the nodes that the regions of a finished solve cover.
 //!
 //! A node is covered by a defect that is nearer to it than its reach, by what is left of the reach there. Covers are read
 //! from the near lists, on the graph's own weights, and spread across edges that are lighter now.

@@ -1,4 +1,4 @@
-//! What each defect knows of the nodes around it, and in which order it continues.
+//! Labels: the nodes around each defect, and the order in which the search continues.
 //!
 //! A label is a node that a defect has settled: its search will find no shorter way there. Each label also stands for the
 //! lightest of its edges that the search has not looked at yet, and is due at the distance at which that edge ends. The

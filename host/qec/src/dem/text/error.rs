@@ -1,4 +1,4 @@
-//! What can be wrong with the text of a detector error model.
+//! Errors in the text of a detector error model.
 
 /// A fault in the text, and where.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
