@@ -14,7 +14,7 @@ use ringcall_wire::status::CudaqStatus;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a transport did wrong, counted on the loop's thread and read on any.
+/// Errors of a transport, counted on the loop's thread and readable on any thread.
 #[derive(Debug, Clone)]
 pub(crate) struct TransportFaults(Arc<[DeviceU64; 2]>);
 

@@ -55,7 +55,7 @@ impl CallCounter {
 
     #[inline]
     pub(crate) fn add(&self) {
-        // What it began with is the caller's, and may be anything.
+        // Its initial contents come from the caller and may be anything.
         self.set(self.count.load(Ordering::Relaxed).wrapping_add(1));
     }
 }

@@ -1,4 +1,5 @@
-//! What a unified kernel is launched with: where its queue pair is, and the slots that requests come to.
+//! Transport contexts, with which a unified kernel is launched: the addresses of its queue pair and of the slots for
+//! requests.
 //!
 //! The reference passes an opaque struct whose two forms, of 48 and of 72 bytes, say neither size nor version: a library
 //! must know which it was given. [`Context`] is ours and says both; it is made of either, and gives either back.

@@ -1,4 +1,4 @@
-//! What an RDMA adapter and a kernel are given to speak to a sensor bridge without this process in between.
+//! RDMA adapters: queue pairs and transport contexts for kernels that talk to a sensor bridge without the CPU.
 //!
 //! | module | what |
 //! |---|---|

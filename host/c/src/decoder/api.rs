@@ -23,7 +23,7 @@ pub struct ringcall_decoder_info_t {
 
 const _: () = assert!(size_of::<ringcall_decoder_info_t>() == 24);
 
-/// What a decoder is of.
+/// Reports the sizes of a decoder's problem.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ringcall_decoder_get_info(
     decoder: *const c_void,

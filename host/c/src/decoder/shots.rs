@@ -8,7 +8,7 @@ use ringcall_qec::decode::Matched;
 use ringcall_wire::qec::DecodeResponse;
 use std::time::Duration;
 
-/// What a decoder says of an answer.
+/// A decoder's outcome for an answer.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct ringcall_decoder_outcome_t {

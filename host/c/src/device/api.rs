@@ -12,7 +12,7 @@ use ringcall_launch::ring::LinkedGraphs;
 use ringcall_wire::entry::FunctionEntry;
 use std::sync::Arc;
 
-/// Why nothing is launched: handlers are addresses in a module that these kernels are not part of.
+/// The reason why nothing is launched: handlers are addresses in a module that does not contain these kernels.
 fn not_linked(call: &str) -> Fault {
     match Driver::load() {
         Err(error) => error.into(),
@@ -56,11 +56,11 @@ macro_rules! launch_helper {
 }
 
 launch_helper! {
-    /// Launches the regular kernel; here, without the device archive, nothing.
+    /// Launches the regular kernel. This version, without the device archive, launches nothing.
     cudaq_launch_dispatch_kernel_regular
 }
 launch_helper! {
-    /// Launches the cooperative kernel; here, without the device archive, nothing.
+    /// Launches the cooperative kernel. This version, without the device archive, launches nothing.
     cudaq_launch_dispatch_kernel_cooperative
 }
 
@@ -150,7 +150,8 @@ macro_rules! create_graph {
 }
 
 create_graph! {
-    /// Makes a dispatch graph, as the reference does today; here, without the device archive, none.
+    /// Makes a dispatch graph, with the reference's present signature. This version, without the device archive,
+    /// makes none.
     cudaq_create_dispatch_graph_regular, _trigger_graph: cudaGraphExec_t
 }
 create_graph! {
@@ -162,7 +163,7 @@ create_graph! {
     cudaq_create_dispatch_graph_regular_v1
 }
 
-/// Dispatch graphs that C has.
+/// Dispatch graphs whose handles C holds.
 static GRAPHS: Ledger<Linked> = Ledger::new("dispatch graph");
 
 /// Launches a dispatch graph.
@@ -186,7 +187,7 @@ pub unsafe extern "C" fn cudaq_destroy_dispatch_graph(context: *mut c_void) -> c
     })
 }
 
-/// What dispatch graphs of the current device have launched by themselves.
+/// Statistics of the launches that dispatch graphs of the current device have made by themselves.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_dispatch_get_trigger_debug(
     trigger_rc: *mut c_int,
@@ -215,8 +216,8 @@ unsafe fn give<T>(to: *mut T, value: T) {
     }
 }
 
-/// The device archive's side of the launch helpers: `kernel` is 0 (regular) or 1 (cooperative), `function` what
-/// `cudaGetFuncBySymbol` gives for it on `device`. What goes wrong is reported to the dispatcher that launches, too.
+/// The device archive's side of the launch helpers: `kernel` is 0 (regular) or 1 (cooperative), and `function` is the
+/// result of `cudaGetFuncBySymbol` for it on `device`. Errors are also reported to the dispatcher that launches.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)] // the specification's
 pub unsafe extern "C" fn ringcall_linked_launch(

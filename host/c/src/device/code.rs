@@ -10,11 +10,11 @@ use ringcall_wire::entry::FunctionEntry;
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::status::DispatchMode;
 
-/// Bytes of one module at most: a larger size is a mistake, and would be read far past the module.
+/// The most bytes of one module: a larger size is a mistake that would read far past the module.
 const MOST_BYTES: usize = 1 << 28;
 /// Characters of a symbol at most.
 const MOST_LETTERS: usize = 4096;
-/// No device is newer: a module is looked at before it is known which device it is for.
+/// A capability above every device's, since a module is checked before its device is known.
 const ANY_DEVICE: (u32, u32) = (u32::MAX, 0);
 
 /// One function.
@@ -39,7 +39,7 @@ impl Code {
         self.count == 0 && self.functions.is_empty()
     }
 
-    /// What must be there before a start.
+    /// Checks that modules and functions are complete before a start.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         match (self.count, self.functions.len()) {
             (0, _) => Err(Fault::invalid("ringcall_dispatcher_add_module was not called")),
@@ -48,7 +48,7 @@ impl Code {
         }
     }
 
-    /// Copies a module, and looks at what it begins with.
+    /// Copies a module and checks its first bytes.
     ///
     /// # Safety
     /// `data` is null, or has `size` bytes.
@@ -113,7 +113,7 @@ impl Code {
             // SAFETY: not null, and the caller's promise; alignment is not asked for.
             unsafe { schema.read_unaligned() }
         };
-        // Any address that is not 0: the handler's is not known yet.
+        // Any address except 0, since the handler's address is not known yet.
         let entry = FunctionEntry::new(FunctionId(id), DispatchMode::DeviceCall, schema, 1);
         entry.validate().map_err(|error| Fault::invalid(error.to_string()))?;
         let symbol = String::from_utf8_lossy(symbol).into_owned();

@@ -1,7 +1,7 @@
 //! Statistics of the launches that dispatch graphs make by themselves, by device: of live handles, and sums of
 //! destroyed ones.
 //!
-//! Read out of mapped memory, so that it can be asked for while a kernel hangs, which is when it is wanted.
+//! They are read from mapped memory, so a program can also ask for them while a kernel hangs.
 
 use crate::handles::{Registry, lock};
 use crate::status::Fault;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 /// The code of the last trigger launch where there was none: `RINGCALL_TRIGGER_NEVER_FIRED` in the header.
 const NEVER_FIRED: c_int = -1000;
 
-/// Launches that a kernel made by itself: of itself, and of its trigger graph.
+/// Launches that a kernel has made: relaunches of itself, and launches of its trigger graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct SelfLaunchStats {
     relaunches: u64,
@@ -25,7 +25,7 @@ impl SelfLaunchStats {
         Self { relaunches, triggers }
     }
 
-    /// Both, of one device: the last trigger launch is the later one's.
+    /// The sum for two kernels of one device, with the later of their last trigger launches.
     fn and(self, other: Self) -> Self {
         let (ours, theirs) = (self.triggers, other.triggers);
         let later = theirs.launches != 0 && (ours.launches == 0 || theirs.at_ns > ours.at_ns);
@@ -50,19 +50,20 @@ impl SelfLaunchStats {
     }
 }
 
-/// A kernel that launches by itself.
+/// A kernel that makes launches.
 pub(super) trait Launching {
     /// Number of its device.
     fn device(&self) -> u32;
 
-    /// What it has launched, without waiting for it.
+    /// Its launches so far. Does not wait for the kernel.
     fn so_far(&self) -> SelfLaunchStats;
 }
 
-/// The live handles of one kind, and the launches of handles that are gone.
+/// The live handles of one kind, and the launches of destroyed handles.
 pub(super) struct Ledger<T> {
     live: Registry<T>,
-    /// By device. Held while one changes sides, and while both are added up.
+    /// Sums by device. The lock is held while a handle is destroyed and while live and destroyed handles are added
+    /// up.
     gone: Mutex<BTreeMap<u32, SelfLaunchStats>>,
 }
 
@@ -79,7 +80,7 @@ impl<T: Launching> Ledger<T> {
         self.live.get(handle)
     }
 
-    /// Takes one away that does not run any more.
+    /// Removes a kernel that does not run any more.
     pub(super) fn remove(&self, handle: *const c_void) -> Result<Arc<T>, Fault> {
         let mut gone = lock(&self.gone);
         let value = self.live.remove(handle)?;
@@ -88,7 +89,7 @@ impl<T: Launching> Ledger<T> {
         Ok(value)
     }
 
-    /// What all of a device have launched.
+    /// The launches of all kernels of a device.
     pub(super) fn so_far(&self, device: u32) -> SelfLaunchStats {
         let gone = lock(&self.gone);
         let mut sum = gone.get(&device).copied().unwrap_or_default();

@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 enum State<R> {
     Idle,
-    /// Some thread is in the middle of a launch.
+    /// A thread is launching it.
     Launching,
-    /// Launched, and not seen to have ended.
+    /// Launched, and its end not yet seen.
     Launched(R),
-    /// Never launched any more.
+    /// Ended: it is not launched again.
     Gone,
 }
 
-/// Lets one launch or end happen at a time: what is being launched is not ended, and what has ended is not launched.
+/// Allows one launch or end at a time: an object is not ended during a launch, and not launched after its end.
 #[derive(Debug)]
 pub(super) struct Lifecycle<R> {
     what: &'static str,
     state: Mutex<State<R>>,
-    /// A launch under way is over.
+    /// Notified when a launch is over.
     changed: Condvar,
 }
 
@@ -30,7 +30,7 @@ impl<R> Lifecycle<R> {
         Self { what, state: Mutex::new(State::Idle), changed: Condvar::new() }
     }
 
-    /// Launches what does not run. `has_ended` says whether an earlier launch is over.
+    /// Launches the object, which must not run. `has_ended` says whether an earlier launch is over.
     ///
     /// # Errors
     /// It runs, is being launched, or has been ended; or `start` failed, after which it is as before.
@@ -51,13 +51,15 @@ impl<R> Lifecycle<R> {
             }
             *state = State::Launching;
         }
-        // Not under the lock: a launch may take long, and an end waits no longer than it says. Also put right by a panic.
+        // The lock is not held during a launch, which may take long, since an end waits only for its own limit. A
+        // guard restores the state after a panic.
         let mut turn = LaunchTurn { cycle: self, next: State::Idle };
         turn.next = State::Launched(start()?);
         Ok(())
     }
 
-    /// Ends what does not run, so that it is never launched again. Waits up to `limit` for a launch under way.
+    /// Ends the object, which must not run, so that it is not launched again. Waits up to `limit` for a launch in
+    /// progress.
     ///
     /// # Errors
     /// It runs, is still being launched, or was ended before: nothing has changed.
@@ -87,7 +89,7 @@ impl<R> Lifecycle<R> {
     }
 }
 
-/// A launch under way: what comes after it is in force when this is dropped.
+/// Guard of a launch in progress: its drop sets the state that follows.
 struct LaunchTurn<'a, R> {
     cycle: &'a Lifecycle<R>,
     next: State<R>,

@@ -1,8 +1,9 @@
 //! Linked kernels: a program has linked them with its handlers from the device archive, or they are linked here with
 //! the program's device code.
 //!
-//! The archive, or the linking, gives the kernel; everything else is done here: tables, control words, the launch, and a thread that carries
-//! the caller's shutdown flag to the kernel and the kernel's count to the caller's stats, since those may lie anywhere.
+//! The archive, or the linking, provides the kernel. This file does everything else: tables, control words, the
+//! launch, and a watcher thread. The thread copies the caller's shutdown flag to the kernel and the kernel's count to
+//! the caller's stats, since flag and stats may be in any memory.
 
 use super::code::{Code, CodeFunction};
 use super::ledger::{Launching, SelfLaunchStats};
@@ -31,11 +32,11 @@ use std::time::{Duration, Instant};
 
 /// Threads of a block that the kernels' registers allow, with any handlers.
 const MOST_THREADS: u32 = 256;
-/// Between two looks at the caller's flag.
+/// Time between two polls of the caller's flag.
 const POLL_INTERVAL: Duration = Duration::from_micros(500);
-/// How long a watcher may take to notice an end: many looks, on a busy machine.
+/// How long a watcher may take to notice an end: many polls, even on a busy machine.
 const NOTICE: Duration = Duration::from_secs(1);
-/// How long a kernel that was told to end is waited for before its memory is given up for good.
+/// How long to wait for a kernel that was told to end before its memory is kept for good.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Which of the archive's kernels.
@@ -72,9 +73,10 @@ impl Which {
         }
     }
 
-    /// The kernel's shape for what the caller asked for. Handlers of the regular kernels are called by single threads, so
-    /// fewer threads than asked for serve as well; a cooperative handler counts its threads. Beside a trigger graph one warp
-    /// serves: handlers that ask for it share state with it, and were written for a dispatcher that calls one after the other.
+    /// The kernel's shape for the caller's request. Single threads call the handlers of the regular kernels, so fewer
+    /// threads than requested serve as well; a cooperative handler relies on its number of threads. With a trigger
+    /// graph one warp serves, because handlers that trigger the graph share state with it and were written for a
+    /// dispatcher that calls handlers one after the other.
     fn kind(self, blocks: u32, threads: u32, graphs: LinkedGraphs) -> Result<KernelKind, Fault> {
         let warps = threads.clamp(32, MOST_THREADS).div_ceil(32);
         let whole = threads.is_multiple_of(32) && (32..=MOST_THREADS).contains(&threads);
@@ -122,7 +124,7 @@ impl Asked {
     }
 }
 
-/// A kernel that was laid out, and whether it runs is its watcher's affair.
+/// A kernel with its memory. Its watcher knows whether it runs.
 #[derive(Debug)]
 pub(super) struct Linked {
     context: Arc<Context>,
@@ -145,7 +147,8 @@ impl From<DeviceError> for Fault {
     }
 }
 
-/// The device that the archive's kernels are loaded on: that of the calling thread's context, which is its primary one.
+/// The device on which the archive's kernels are loaded: the device of the calling thread's context, which is its
+/// primary context.
 fn context(device: c_int) -> Result<Arc<Context>, Fault> {
     let device = u32::try_from(device).map_err(|_| Fault::invalid(format!("there is no device {device}")))?;
     Ok(Driver::load()?.device(device)?.context()?)
@@ -195,7 +198,7 @@ impl Linked {
         unsafe { Self::over(context, which, kernel, &functions, asked, stream) }
     }
 
-    /// Links a program's modules with the kernel, and lays it out for their functions.
+    /// Links a program's modules with the kernel and allocates memory for their functions.
     ///
     /// # Safety
     /// The header's contract of `ringcall_dispatcher_add_function`.
@@ -277,7 +280,7 @@ impl Linked {
         })
     }
 
-    /// Launches, and leaves the rest to a thread: its end.
+    /// Launches the kernel. A thread watches it until its end.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
@@ -304,7 +307,8 @@ impl Linked {
         })
     }
 
-    /// Notes what is served. A kernel of before may have ended without its watcher having noticed: that is waited for.
+    /// Registers the served functions. Waits for the watcher of an earlier kernel, which may not have noticed the
+    /// kernel's end yet.
     fn serve(&self) -> Result<Arc<Served>, Fault> {
         let begin = Instant::now();
         loop {
@@ -315,7 +319,7 @@ impl Linked {
         }
     }
 
-    /// Launches one that does not run, was not ended, and is not being launched by another thread.
+    /// Launches a kernel that does not run, was not ended, and is not being launched by another thread.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
@@ -324,17 +328,17 @@ impl Linked {
         self.cycle.launch(|watcher| self.is_over(watcher), || unsafe { self.launch(stream) })
     }
 
-    /// Ends one that does not run: it is not launched any more, by whichever thread. A launch under way is waited for.
+    /// Ends a kernel that does not run: no thread can launch it any more. Waits for a launch in progress.
     pub(super) fn end(&self) -> Result<(), Fault> {
         self.cycle.end(NOTICE, |watcher| self.is_over(watcher))
     }
 
-    /// Whether what was launched has ended. A kernel that has ended is over when its watcher has noticed, which is waited for.
+    /// Whether the launched kernel has ended. Waits until the watcher of an ended kernel has noticed the end.
     fn is_over(&self, watcher: &Watcher) -> bool {
         if self.dispatcher.has_ended() {
             let _ = watcher.wait(NOTICE);
         }
-        // The watcher holds the other; one that gave up left it.
+        // The watcher holds the other reference; a watcher that gave up has leaked it.
         Arc::strong_count(&self.dispatcher) == 1
     }
 }
@@ -349,12 +353,12 @@ impl Launching for Linked {
     }
 }
 
-/// Carries flag and count between the caller and the kernel until that has ended; whether it has.
+/// Copies flag and count between the caller and the kernel until the kernel has ended. Returns whether it has.
 fn watch(context: &Context, dispatcher: &LinkedDispatcher, shutdown: u64, stats: u64) -> bool {
     let mut told = None;
     let mut before = 0;
     loop {
-        // Looked at first: counts after the end are final.
+        // Checked first, since counts after the end are final.
         let ended = dispatcher.has_ended();
         let count = dispatcher.count(Counter::Dispatched);
         if count != before {
@@ -379,7 +383,7 @@ fn watch(context: &Context, dispatcher: &LinkedDispatcher, shutdown: u64, stats:
     }
 }
 
-/// Reads the table, wherever it lies.
+/// Reads the table from any memory.
 ///
 /// # Safety
 /// `asked.count` entries are there.
@@ -393,7 +397,7 @@ unsafe fn functions(context: &Context, asked: &Asked, which: Which) -> Result<Ve
     table(layout.parse_all(&bytes)?, schemas, which, shared)
 }
 
-/// What a kernel makes of a table's entries; on a shared ring another dispatcher serves the other functions.
+/// A kernel's functions from a table's entries. On a shared ring another dispatcher serves the other functions.
 fn table(
     mut entries: Vec<FunctionEntry>,
     schemas: Schemas,
@@ -404,7 +408,8 @@ fn table(
     let function = |(index, entry): (usize, &FunctionEntry)| {
         let kind = match entry.mode() {
             Ok(DispatchMode::DeviceCall) => which.calls(),
-            // On a shared ring they are another dispatcher's: its mark on a slot that was reused would be taken for ours.
+            // On a shared ring another dispatcher launches graphs: its mark on a reused slot would be taken for this
+            // dispatcher's mark.
             Ok(DispatchMode::GraphLaunch) if which == Which::Graph && !shared => HandlerKind::Graph,
             _ if shared => HandlerKind::Elsewhere,
             Ok(DispatchMode::GraphLaunch) => {
@@ -429,7 +434,7 @@ fn table(
         })
     };
     let mut functions = entries.iter().enumerate().map(function).collect::<Result<Vec<_>, _>>()?;
-    // Several graphs of one function are one function that is left alone.
+    // Several graphs of one function count as one function of another dispatcher.
     let mut elsewhere = BTreeSet::new();
     functions.retain(|function| function.kind != HandlerKind::Elsewhere || elsewhere.insert(function.id));
     Ok(functions)
@@ -455,7 +460,7 @@ pub(super) unsafe fn occupancy(
 /// Names the environment's choice of [`DispatcherOptions::serial_handlers`]: `0` or `1`.
 const SERIAL_HANDLERS: &str = "RINGCALL_SERIAL_HANDLERS";
 
-/// Whether handlers are called one at a time: what a program chose, else what its environment says.
+/// Whether handlers are called one at a time: the program's choice, else the environment's.
 ///
 /// # Errors
 /// The environment's value is neither 0 nor 1.

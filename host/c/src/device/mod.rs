@@ -28,13 +28,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use watcher::Watcher;
 
-/// What starts a kernel.
+/// The function that starts a kernel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Launch {
     Ring(DispatchLaunchFn),
     UnifiedV1(UnifiedLaunchFnV1, *mut c_void),
     UnifiedV2(UnifiedLaunchFnV2, *mut c_void),
-    /// Ours, linked with the order's code.
+    /// This library's function, with the program's device code.
     Code,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Order<'a> {
     pub(crate) stop: Duration,
 }
 
-/// What a dispatcher tells the launch helpers of this library beyond their arguments.
+/// Settings that a dispatcher passes to the launch helpers of this library in addition to their arguments.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Beside {
     pub(crate) layout: EntryLayout,
@@ -71,23 +71,23 @@ pub(crate) struct Beside {
     pub(crate) serial_handlers: Option<bool>,
     pub(crate) shared: bool,
     pub(crate) skip_marks: bool,
-    /// Address of request slot 0 on the host, which flags may hold as well; 0 where nobody said.
+    /// Address of request slot 0 on the host, which flags may hold as well; 0 if unknown.
     pub(crate) rx_host: u64,
 }
 
 thread_local! {
     static BESIDE: Cell<Beside> = Cell::default();
     static FAULT: RefCell<Option<Fault>> = const { RefCell::new(None) };
-    /// Watchers of what was launched, while a dispatcher is being started.
+    /// Watchers of launched kernels, while a dispatcher is being started.
     static WATCHERS: RefCell<Option<Vec<Watcher>>> = const { RefCell::new(None) };
 }
 
-/// Leaves a kernel's watcher to the dispatcher that is being started on this thread, if there is one.
+/// Passes a kernel's watcher to the dispatcher that is being started on this thread, if any.
 fn hand_over(watcher: Watcher) {
     WATCHERS.with_borrow_mut(|watchers| watchers.as_mut().map(|watchers| watchers.push(watcher)));
 }
 
-/// What the dispatcher that is being started on this thread chose.
+/// The settings of the dispatcher that is being started on this thread.
 pub(crate) fn beside() -> Beside {
     let beside = BESIDE.get();
     Beside { shared: beside.shared || SHARE.load(Ordering::Relaxed), ..beside }
@@ -100,7 +100,8 @@ pub(crate) fn share_rings(share: bool) {
     SHARE.store(share, Ordering::Relaxed);
 }
 
-/// Launch functions return nothing: why one launched nothing is kept for the dispatcher that called it.
+/// Launch functions return no value, so the reason of a failed launch is kept here for the dispatcher that called the
+/// function.
 pub(crate) fn report(fault: Fault) {
     FAULT.set(Some(fault));
 }
@@ -113,11 +114,11 @@ pub(crate) struct DeviceRun {
     shutdown: u64,
     stats: u64,
     stop: Duration,
-    /// They touch the caller's flag and count until they have ended.
+    /// They access the caller's flag and count until they have ended.
     watchers: Mutex<Vec<Watcher>>,
 }
 
-/// What watchers are given to notice an end, however little of the stop time is left.
+/// The least time that watchers get to notice an end, even if less of the stop time is left.
 const NOTICE: Duration = Duration::from_millis(50);
 
 impl DeviceRun {
@@ -138,8 +139,8 @@ impl DeviceRun {
         if unsafe { run.read::<4>(run.shutdown) }? != [0; 4] {
             return Err(Fault::invalid("the shutdown flag is set: clear it before a start"));
         }
-        // Counted from here. Before the launch: the kernel may count at once.
-        // SAFETY: the caller's promise: a word that the device sees.
+        // Counts begin here, before the launch, since the kernel may count at once. SAFETY: the caller's promise: a
+        // word that the device sees.
         unsafe { run.context.write_foreign(run.stats, &0_u64.to_ne_bytes()) }?;
         let Config { shared, skip_marks, .. } = order.config;
         let rx_host = order.ring.map_or(0, |ring| ring.rx_data_host.addr() as u64);
@@ -167,8 +168,8 @@ impl DeviceRun {
         }
     }
 
-    /// A launch function that reports a fault may have launched something before, which must not outlive the caller's memory: it
-    /// is ended. What to say then.
+    /// Handles a launch function that reports a fault. It may have launched a kernel before, which must not outlive
+    /// the caller's memory, so that kernel is ended. Returns the error.
     fn undone(&self, fault: Fault) -> Fault {
         if self.stream.query() == StreamState::Ready && lock(&self.watchers).is_empty() {
             return fault;
@@ -266,8 +267,8 @@ impl DeviceRun {
         Ok(bytes)
     }
 
-    /// Sets the flag and waits for the kernel and its watchers; what was counted. From then on nothing of the caller's is
-    /// touched.
+    /// Sets the flag and waits for the kernel and its watchers. Returns the count. From then on the caller's memory
+    /// is not accessed.
     pub(crate) fn stop(&self) -> Result<u64, Fault> {
         let begin = Instant::now();
         // SAFETY: the contract of `start`: the flag stays until a stop has said that all is over.
@@ -293,7 +294,7 @@ impl DeviceRun {
         self.processed()
     }
 
-    /// What the kernel has counted, past the kernel.
+    /// The kernel's count, read past the running kernel.
     pub(crate) fn processed(&self) -> Result<u64, Fault> {
         // SAFETY: as for `stop`.
         Ok(u64::from_ne_bytes(unsafe { self.read::<8>(self.stats) }?))

@@ -1,18 +1,19 @@
 //! The watcher thread of a kernel. Until the kernel's end the thread may access the caller's flag and counter.
 //!
-//! It is there before the kernel is: where the system gives no thread, nothing is launched.
+//! The thread starts before the kernel: if the system refuses a thread, nothing is launched.
 
 use crate::status::Fault;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Hears when a thread has ended, however it did.
+/// Notified when a thread has ended, also by a panic.
 #[derive(Debug)]
 pub(super) struct Watcher(Receiver<()>);
 
 impl Watcher {
-    /// Starts the thread, then launches, and hands what was launched to the thread. If nothing was launched, the thread ends.
+    /// Starts the thread, then launches the kernel and hands it to the thread. If nothing was launched, the thread
+    /// ends.
     ///
     /// # Errors
     /// The system refuses a thread, in which case nothing is launched; or the launch fails.
@@ -24,7 +25,7 @@ impl Watcher {
         let (hand_over, launched) = channel();
         let (end, ended): (Sender<()>, _) = channel();
         let spawned = thread.spawn(move || {
-            // Dropped last, also by a panic: from then on nothing of the caller's is touched.
+            // Dropped last, also after a panic: from then on the caller's memory is not accessed.
             let _end = end;
             if let Ok(launched) = launched.recv() {
                 watch(launched);

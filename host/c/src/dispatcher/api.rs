@@ -18,7 +18,7 @@ use ringcall_wire::status::{DispatchMode, DispatchPath, KernelType};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What a stop may be given, in ms: less would not do for an orderly end.
+/// The allowed stop times in ms: a shorter time would not suffice for an orderly end.
 const STOP_MS: core::ops::RangeInclusive<u32> = 500..=600_000;
 
 /// Makes a dispatcher.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn cudaq_dispatcher_destroy(dispatcher: *mut c_void) -> c_
         let dispatcher = DISPATCHERS.remove(dispatcher)?;
         let stopped = dispatcher.end();
         if stopped.is_err() {
-            // What still runs uses it.
+            // A dispatcher that still runs uses it.
             std::mem::forget(dispatcher);
         }
         stopped
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn cudaq_dispatcher_get_processed(
     })
 }
 
-/// What the transport did wrong.
+/// Errors of the transport.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ringcall_dispatcher_get_transport_errors(
     dispatcher: *mut c_void,
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn ringcall_dispatcher_get_transport_errors(
     })
 }
 
-/// The consumer's word that a worker is free.
+/// The consumer reports that a worker is free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_host_release_worker(dispatcher: *mut c_void, worker_id: c_int) -> c_int {
     status(|| DISPATCHERS.get(dispatcher)?.release_worker(worker_id))
@@ -273,7 +273,7 @@ pub unsafe extern "C" fn ringcall_dispatcher_set_entry_bytes(dispatcher: *mut c_
     })
 }
 
-/// Sets whether the table's schemas bind its requests.
+/// Sets whether requests are checked against the table's schemas.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ringcall_dispatcher_set_check_schemas(
     dispatcher: *mut c_void,
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn ringcall_dispatcher_set_clear_unknown(
     })
 }
 
-/// Sets what happens to requests that no function is for.
+/// Sets what happens to bad requests.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ringcall_dispatcher_set_bad_requests(
     dispatcher: *mut c_void,

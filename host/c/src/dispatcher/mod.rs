@@ -33,21 +33,21 @@ static DISPATCHERS: Registry<Dispatcher> = Registry::new("dispatcher");
 struct Dispatcher {
     config: Config,
     state: Mutex<State>,
-    /// Apart from the state, so that reading it never waits for a stop.
+    /// Separate from the state, so that reading it never waits for a stop.
     progress: Mutex<Progress>,
 }
 
-/// Where the number of processed requests is.
+/// Location of the number of processed requests.
 #[derive(Debug)]
 enum Progress {
     None,
     Host(CallCounter, Option<TransportFaults>),
     Device(Arc<DeviceRun>),
-    /// A kernel that has ended: the caller's word is his again.
+    /// A kernel that has ended: the caller's word is not accessed any more.
     Ended(u64),
 }
 
-/// What was wired, and what runs.
+/// Wiring and running state.
 #[derive(Debug)]
 struct State {
     ring: Option<cudaq_ringbuffer_t>,
@@ -66,7 +66,7 @@ struct State {
     serial_handlers: Option<bool>,
     answer_last: bool,
     running: Option<Running>,
-    /// `None` once the handle was destroyed: calls that came before may still be under way.
+    /// `None` after the handle was destroyed; earlier calls may still be in progress.
     manager: Option<Arc<Manager>>,
 }
 
@@ -164,7 +164,8 @@ impl Dispatcher {
         } else {
             (State::wired(state.ring, "cudaq_dispatcher_set_ringbuffer")?, None)
         };
-        // Over a transport the request flags are the loop's own: no other agent could serve what it leaves.
+        // Over a transport the request flags are private to the loop, so no other agent could serve requests that the
+        // loop leaves.
         let shared = config.shared && !unified;
         let wanted = Wanted {
             ring: &ring,
@@ -260,7 +261,7 @@ impl Dispatcher {
         Ok((Running::Device(Arc::clone(&run)), Progress::Device(run)))
     }
 
-    /// Stops what runs; one that does not run is stopped.
+    /// Stops the dispatcher. A dispatcher that does not run counts as stopped.
     fn stop(&self) -> Result<(), Fault> {
         self.stop_locked(&mut lock(&self.state))
     }
@@ -278,7 +279,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The handle is gone: stops what runs, and starts nothing any more.
+    /// The handle is destroyed: stops the dispatcher and starts it no more.
     fn end(&self) -> Result<(), Fault> {
         let mut state = lock(&self.state);
         state.manager = None;
@@ -286,7 +287,7 @@ impl Dispatcher {
     }
 
     fn processed(&self) -> Result<u64, Fault> {
-        // Read under the lock: a stop gives the caller's word back.
+        // Read under the lock, since a stop ends the access to the caller's word.
         match &*lock(&self.progress) {
             Progress::None => Ok(0),
             Progress::Host(counter, _) => Ok(counter.get()),
@@ -312,7 +313,7 @@ impl Dispatcher {
     }
 }
 
-/// Checks a ring as far as it is known which views will be used.
+/// Checks the views of a ring that are known to be used.
 fn check_ring(config: &Config, ring: &cudaq_ringbuffer_t) -> Result<(), Fault> {
     let view = match config.path {
         DispatchPath::Host => View::Host,

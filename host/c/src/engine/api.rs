@@ -19,16 +19,16 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// Engines that C has, by the address of what it sees.
+/// Engines whose handles C holds, by the address of their public part.
 static LIVE: LazyLock<Mutex<HashMap<usize, Arc<Engine>>>> = LazyLock::new(Mutex::default);
 
-/// The engine that C means.
+/// The engine of a handle from C.
 pub(crate) fn live(engine: *const cudaq_graph_launch_engine_t) -> Result<Arc<Engine>, Fault> {
     let known = lock(&LIVE).get(&engine.addr()).cloned();
     known.ok_or_else(|| Fault::invalid(format!("{engine:p} is no engine, or was destroyed before")))
 }
 
-/// Lets C have an engine: what it sees of it.
+/// Gives C a handle to an engine: the address of its public part.
 pub(super) fn enter(engine: Arc<Engine>) -> *mut cudaq_graph_launch_engine_t {
     let public = engine.public();
     lock(&LIVE).insert(public.addr(), engine);
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn ringcall_graph_launch_engine_create(
     unsafe { create(ringbuffer, table, entry_bytes, choice, external_mailbox, out_status) }
 }
 
-/// Makes an engine of a table's graphs, as the reference does today.
+/// Makes an engine of a table's graphs, with the reference's present signature.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_graph_launch_engine_create(
     ringbuffer: *const cudaq_ringbuffer_t,
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_destroy(engine: *mut cudaq_gr
     }
     let _ = attempt(|| {
         let engine = live(engine)?;
-        // One that fails is there still: a later call may succeed.
+        // An engine whose end failed stays: a later call may succeed.
         engine.lease.wait_for_loop()?;
         engine.drain()?;
         lock(&LIVE).remove(&engine.public().addr());
@@ -189,7 +189,8 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_acquire_v1(
     function_id: u32,
     routing_key: u64,
 ) -> c_int {
-    // The byte alone, which all three layouts have at one offset: the entry may be shorter than ours.
+    // Reads this byte alone, which all three layouts have at one offset, because the entry may be shorter than the
+    // newest layout.
     let mode = entry.cast::<u8>().wrapping_add(offset_of!(FunctionEntry, dispatch_mode));
     // SAFETY: the header's contract: null, or an entry.
     let graph = entry.is_null() || u32::from(unsafe { mode.read() }) == DispatchMode::GraphLaunch.raw();
@@ -197,7 +198,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_acquire_v1(
     acquire(engine, by_function.then_some((function_id, routing_key)))
 }
 
-/// An idle worker of a function, as the reference does today.
+/// An idle worker of a function, with the reference's present signature.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_graph_launch_engine_acquire(
     engine: *const cudaq_graph_launch_engine_t,
@@ -240,7 +241,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_launch(
         // SAFETY: the header's contract.
         let launched = unsafe { engine.launch(worker, slot, !engine.skip_marks) };
         launched.inspect_err(|fault| {
-            // What CUDA refused is answered; what was asked for wrongly has changed nothing.
+            // A request that CUDA refused is answered; a wrong call has changed nothing.
             if fault.status == CudaqStatus::Cuda {
                 let mark = ringcall_wire::flag::error(fault.code());
                 engine.response_flags().store(current_slot, mark, Ordering::Release);
@@ -249,7 +250,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_launch(
     });
 }
 
-/// Gives back workers whose graphs have ended.
+/// Releases workers whose graphs have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_graph_launch_engine_sweep(engine: *const cudaq_graph_launch_engine_t) {
     let _ = attempt(|| {
@@ -266,7 +267,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_drain(engine: *const cudaq_gr
     let _ = attempt(|| live(engine)?.drain());
 }
 
-/// Sends the responses of graphs that have ended, and gives their workers back.
+/// Sends the responses of graphs that have ended and releases their workers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_graph_launch_engine_publish_ready(
     engine: *const cudaq_graph_launch_engine_t,
@@ -295,7 +296,7 @@ pub unsafe extern "C" fn cudaq_graph_launch_engine_publish_ready(
     });
 }
 
-/// The consumer's word that a worker is free.
+/// The consumer reports that a worker is free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_graph_launch_engine_release_worker(
     engine: *mut cudaq_graph_launch_engine_t,

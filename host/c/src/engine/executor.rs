@@ -13,12 +13,13 @@ use ringcall_wire::status::Status;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Whose the response flags are.
+/// Owner of the response flags.
 #[derive(Debug)]
 pub(crate) enum Publishing {
-    /// The ring's: graphs set them, and a consumer takes them. Without marks the request flag is cleared when all is done.
+    /// The ring: graphs set its flags, and a consumer clears them. Without marks the request flag is cleared after
+    /// the graph has ended.
     Ring(SharedRing),
-    /// Those of a loop that drives a transport: graphs set the transport's flags, the loop reads the ones of this ring.
+    /// A loop that drives a transport: graphs set the transport's flags, and the loop reads the flags of this ring.
     Loop(SharedRing),
 }
 
@@ -73,8 +74,9 @@ impl ExternalExecutor for EngineExecutor {
     }
 
     fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim {
-        // Without marks the slot under way is offered again. With marks, too, its worker may not have ended yet, after the
-        // answer was taken and the slot filled again: that end must not be taken for the new request's.
+        // Without marks a slot in flight is offered again. With marks, too, its worker may not have ended yet
+        // although the answer was taken and the slot filled again: that end must not be taken for the end of the new
+        // request.
         if self.serves(slot) {
             return Claim::Later;
         }

@@ -1,8 +1,8 @@
 //! Lease of an engine: either a loop of this library or the calls of the engine's user collect the ends of its
 //! launches.
 //!
-//! An end is reported once, to the caller that finds it. A loop counts and publishes the ends of its requests, so while the loop
-//! holds the lease no call of the user looks for ends.
+//! An end is reported once, to the caller that finds it. A loop counts and publishes the ends of its requests, so
+//! while the loop holds the lease, no call of the user collects ends.
 
 use super::Engine;
 use crate::handles::lock;
@@ -11,7 +11,7 @@ use core::ops::Deref;
 use core::time::Duration;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// How long a loop that begins waits for calls under way, and how long the end of an engine waits for its loop.
+/// How long a new loop waits for calls in progress, and how long the end of an engine waits for its loop.
 const LEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct LeaseLock {
 struct LeaseState {
     /// A loop drives the engine.
     driven: bool,
-    /// Calls under way that may find ends.
+    /// Calls in progress that may collect ends.
     calls: usize,
 }
 
@@ -47,7 +47,7 @@ impl LeaseLock {
         if self.settles(|state| !state.driven) { Ok(()) } else { Err(driven()) }
     }
 
-    /// Takes the lease for a loop, after the calls under way.
+    /// Takes the lease for a loop, after the calls in progress.
     fn take(&self) -> Result<(), Fault> {
         {
             let mut state = lock(&self.state);
@@ -69,7 +69,7 @@ impl LeaseLock {
         self.changed.notify_all();
     }
 
-    /// Whether it is so within [`LEASE_TIMEOUT`].
+    /// Whether the condition holds within [`LEASE_TIMEOUT`].
     fn settles(&self, so: impl Fn(&LeaseState) -> bool) -> bool {
         let state = lock(&self.state);
         let waited = self.changed.wait_timeout_while(state, LEASE_TIMEOUT, |state| !so(state));

@@ -23,18 +23,18 @@ use std::sync::{Arc, Mutex};
 // C reads the idle mask as one 64-bit atomic.
 const _: () = assert!(size_of::<DeviceU64>() == 8 && size_of::<AtomicI32>() == 4);
 
-/// What an engine is made of.
+/// Parameters of an engine.
 pub(crate) struct Wanted<'a> {
     pub(crate) ring: &'a cudaq_ringbuffer_t,
     pub(crate) entries: &'a [FunctionEntry],
-    /// [`MAX_SLOTS`] where the program does not say.
+    /// [`MAX_SLOTS`] if the program does not say.
     pub(crate) slots: u32,
     pub(crate) slot_bytes: u32,
     pub(crate) device: u32,
     pub(crate) skip_marks: bool,
     /// Other dispatchers take requests from the ring, too, as far as the caller says.
     pub(crate) shared: bool,
-    /// The caller's word that his graphs do nothing after their answer.
+    /// Whether, as the caller says, graphs do nothing after their answer.
     pub(crate) answer_last: bool,
     /// The caller's, or null.
     pub(crate) mailbox: *mut *mut c_void,
@@ -63,7 +63,7 @@ impl Wanted<'_> {
         if graphs.is_empty() {
             return Ok(None);
         }
-        // Where the program does not say how many slots there are, only where they begin can be checked.
+        // If the program does not say how many slots there are, only their beginning can be checked.
         let known = if self.slots == MAX_SLOTS { 1 } else { self.slots };
         check(self.ring, View::Host, known, self.slot_bytes)?;
         check(self.ring, View::Device, known, self.slot_bytes)?;
@@ -95,7 +95,7 @@ impl Wanted<'_> {
         unsafe { self.assemble(&graphs, parts) }.map(Some)
     }
 
-    /// Puts an engine of checked things together.
+    /// Builds an engine from checked parts.
     ///
     /// # Safety
     /// As for [`make`](Self::make), after its checks; there is a stream for each graph.
@@ -173,7 +173,8 @@ impl Wanted<'_> {
             tx_flags,
             in_place,
             skip_marks: self.skip_marks,
-            // Without marks an answer that was taken looks like none. In place the answer is the stream's write after the graph.
+            // Without marks a taken answer looks like a missing one. In place, the answer is the stream's write after
+            // the graph.
             answer_ends: !self.skip_marks && (self.answer_last || in_place),
             pool: Mutex::new(pool),
             lease: LeaseLock::default(),
@@ -182,7 +183,7 @@ impl Wanted<'_> {
     }
 }
 
-/// What an engine is put together from, beside the ring.
+/// Parts of an engine other than the ring.
 pub(super) struct Parts {
     /// One for each graph.
     pub(super) streams: Vec<Box<dyn GraphStream>>,
@@ -192,9 +193,9 @@ pub(super) struct Parts {
     /// Their end flags, likewise.
     pub(super) ends: Words,
     pub(super) ends_device: u64,
-    /// The mailbox, where the caller has none.
+    /// The mailbox, if the caller has none.
     pub(super) own_mailbox: Option<Words>,
-    /// What of this is mapped memory.
+    /// The mapped memory of these parts.
     pub(super) memory: Vec<MappedRegion>,
 }
 
@@ -211,7 +212,7 @@ fn c_worker(worker: &Worker) -> cudaq_host_dispatch_worker_t {
     }
 }
 
-/// Frees what C saw of an engine.
+/// Frees the public part of an engine.
 pub(super) fn free_public(public: *mut cudaq_graph_launch_engine_t) {
     // SAFETY: made in `make`, freed once, by the engine's drop.
     let public = unsafe { Box::from_raw(public) };

@@ -1,9 +1,8 @@
-//! Graphs that the host launches: one worker for each entry, its stream, its context, its flag.
+//! Graph engine: graphs that the host launches, with one worker for each entry, its stream, its context and its flag.
 //!
-//! A worker's end is a word that its stream writes after the graph, so no thread asks a stream how it
-//! stands, but for a look now and then whether it has failed (a failed stream writes nothing more). Where the
-//! answer is known to be the last thing that happens, the end is the answer, and a launch is one call of the
-//! driver.
+//! A worker's end is a word that its stream writes after the graph, so no thread queries a stream's state, except now
+//! and then to see whether the stream has failed (a failed stream writes nothing more). If the answer is known to be
+//! a graph's last action, the answer is the end, and a launch is one call of the driver.
 
 pub(crate) mod api;
 mod executor;
@@ -44,7 +43,8 @@ pub(crate) const MAX_WORKERS: usize = 64;
 /// Words from one worker's end flag to the next: a line each.
 const LINE: usize = 8;
 
-/// One worker: what C says of it. The [`WorkerPool`] says who is idle and who serves which slot.
+/// One worker, as described by the C program. The [`WorkerPool`] knows which workers are idle and which slot each
+/// serves.
 #[derive(Debug)]
 struct Worker {
     exec: cudaGraphExec_t,
@@ -65,7 +65,7 @@ impl IdleMask for Mask {
     }
 }
 
-/// An engine. What C sees of it is at [`Engine::public`].
+/// An engine. Its public part for C is [`Engine::public`].
 #[derive(Debug)]
 pub(crate) struct Engine {
     public: *mut cudaq_graph_launch_engine_t,
@@ -114,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// Who takes requests of a function with a routing key: an idle worker, a busy worker, or none.
+    /// The worker for requests of a function with a routing key: an idle worker, a busy worker, or none.
     pub(crate) fn find(&self, function: Option<(u32, u64)>) -> Found {
         lock(&self.pool).find(function)
     }
@@ -128,13 +128,14 @@ impl Engine {
         self.idle.0.load(Ordering::Acquire) & self.mask == self.mask
     }
 
-    /// Other dispatchers take requests from the ring, too.
+    /// Says that other dispatchers take requests from the ring, too.
     pub(crate) fn share(&self) {
         lock(&self.pool).share();
     }
 
-    /// Launches an idle worker for a slot. With `mark`, the in-flight mark is set: before the launch where the graph answers by
-    /// the flag, else after it. What fails leaves the worker idle and the slot's flag to the caller.
+    /// Launches an idle worker for a slot. With `mark`, the in-flight mark is set: before the launch if the graph
+    /// answers by the flag, else after it. After a failure the worker is idle, and the caller handles the slot's
+    /// flag.
     ///
     /// # Safety
     /// The graph and the ring are there until it has ended: the contract of `cudaq_graph_launch_engine_launch`.
@@ -164,7 +165,7 @@ impl Engine {
         launched.map(drop).map_err(Fault::from)
     }
 
-    /// Makes an idle worker busy with a slot; which launch of it this is.
+    /// Makes an idle worker busy with a slot. Returns the number of this launch.
     fn take(&self, worker: usize, slot: u32) -> Result<u64, NotTaken> {
         let mut pool = lock(&self.pool);
         let launch = pool.take(worker, slot)?;
@@ -172,8 +173,9 @@ impl Engine {
         Ok(launch)
     }
 
-    /// Hooks, graph, and the flags after it; whether all of these were put there. In place the stream writes the response flag:
-    /// `mark` comes between the two, so that a client that sees the mark finds the graph by waiting for the device.
+    /// Puts hooks, graph and the flags after it on the stream. Returns whether all of them were put there. In place,
+    /// the stream writes the response flag, and `mark` comes between graph and flag, so that a client that sees the
+    /// mark can wait for the graph by waiting for the device.
     ///
     /// # Safety
     /// As for [`launch`](Self::launch).
@@ -199,7 +201,7 @@ impl Engine {
         if self.in_place {
             mark();
         }
-        // From here on the graph runs: what fails now leaves the worker busy until its stream is asked.
+        // From here on the graph runs: after a failure the worker stays busy until its stream is queried.
         let mut whole = true;
         if let Some(hook) = hooks.post_launch_fn {
             // SAFETY: the hook's contract in the header.
@@ -218,7 +220,7 @@ impl Engine {
         Ok(whole)
     }
 
-    /// Where a slot's request and response are, as the device sees them.
+    /// Device addresses of a slot's request and response.
     fn context_of(&self, slot: u32) -> GraphIOContext {
         // SAFETY: C's view lives as long as the engine; its ring was checked.
         let ring = unsafe { (*self.public).ringbuffer };
@@ -233,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// Writes a worker's context; its device address.
+    /// Writes a worker's context. Returns its device address.
     fn fill(&self, worker: usize, context: &GraphIOContext) -> u64 {
         const WORDS: usize = size_of::<GraphIOContext>() / 8;
         let GraphIOContext { rx_slot, tx_slot, tx_flag, tx_flag_value, tx_stride_sz } = *context;
@@ -275,8 +277,8 @@ impl Drop for Engine {
         if self.is_idle() {
             make::free_public(self.public);
         } else {
-            // A graph may still read its context, and its stream will write the end: all that they use stays
-            // indefinitely.
+            // A graph may still read its context, and its stream will write the end, so everything that they use is
+            // kept.
             core::mem::forget((core::mem::take(&mut self.workers), core::mem::take(&mut self.memory)));
         }
     }

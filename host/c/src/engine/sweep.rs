@@ -1,7 +1,7 @@
 //! Collection of workers whose graphs have ended.
 //!
-//! What became of their slots is settled under the lock. The sweeper is told without the lock, so that it may
-//! call the engine, and a worker is idle only after that.
+//! The outcome of each slot is settled under the lock. The callback runs without the lock, so that it may call the
+//! engine; a worker is idle only after the callback.
 
 use super::{Engine, LINE};
 use crate::handles::lock;
@@ -24,7 +24,7 @@ pub(crate) struct Ended {
     pub(crate) failed: bool,
 }
 
-/// Writes a response that says that the launch failed, where the sender finds no other.
+/// Writes a response with a failed launch's status, for a sender that finds no other response.
 pub(super) fn write_failure(ring: &SharedRing, slot: SlotIndex) {
     let request = RequestHeader::from_words(ring.request_header(slot));
     let answer = ResponseHeader::reply(&request, Status::LAUNCH_FAILED.0, 0);
@@ -36,13 +36,13 @@ pub(super) fn write_failure(ring: &SharedRing, slot: SlotIndex) {
 struct Gone {
     all: u64,
     failed: u64,
-    /// Their slots are other workers' by now.
+    /// Workers whose slots belong to other workers by now.
     stale: u64,
 }
 
 impl Engine {
-    /// Gives back the workers whose graphs have ended; `ended` is told of each before that, unless its slot has another
-    /// request by now.
+    /// Releases the workers whose graphs have ended. Calls `ended` for each before its release, unless its slot holds
+    /// another request by now.
     pub(crate) fn sweep(&self, mut ended: impl FnMut(Ended)) {
         if self.is_idle() {
             return;
@@ -57,8 +57,8 @@ impl Engine {
         }
     }
 
-    /// Finds the workers that have ended, and holds them, so that no other agent finds them; marks the slots
-    /// of failed launches.
+    /// Collects the workers that have ended, so that no other caller finds them, and marks the slots of failed
+    /// launches.
     fn settle(&self) -> Gone {
         let mut pool = lock(&self.pool);
         let look = pool.due();

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// How long a stop takes at most, unless the program says otherwise.
 pub(crate) const STOP: Duration = Duration::from_secs(2);
 
-/// Threads that `cudaq_host_dispatcher_start_thread` gave out.
+/// Threads whose handles `cudaq_host_dispatcher_start_thread` returned.
 static HANDLES: Registry<Mutex<HostThread>> = Registry::new("host dispatcher");
 
 fn has_graphs(entries: &[FunctionEntry]) -> bool {
@@ -43,7 +43,7 @@ unsafe fn entries_of(
     unsafe { read_host(&table, layout, Schemas::Ignored) }
 }
 
-/// What these functions take, checked.
+/// Checked arguments of these functions.
 struct Given {
     config: cudaq_dispatcher_config_t,
     ring: cudaq_ringbuffer_t,
@@ -76,8 +76,7 @@ impl Given {
         Ok(Self { config, ring, entries, shutdown, counter })
     }
 
-    /// # Errors
-    /// The environment does not say what becomes of bad requests.
+    /// # Errors The environment's setting for bad requests is invalid.
     fn wiring(self, engine: Option<Arc<Engine>>) -> Result<Wiring, Fault> {
         let Self { config, ring, entries, shutdown, counter } = self;
         let compat = RingCompat {
@@ -99,7 +98,7 @@ impl Given {
     }
 }
 
-/// The engine that C means, or none.
+/// The engine of a handle from C, or none.
 fn engine_of(
     engine: *const cudaq_graph_launch_engine_t,
     entries: &[FunctionEntry],
@@ -272,13 +271,13 @@ pub unsafe extern "C" fn cudaq_host_dispatcher_stop(handle: *mut c_void) {
     }
     let _ = attempt(|| {
         let known = HANDLES.get(handle)?;
-        // What could not be stopped is there still, engine and all: a later call may succeed.
+        // A loop that could not be stopped stays with its engine: a later call may succeed.
         lock(&known).stop()?;
         HANDLES.remove(handle).map(drop)
     });
 }
 
-/// The consumer's word that a worker is free.
+/// The consumer reports that a worker is free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_host_dispatcher_release_worker(
     handle: *mut c_void,

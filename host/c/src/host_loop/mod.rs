@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 
 pub(crate) use thread::HostThread;
 
-/// Threads that are taken to poll a ring: dispatcher, transport in and out, consumer.
+/// Assumed number of threads that poll a ring: dispatcher, transport in and out, consumer.
 const POLLERS: usize = 4;
-/// Between two looks at graphs that outlast a stop.
+/// Time between two polls of graphs that outlast a stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The caller's flag: not 0 ends a loop.
@@ -60,7 +60,7 @@ impl Shutdown {
     }
 }
 
-/// What becomes of bad requests: what a program chose, else what its environment says.
+/// How bad requests are treated: the program's choice, else the environment's.
 ///
 /// # Errors
 /// The environment's value is neither `answer` nor `drop`.
@@ -68,14 +68,14 @@ pub(crate) fn bad_requests(chosen: Option<BadRequests>) -> Result<BadRequests, F
     chosen.map_or_else(|| BadRequests::from_environment().map_err(Fault::invalid), Ok)
 }
 
-/// Where requests come from.
+/// Source of requests.
 #[derive(Debug)]
 pub(crate) enum Source {
     Ring(cudaq_ringbuffer_t),
     Transport(Box<Dataplane>),
 }
 
-/// What a loop is made of.
+/// Parameters of a loop.
 #[derive(Debug)]
 pub(crate) struct Wiring {
     pub(crate) source: Source,
@@ -120,7 +120,7 @@ impl Wiring {
                 // SAFETY: just checked, and the caller's promise.
                 (unsafe { host_ring(&ring, slots) }?, None, Some(served))
             }
-            // Its requests come from nowhere else.
+            // All its requests come from the transport.
             Source::Transport(transport) => (transport.ring().clone(), Some(*transport), None),
         };
         let ring = Ring::external(shared.clone());
@@ -177,19 +177,19 @@ fn host_function(address: u64) -> Result<HostRpcFn, Fault> {
 }
 
 impl HostLoop {
-    /// What its transport did wrong, if it has one.
+    /// Errors of its transport, if it has one.
     pub(crate) fn faults(&self) -> Option<TransportFaults> {
         self.transport.as_ref().map(|transport| transport.faults().clone())
     }
 
-    /// Runs until the shutdown flag is set, then drains. Graphs that still run when the stop time is over are waited for as
-    /// long as `linger` says; meanwhile new requests are refused.
+    /// Runs until the shutdown flag is set, then drains. After the stop time it waits for running graphs as long as
+    /// `linger` says; meanwhile new requests are refused.
     ///
     /// # Errors
     /// A graph still runs.
     pub(crate) fn run(self, linger: Duration) -> Result<(), Fault> {
         let Self { mut dispatcher, mut transport, engine, ring, _served: served, shutdown, stop } = self;
-        // The caller's threads poll too.
+        // The caller's threads poll, too.
         let mut waiter = Wait::Auto.resolve(POLLERS).waiter();
         while !shutdown.is_set() {
             let moved = receive(transport.as_mut(), &mut dispatcher);
@@ -197,7 +197,8 @@ impl HostLoop {
             let sent = transport.as_mut().is_some_and(Dataplane::send);
             match step {
                 Step::Busy | Step::Ended => waiter.reset(),
-                // What was named and not served yet is found within a few turns, however large the ring is taken to be.
+                // A request that the transport reported and that was not served yet is found within a few turns, even
+                // in a ring of the assumed largest size.
                 Step::Idle if moved || sent || transport.as_ref().is_some_and(Dataplane::is_busy) => {
                     waiter.reset();
                 }
@@ -213,7 +214,7 @@ impl HostLoop {
         }
         let begin = Instant::now();
         let ended = loop {
-            // Also what was halted is handed over.
+            // Halted requests are handed over, too.
             let _ = transport.as_mut().is_some_and(Dataplane::send);
             let ended = engine.as_ref().map_or(Ok(()), |engine| engine.ended());
             if ended.is_ok() || begin.elapsed() >= linger {
@@ -227,20 +228,21 @@ impl HostLoop {
     }
 }
 
-/// What of a stop time a drain may take, and the halt after it. The rest is for the last answers, and for the thread to end.
+/// The parts of a stop time for the drain and for the halt after it. The remaining time is for the last answers and
+/// the end of the thread.
 fn phases(stop: Duration) -> (Duration, Duration) {
     (stop / 4 * 3, stop / 8)
 }
 
-/// Takes a request from the transport; whether there was one. The dispatcher looks at it next: the ring is taken to be as large
-/// as one may be, so that going around it takes long.
+/// Takes a request from the transport. Returns whether there was one. The dispatcher polls the request's slot next,
+/// since a full round of a ring of the assumed largest size takes long.
 #[inline]
 fn receive(transport: Option<&mut Dataplane>, dispatcher: &mut HostDispatcher<Stepped>) -> bool {
     transport.is_some_and(|transport| transport.receive(|slot| dispatcher.hint_next(slot)))
 }
 
-/// Serves the requests in the ring, and what the transport has (not what it gets indefinitely); whether that
-/// was all within `limit`.
+/// Serves the requests in the ring and those that the transport already has. Returns whether all were served within
+/// `limit`.
 fn drain(
     dispatcher: &mut HostDispatcher<Stepped>,
     mut transport: Option<&mut Dataplane>,

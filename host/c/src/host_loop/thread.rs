@@ -34,7 +34,7 @@ impl HostThread {
         self.engine.as_ref()
     }
 
-    /// What its transport did wrong, if it has one.
+    /// Errors of its transport, if it has one.
     pub(crate) fn faults(&self) -> Option<&TransportFaults> {
         self.faults.as_ref()
     }
@@ -51,7 +51,7 @@ impl HostThread {
                     self.stop
                 )))
             }
-            // It has ended before, but perhaps not well.
+            // The thread has ended before, perhaps with an error.
             Err(Unfinished::Taken) => self.settled(),
             Err(Unfinished::Panicked) => Err(Fault::internal("the dispatcher's thread panicked")),
         }

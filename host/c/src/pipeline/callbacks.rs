@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_void};
 use ringcall_pipeline::Completion;
 use std::cell::Cell;
 
-/// What a CPU stage is given.
+/// Arguments of a CPU stage.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct ringcall_cpu_stage_context_t {
@@ -48,7 +48,7 @@ pub(super) type GpuStageFn =
     unsafe extern "C" fn(*mut c_void, c_int, *mut cudaq_host_dispatch_worker_t) -> c_int;
 /// Looks at a worker's output.
 pub(super) type CpuStageFn = unsafe extern "C" fn(*mut c_void, *const ringcall_cpu_stage_context_t) -> usize;
-/// Is told of a request that is over; not 0 for a failure.
+/// Called for each completed request; not 0 for a failure.
 pub(super) type CompletionFn = unsafe extern "C" fn(*mut c_void, *const ringcall_completion_t) -> c_int;
 
 /// `RINGCALL_STAGE_DEFERRED`.

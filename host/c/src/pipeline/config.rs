@@ -46,7 +46,7 @@ const _: () = assert!(size_of::<ringcall_pipeline_config_t>() == 48);
 pub(super) const WAIT: Wait = Wait::Auto;
 /// Workers at most.
 const MAX_WORKERS: u32 = 64;
-/// What a stop waits for requests in flight, unless the program says otherwise: as the reference.
+/// How long a stop waits for requests in flight by default: as the reference.
 const STOP: Duration = Duration::from_secs(5);
 
 /// The choices, checked.

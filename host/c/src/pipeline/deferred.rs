@@ -145,7 +145,7 @@ impl Deferrals {
         }
     }
 
-    /// Lets go of what was never completed, after a stop has answered it.
+    /// Drops calls that were never completed, after a stop has answered their requests.
     pub(super) fn clear(&self) {
         for cell in &self.slots {
             drop(std::mem::replace(&mut *lock(cell), Slot::Idle));

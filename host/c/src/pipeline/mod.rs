@@ -53,7 +53,7 @@ enum Life {
     Stuck,
 }
 
-/// Counts of the runs that are over, and of the one that is not.
+/// Counts of the finished runs and of the current run.
 #[derive(Default)]
 struct Counts {
     past: Stats,
