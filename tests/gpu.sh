@@ -41,6 +41,7 @@ export RINGCALL_SHAPE_REQUESTS=${RINGCALL_SHAPE_REQUESTS:-1000000}
 export RINGCALL_DECISION_SHOTS=${RINGCALL_DECISION_SHOTS:-10000}
 export RINGCALL_RELAY_SHOTS=${RINGCALL_RELAY_SHOTS:-100000}
 export RINGCALL_RELAY_REQUESTS=${RINGCALL_RELAY_REQUESTS:-1000000}
+export RINGCALL_MODELS=${RINGCALL_MODELS:-$here/models}
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0}
 seconds=${RINGCALL_TEST_SECONDS:-120}
 
@@ -79,7 +80,7 @@ run_test() {
     rm -f "$one"
 }
 
-all='driver_gpu ring_gpu litmus_gpu queue_pair_gpu engine_gpu grid_gpu relay_gpu pipeline_gpu decisions_gpu shapes_gpu handoff_gpu tensorrt_gpu lean service_gpu'
+all='driver_gpu ring_gpu litmus_gpu queue_pair_gpu engine_gpu grid_gpu networks_gpu relay_gpu pipeline_gpu decisions_gpu shapes_gpu handoff_gpu tensorrt_gpu lean service_gpu'
 for tests in ${RINGCALL_TESTS:-$all}; do
     log=$out/$tests.log
     : >"$log"
@@ -107,7 +108,7 @@ done
 
 echo "$passed passed, $failed failed, $skipped skipped"
 device=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
-settings=$(env | grep '^RINGCALL_' | sort | tr '\n' ' ' | tr -d '"\\')
+settings=$(env | grep '^RINGCALL_' | grep -v '^RINGCALL_MODELS=' | sort | tr '\n' ' ' | tr -d '"\\')
 { echo '{'
   echo " \"device\": \"${device:-unknown}\","
   echo " \"commit\": \"$(cat "$here/commit" 2>/dev/null || echo unknown)\","

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const TESTS: &[(&str, &[&str])] = &[
     ("ringcall-cuda", &["driver_gpu"]),
     ("ringcall-launch", &["ring_gpu", "litmus_gpu", "queue_pair_gpu"]),
-    ("ringcall-predecoder", &["engine_gpu", "grid_gpu"]),
+    ("ringcall-predecoder", &["engine_gpu", "grid_gpu", "networks_gpu"]),
     ("ringcall-bp-gpu", &["relay_gpu"]),
     ("ringcall-decoder-service", &["pipeline_gpu", "decisions_gpu", "shapes_gpu", "handoff_gpu"]),
     // They find TensorRT where the machine has it; the libraries are not ours to carry.
@@ -31,6 +31,8 @@ const GRAPH_ARCH: &str = "-arch=sm_90";
 const NETWORK_ARCH: &str = "-gencode=arch=compute_90a,code=sm_90a";
 /// The predecoder that measurements run.
 const MODEL: &str = "training/models/predecoder_3x128_int8.onnx";
+/// The networks that tests compare on the CPU and the device; the script tells them the folder.
+const MODELS: [&str; 3] = ["predecoder_3x64.onnx", "predecoder_3x128.onnx", "predecoder_3x128_int8.onnx"];
 /// So that a bundle can be carried anywhere.
 const MOST_BYTES: u64 = 60 << 20;
 /// The programs and what they read, which the script unpacks beside itself.
@@ -64,6 +66,10 @@ pub(crate) fn make(shell: &Shell, options: &BundleOptions) -> Result<()> {
         for test in *tests {
             take(shell, &executable(&messages, "test", test)?, &folder.join(test))?;
         }
+    }
+    let models = emptied(folder.join("models"))?;
+    for model in MODELS {
+        copy(&shell.root().join("training/models").join(model), &models.join(model))?;
     }
     if !options.no_cli {
         // The network's answers are held to those of the CPU's engine.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    Lines, bytes, engines_of_many_threads_agree, network, network_of, on_device, reference,
+    Lines, bytes, committed, engines_of_many_threads_agree, network, network_of, on_device, reference,
     reference_of_halves, run, times, volume,
 };
 use ringcall_cuda::driver::{Carrier, Lane, LaneKernels, MappedRegion, Stream};
@@ -73,10 +73,7 @@ fn networks_of_other_shapes_are_convolutions_too() {
 fn halves_are_close_to_double_precision() {
     on_device("halves_are_close_to_double_precision", |context| {
         for name in ["predecoder_3x64", "predecoder_3x128"] {
-            let path = format!("{}/../../training/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
-            let file =
-                std::env::var("RINGCALL_MODELS").map_or(path, |folder| format!("{folder}/{name}.onnx"));
-            let network = Network::from_onnx(&std::fs::read(file).expect("the file")).expect("a network");
+            let network = Network::from_onnx(&committed(name)).expect("a network");
             for (d, layers) in [(7, 8), (13, 14)] {
                 let model = GpuModel::new(name, &network, context, d, layers).expect("on the device");
                 let inputs = [1, 2, 3].map(|seed| volume(seed, (d * d * layers) as usize));

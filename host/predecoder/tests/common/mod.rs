@@ -1,6 +1,9 @@
-//! What both tests need. Each uses its part.
+//! What the tests on a device need. Each uses its part.
 #![allow(dead_code)]
 
+pub(crate) mod onnx;
+
+use half::f16;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use ringcall_cuda::CudaError;
@@ -31,6 +34,13 @@ pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
             eprintln!("ran: {name}");
         }
     }
+}
+
+/// The bytes of a committed network, from the folder that `RINGCALL_MODELS` names where this runs away from the repository.
+pub(crate) fn committed(name: &str) -> Vec<u8> {
+    let here = || concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models").to_owned();
+    let folder = std::env::var("RINGCALL_MODELS").unwrap_or_else(|_| here());
+    std::fs::read(format!("{folder}/{name}.onnx")).unwrap_or_else(|why| panic!("{name} in {folder}: {why}"))
 }
 
 /// Made-up weights of the one kernel's shape.
@@ -66,6 +76,25 @@ pub(crate) fn network_of(seed: u64, widths: &[usize]) -> Network {
     let last = widths[widths.len() - 1];
     layers.push(layer(last, 4, 511.0, if last > 128 { 31 } else { 19 }, 100.0, 4.0));
     Network::new(layers).expect("a network")
+}
+
+/// Made-up weights in halves that keep the size of activations from layer to layer; hidden layers of so many channels.
+pub(crate) fn halves_of(seed: u64, widths: &[usize]) -> Network {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut layer = |inputs: usize, outputs: usize, scale: f32| {
+        let mut number = || rng.random::<f32>() * 2.0 - 1.0;
+        let largest = scale * (6.0 / (inputs as f32 * 27.0)).sqrt();
+        let weights = (0..inputs * outputs * 27).map(|_| f16::from_f32(number() * largest)).collect();
+        HalfLayer { weights, biases: (0..outputs).map(|_| 0.1 * number()).collect() }
+    };
+    let mut inputs = 4;
+    let mut layers = Vec::new();
+    for &width in widths {
+        layers.push(layer(inputs, width, 1.0));
+        inputs = width;
+    }
+    layers.push(layer(inputs, 4, 8.0));
+    Network::in_halves(layers).expect("a network")
 }
 
 /// What a network in floating point makes of a volume, in double precision.
