@@ -114,7 +114,8 @@ impl BadRequests {
 
     /// Reads [`VARIABLE`](Self::VARIABLE): `answer` or `drop`; [`Answer`](Self::Answer) if it is not set.
     ///
-    /// # Errors A line about any other value.
+    /// # Errors
+    /// A line about any other value.
     pub fn from_environment() -> Result<Self, String> {
         match std::env::var_os(Self::VARIABLE) {
             None => Ok(Self::Answer),

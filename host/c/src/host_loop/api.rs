@@ -76,7 +76,8 @@ impl Given {
         Ok(Self { config, ring, entries, shutdown, counter })
     }
 
-    /// # Errors The environment's setting for bad requests is invalid.
+    /// # Errors
+    /// The environment's setting for bad requests is invalid.
     fn wiring(self, engine: Option<Arc<Engine>>) -> Result<Wiring, Fault> {
         let Self { config, ring, entries, shutdown, counter } = self;
         let compat = RingCompat {

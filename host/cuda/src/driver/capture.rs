@@ -51,7 +51,8 @@ impl Stream {
     /// The graph keeps nothing alive: modules of kernels, memory of copies, and everything else that the recorded
     /// work needs must outlive the executable graphs made of it.
     ///
-    /// # Errors The error of `record`; or the driver refuses work of `record`, such as a wait for the stream.
+    /// # Errors
+    /// The error of `record`; or the driver refuses work of `record`, such as a wait for the stream.
     pub fn capture<E: From<CudaError>>(&self, record: impl FnOnce() -> Result<(), E>) -> Result<Graph, E> {
         let api = self.context().enter()?;
         let mode = CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -68,7 +69,9 @@ impl Stream {
     /// Puts a copy of `bytes` bytes on the stream, between device memory or mapped host memory, and returns without waiting
     /// for it.
     ///
-    /// # Safety Both ends have this many bytes, do not overlap, and live until the copy has ended; a captured copy needs them as long as its graph is launched. Rust code reaches them through atomics or copies alone.
+    /// # Safety
+    /// Both ends have this many bytes, do not overlap, and live until the copy has ended; a captured copy needs them as
+    /// long as its graph is launched. Rust code reaches them through atomics or copies alone.
     ///
     /// # Errors
     /// The driver refuses an address, or the context is dead.

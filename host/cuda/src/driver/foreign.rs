@@ -65,7 +65,8 @@ impl Context {
 
     /// Copies `out.len()` bytes from `address`, on the host or the device, past running work.
     ///
-    /// # Safety This many bytes are at the address, in memory that CUDA knows or that this process can read.
+    /// # Safety
+    /// This many bytes are at the address, in memory that CUDA knows or that this process can read.
     ///
     /// # Errors
     /// The driver refuses the address, or the context is dead.
@@ -80,7 +81,8 @@ impl Context {
 
     /// Copies `data` to `address`, on the host or the device, past running work.
     ///
-    /// # Safety This many bytes may be written at the address, and Rust code accesses them through atomics or copies alone.
+    /// # Safety
+    /// This many bytes may be written at the address, and Rust code accesses them through atomics or copies alone.
     ///
     /// # Errors
     /// The driver refuses the address, or the context is dead.

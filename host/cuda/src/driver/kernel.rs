@@ -150,7 +150,10 @@ impl Kernel {
 
     /// Starts it on `stream`, and returns without waiting for it.
     ///
-    /// # Safety The kernel's own contract: the arguments have the meaning that the kernel expects, and the memory that it reaches through them is mapped until the kernel has ended. Rust code accesses that memory only through atomics or the driver's copies.
+    /// # Safety
+    /// The kernel's own contract: the arguments have the meaning that the kernel expects, and the memory that it
+    /// reaches through them is mapped until the kernel has ended. Rust code accesses that memory only through atomics
+    /// or the driver's copies.
     ///
     /// # Errors
     /// Arguments of other sizes than the kernel's parameters, a stream of another context, a shape the device cannot

@@ -387,7 +387,9 @@ impl Lane {
 
     /// Puts a run of a shape on the stream, and returns without waiting for it.
     ///
-    /// # Errors The last run is still in progress, there is no such shape, the driver refuses, or the context is dead. Then nothing was started.
+    /// # Errors
+    /// The last run is still in progress, there is no such shape, the driver refuses, or the context is dead. Then
+    /// nothing was started.
     pub fn launch(&mut self, shape: usize) -> Result<(), CudaError> {
         if self.is_running() {
             return Err(busy());

@@ -90,9 +90,13 @@ impl RepeatedGraph {
 
     /// Runs the graph and waits for the end. If the last run was given up, waits for that run first.
     ///
-    /// # Safety As for [`GraphExec::launch`]. The memory that the graph uses lives as long as `self`, and longer if dropping `self` postpones frees. No other agent accesses this memory from here until this function or [`settle`](Self::settle) returns `Ok`.
+    /// # Safety
+    /// As for [`GraphExec::launch`]. The memory that the graph uses lives as long as `self`, and longer if dropping
+    /// `self` postpones frees. No other agent accesses this memory from here until this function or
+    /// [`settle`](Self::settle) returns `Ok`.
     ///
-    /// # Errors [`CudaError::TimedOut`]: the run may still be in progress. Or the driver refuses, or the run fails.
+    /// # Errors
+    /// [`CudaError::TimedOut`]: the run may still be in progress. Or the driver refuses, or the run fails.
     pub unsafe fn run(&mut self) -> Result<(), CudaError> {
         self.settle()?;
         self.done.store(0, 0, Ordering::Release);

@@ -137,7 +137,9 @@ impl UnifiedDispatcher<Wired> {
     /// The transport itself counts its events: [`event`](Self::event) stays 0, and reports do not include unsent
     /// responses.
     ///
-    /// # Errors As for [`wire`](Self::wire). A transport that another dispatcher uses. Functions that are not thread handlers. A transport function that no module defines, by its name.
+    /// # Errors
+    /// As for [`wire`](Self::wire). A transport that another dispatcher uses. Functions that are not thread handlers. A
+    /// transport function that no module defines, by its name.
     #[allow(clippy::needless_pass_by_value)] // builders end here
     pub fn with_hooks(
         transport: &HookTransport,

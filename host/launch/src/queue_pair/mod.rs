@@ -221,7 +221,9 @@ impl UnifiedDispatcher<Wired> {
 
     /// Launches the kernel and waits until it polls. The first start posts the receive requests.
     ///
-    /// # Errors The queue pair is dead, the launch fails, or the kernel refuses the queues or does not begin within a second. A late kernel ends as soon as it begins, and everything that it uses is kept until the process ends.
+    /// # Errors
+    /// The queue pair is dead, the launch fails, or the kernel refuses the queues or does not begin within a second. A
+    /// late kernel ends as soon as it begins, and everything that it uses is kept until the process ends.
     pub fn start(self) -> Result<UnifiedDispatcher<Running>, DeviceError> {
         let Self { resources, launcher, stream, state: Wired(()) } = self;
         if resources.read(control::DEAD) != 0 {

@@ -192,7 +192,8 @@ impl MappedQueues {
     /// must be this queue pair's, so that values from a transport context can be used without an unsafe promise of
     /// the caller.
     ///
-    /// # Errors The first value that differs from this queue pair's.
+    /// # Errors
+    /// The first value that differs from this queue pair's.
     pub fn pair_of(&self, config: Config, addresses: &UnifiedParams) -> Result<QueuePair, DeviceError> {
         let own = &self.pair.addresses;
         let each = |a: &UnifiedParams, c: &Config| {

@@ -121,7 +121,10 @@ impl RelayDispatcher<Wired> {
     /// Links, loads and allocates everything that three kernels need. Requests come from `receive`; answers go to
     /// `send`, or to `receive` if `send` is `None`.
     ///
-    /// # Errors A queue pair that was wired before, or one for both directions whose doorbell record is written. Fewer than two receive requests for each slot, or fewer entries of the send queue than slots. Strides that are not multiples of 16. The errors of [`DeviceDispatcher::wire`]. No memory.
+    /// # Errors
+    /// A queue pair that was wired before, or one for both directions whose doorbell record is written. Fewer than two
+    /// receive requests for each slot, or fewer entries of the send queue than slots. Strides that are not multiples of
+    /// 16. The errors of [`DeviceDispatcher::wire`]. No memory.
     #[allow(clippy::needless_pass_by_value)] // builders end here
     pub fn wire(
         receive: &QueuePair,
@@ -174,7 +177,9 @@ impl RelayDispatcher<Wired> {
 
     /// Launches the kernels, and waits until all of them poll. The first start posts the receive requests.
     ///
-    /// # Errors A queue pair is dead, a launch fails, or a kernel refuses the queues or does not begin within a second. Then the kernels end as soon as they begin, and everything that they use is kept until the process ends.
+    /// # Errors
+    /// A queue pair is dead, a launch fails, or a kernel refuses the queues or does not begin within a second. Then the
+    /// kernels end as soon as they begin, and everything that they use is kept until the process ends.
     pub fn start(self) -> Result<RelayDispatcher<Running>, DeviceError> {
         let Self { receiver, sender, state: Wired { dispatcher } } = self;
         for agent in [&receiver, &sender] {

@@ -41,7 +41,8 @@ pub trait GraphNodes: core::fmt::Debug + Send + Sync {
     /// Adds the nodes of executable `index`, for launches through the mailbox at `mailbox`, whose payload has room for
     /// `capacity` bytes.
     ///
-    /// # Errors A node that cannot be added, or a payload that does not fit.
+    /// # Errors
+    /// A node that cannot be added, or a payload that does not fit.
     fn add(
         &self,
         graph: &mut Graph,
@@ -125,7 +126,9 @@ impl GraphFunction {
     /// the consumer has taken the last output. The kernel waits a bounded time and then answers `BACKPRESSURE`. The
     /// address 0 means no word.
     ///
-    /// # Safety Each is the address of an aligned word that the device may read as long as a dispatcher with this function, or a graph that it launched, exists.
+    /// # Safety
+    /// Each is the address of an aligned word that the device may read as long as a dispatcher with this function, or a
+    /// graph that it launched, exists.
     #[must_use]
     #[allow(unsafe_code)] // the contract is the caller's to sign
     pub unsafe fn credits(mut self, words: &[u64]) -> Self {

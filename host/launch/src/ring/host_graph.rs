@@ -41,7 +41,8 @@ impl HostGraph {
     /// Executable `index` of a graph of these nodes, for payloads and results of up to `capacity` bytes (a multiple
     /// of 8). The caller must check a gate before each launch.
     ///
-    /// # Errors An error of the nodes, or no memory.
+    /// # Errors
+    /// An error of the nodes, or no memory.
     pub fn composed(
         context: &Arc<Context>,
         nodes: &Arc<dyn GraphNodes>,

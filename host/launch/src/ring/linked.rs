@@ -97,7 +97,8 @@ impl LinkedDispatcher {
     /// Links the kernel of `kind` with modules that define `symbols` and loads it, for programs that hold their
     /// handlers as data. Returns the kernel, which keeps everything loaded, and the symbols' addresses.
     ///
-    /// # Errors The modules do not link. The error names a symbol that no module defines.
+    /// # Errors
+    /// The modules do not link. The error names a symbol that no module defines.
     pub fn load(
         context: &Arc<Context>,
         modules: &Modules,
@@ -110,7 +111,10 @@ impl LinkedDispatcher {
 
     /// Allocates everything for `kernel`, the entry point that `chosen` names.
     ///
-    /// # Safety Until the kernel and everything that it launched have ended, the ring is mapped into the device; each function is a function of the kernel's module with the handlers' signature, or an executable that the device can launch; the trigger graph is such an executable; and the context is memory that the device can write.
+    /// # Safety
+    /// Until the kernel and everything that it launched have ended, the ring is mapped into the device; each function
+    /// is a function of the kernel's module with the handlers' signature, or an executable that the device can launch;
+    /// the trigger graph is such an executable; and the context is memory that the device can write.
     ///
     /// # Errors
     /// An impossible ring, two functions with one id, graphs for a kernel that launches none or without a context, a kernel
@@ -220,7 +224,10 @@ impl LinkedDispatcher {
     /// Launches the kernel and returns. No memory of the CUDA context is freed while the returned hold lives: keep
     /// the hold until the kernel has ended.
     ///
-    /// # Safety As for [`new`](Self::new). This object outlives the kernel. The kernel is launched again only after it has ended: on the stream of the last launch, or after a wait for that stream. ([`has_ended`](Self::has_ended) reports the blocks that poll; the other blocks of a cooperative grid end after them.)
+    /// # Safety
+    /// As for [`new`](Self::new). This object outlives the kernel. The kernel is launched again only after it has
+    /// ended: on the stream of the last launch, or after a wait for that stream. ([`has_ended`](Self::has_ended)
+    /// reports the blocks that poll; the other blocks of a cooperative grid end after them.)
     ///
     /// # Errors
     /// The driver refuses.

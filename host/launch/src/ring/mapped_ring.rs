@@ -118,7 +118,9 @@ impl MappedRing {
     /// part `k` is slot `k * (slots / parts) + i` of this ring. So several dispatchers can each serve a part of the
     /// ring, which producer and consumer see as one.
     ///
-    /// # Errors [`DeviceError::Shape`] for no parts, or for parts that are not whole sectors of four flags (the reads of a sector by several dispatchers would queue).
+    /// # Errors
+    /// [`DeviceError::Shape`] for no parts, or for parts that are not whole sectors of four flags (the reads of a
+    /// sector by several dispatchers would queue).
     pub fn parts(&self, parts: u32) -> Result<Vec<Self>, DeviceError> {
         let geometry = self.ring.geometry();
         let (slots, each) = (geometry.slots(), geometry.slots().checked_div(parts).unwrap_or(0));

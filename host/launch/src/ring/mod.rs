@@ -316,7 +316,10 @@ impl DeviceDispatcher<Wired> {
 
     /// Launches the kernel and waits until it polls.
     ///
-    /// # Errors The launch fails, or the kernel does not begin within a second because another persistent kernel occupies the whole device. A late kernel ends as soon as it begins, and everything that it uses is kept until the process ends.
+    /// # Errors
+    /// The launch fails, or the kernel does not begin within a second because another persistent kernel occupies the
+    /// whole device. A late kernel ends as soon as it begins, and everything that it uses is kept until the process
+    /// ends.
     pub fn start(self) -> Result<DeviceDispatcher<Running>, DeviceError> {
         let Self { resources, launcher, stream, state: Wired(()) } = self;
         resources.reset()?;

@@ -82,7 +82,8 @@ impl Modules {
     /// The newest of several PTX texts (compute capability, text), as `ringcall_build` makes them, that the device of
     /// `context` can run.
     ///
-    /// # Errors The device can run none of them, or there are none because the crate was built without a device toolchain.
+    /// # Errors
+    /// The device can run none of them, or there are none because the crate was built without a device toolchain.
     pub fn ptx_for(self, name: &str, texts: &[(u32, &str)], context: &Context) -> Result<Self, DeviceError> {
         let capability = context.device().capability();
         match newest(texts, capability) {
@@ -152,7 +153,8 @@ impl Modules {
 
     /// Links and loads these modules without a dispatcher, for graphs that the host launches.
     ///
-    /// # Errors The modules do not link.
+    /// # Errors
+    /// The modules do not link.
     pub fn load_alone(&self, context: &Arc<Context>) -> Result<Module, DeviceError> {
         // Grid handlers refer to the barrier of the dispatch kernels, so these kernels are linked, too.
         self.load(context, KernelKind::regular(), &[])

@@ -189,7 +189,9 @@ impl HostDispatcherBuilder {
 
     /// Checks the wiring.
     ///
-    /// # Errors A worker for a function that the table lacks or that workers do not run; an executor that answers in another ring.
+    /// # Errors
+    /// A worker for a function that the table lacks or that workers do not run; an executor that answers in another
+    /// ring.
     pub fn build(self) -> Result<HostDispatcher<Wired>, DispatcherError> {
         let Self { ring, table, workers, options, completion_log, compat, mut executor, in_order } = self;
         if let Some(executor) = &mut executor {

@@ -55,7 +55,8 @@ impl VerbsCaller {
 
     /// Connects the queue pair to the service's.
     ///
-    /// # Errors The driver's error.
+    /// # Errors
+    /// The driver's error.
     pub fn connect(&mut self, service: Remote, window: VerbsWindow) -> Result<(), VerbsError> {
         self.free = (0..window.pages).collect();
         self.taken = VecDeque::with_capacity(window.pages as usize);

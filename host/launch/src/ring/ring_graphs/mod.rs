@@ -112,7 +112,8 @@ impl RingGraphs {
     }
 }
 
-/// # Errors Nodes that no worker here can run: nodes that do not answer by themselves, or that have gates.
+/// # Errors
+/// Nodes that no worker here can run: nodes that do not answer by themselves, or that have gates.
 fn check_nodes(name: &str, nodes: &dyn GraphNodes, index: u32) -> Result<(), DeviceError> {
     if !nodes.answers() {
         return Err(DeviceError::Shape(format!(

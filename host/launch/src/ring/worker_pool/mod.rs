@@ -292,7 +292,8 @@ impl<M: IdleMask> WorkerPool<M> {
     /// of the worker. The caller launches the graph and reports the result: [`launched`](Self::launched) or
     /// [`refused`](Self::refused).
     ///
-    /// # Errors There is no such worker or slot, or it is busy. Nothing has changed.
+    /// # Errors
+    /// There is no such worker or slot, or it is busy. Nothing has changed.
     pub fn take(&mut self, worker: usize, slot: u32) -> Result<u64, NotTaken> {
         let member = self.members.get(worker).ok_or(NotTaken::NoWorker)?;
         if !self.answers.has(slot) {
