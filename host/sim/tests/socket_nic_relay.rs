@@ -14,18 +14,19 @@ use ringcall_mlx5::layout::{cqe, wqe};
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sq::RecordMode;
 use ringcall_mlx5::{CompletionQueue, Ended, Event, QueueError};
-use ringcall_protocol::SharedRing;
 use ringcall_protocol::ring::RingWindows;
+use ringcall_protocol::{RingMemory, SharedRing};
 use ringcall_roce::RoceSocket;
 use ringcall_sim::fpga::{Faults, Increment, Player, PlayerConfig, PlayerTarget, Report};
 use ringcall_sim::nic::thread::Running;
-use ringcall_sim::nic::{Config, Memory, Message, Nic, Port, Region as Registered};
+use ringcall_sim::nic::{Config, Memory, Message, Nic, Port, Region as Registered, Wire};
 use ringcall_sim::socket_nic::{Count, Delivery, PortOptions, RocePort};
-use ringcall_wire::header::RequestHeader;
+use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::unified::control;
-use ringcall_wire::{Counter, FunctionId, names};
+use ringcall_wire::{Counter, FunctionId, Status, flag, names};
 use std::net::SocketAddrV4;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -296,7 +297,7 @@ fn what_is_not_whole_is_told_and_a_taken_slot_is_left_alone() {
     let key = PortOptions::new(SLOTS, STRIDE).key;
     let memory =
         Memory::new(vec![Registered { key, base: 0, window: windows.rx_data.clone(), remote_write: true }]);
-    let (port, mut peer) = ringcall_sim::nic::Wire::pair(16);
+    let (port, mut peer) = Wire::pair(16);
     let config = Config { qpn: 1, record: RecordMode::Written, burst: 16 };
     let mut nic = Nic::new(config, &windows, uar.clone(), memory, port).expect("a NIC");
     let warp = Warp::single();
@@ -344,6 +345,164 @@ fn what_is_not_whole_is_told_and_a_taken_slot_is_left_alone() {
         [Counter::Completed, Counter::ArgTooLong, Counter::BadMagic].map(|counter| counters.get(counter));
     assert_eq!(counts, [1, 1, 2]);
     let _ = dispatcher.finish(Duration::from_secs(1));
+}
+
+/// A ring, queues for its answers with their NIC, and the peer's end of the wire.
+struct SendRig {
+    ring: SharedRing,
+    queues: Queues,
+    nic: Nic<Wire>,
+    peer: Wire,
+}
+
+impl SendRig {
+    fn new() -> Self {
+        let ring = ring();
+        let queues = Queues { qpn: 1, windows: windows(&ring, SLOTS), uar: words(8) };
+        let window = queues.windows.tx_data.clone();
+        let memory = Memory::new(vec![Registered { key: TX_KEY, base: 0, window, remote_write: false }]);
+        let (port, peer) = Wire::pair(4 * SLOTS as usize);
+        let config = Config { qpn: 1, record: RecordMode::Written, burst: 16 };
+        let nic = Nic::new(config, &queues.windows, queues.uar.clone(), memory, port).expect("a NIC");
+        Self { ring, queues, nic, peer }
+    }
+
+    /// Puts a request into a slot, as a peer does, and what a dispatcher leaves there.
+    fn leave(&self, slot: u32, request: RequestHeader, response: [u64; 3], flag: u64) {
+        leave(&self.ring, slot, request, response, flag);
+    }
+
+    /// What the NIC has sent.
+    fn sent(&mut self) -> Vec<ResponseHeader> {
+        while self.nic.step() {}
+        let mut frame = Vec::new();
+        let mut sent = Vec::new();
+        while self.peer.receive(&mut frame).is_some() {
+            sent.push(ResponseHeader::from_bytes(&frame).expect("a header"));
+        }
+        sent
+    }
+}
+
+fn leave(ring: &SharedRing, slot: u32, request: RequestHeader, response: [u64; 3], flag: u64) {
+    let slot = ring.geometry().slot(slot).expect("a slot");
+    let at = slot.as_usize() * STRIDE as usize;
+    assert!(ring.windows().rx_data.write_words(at, request.to_words()));
+    assert!(ring.windows().tx_data.write_words(at, response));
+    ring.windows().tx_flags.store(slot.as_usize(), flag, Release);
+}
+
+/// The answer of a dispatcher, or of what was in the slot before.
+fn answered(id: u32, status: Status) -> [u64; 3] {
+    ResponseHeader::reply(&RequestHeader::new(7, 0, id, 1), status.0, 0).to_words()
+}
+
+#[test]
+fn a_failed_request_is_answered_with_what_is_known_of_it() {
+    const MARK: u64 = flag::error(700);
+    for lanes in [1, LANES] {
+        let mut rig = SendRig::new();
+        let request = |id| RequestHeader::new(7, 0, id, 1);
+        let mut expected = Vec::new();
+        for (slot, (response, flag, status)) in [
+            (answered(0, Status::ENGINE_FAILED), MARK, Status::ENGINE_FAILED),
+            // Of a request before.
+            (answered(99, Status::TIMED_OUT), MARK, Status::LAUNCH_FAILED),
+            ([0; 3], MARK, Status::LAUNCH_FAILED),
+            (answered(3, Status::OK), MARK, Status::LAUNCH_FAILED),
+            (answered(4, Status::OK), 64, Status::OK),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            rig.leave(slot as u32, request(slot as u32), response, flag);
+            expected.push(ResponseHeader::reply(&request(slot as u32), status.0, 0));
+        }
+        // Nothing to echo, and no response.
+        let none = RequestHeader { magic: 1, ..request(5) };
+        rig.leave(5, none, answered(5, Status::ENGINE_FAILED), MARK);
+        rig.leave(6, request(6), [0; 3], 64);
+        let stage = stage();
+        let unanswered = lane_0(run_warp(lanes, |warp| {
+            let mut sender = rig.queues.sender(&rig.ring, RecordMode::Written);
+            for _ in 0..2 * SLOTS {
+                sender.step(warp, Stage::new(&stage));
+            }
+            sender.counters().get(Event::RxUnanswered)
+        }));
+        assert_eq!(rig.sent(), expected, "{lanes}");
+        assert_eq!(unanswered, 2);
+        let flags = (0..SLOTS as usize).map(|slot| rig.ring.windows().tx_flags.load(slot, Acquire));
+        assert_eq!(flags.collect::<Vec<_>>(), [flag::FREE; SLOTS as usize], "every slot is free again");
+    }
+}
+
+/// Lanes that read a failed request's header themselves part ways where a peer writes it over meanwhile.
+#[test]
+fn lanes_agree_on_a_request_that_is_written_over() {
+    // As many requests as the send queue has entries: none waits.
+    const ROUNDS: u32 = SLOTS / 2;
+    let mut rig = SendRig::new();
+    let whole = RequestHeader::new(7, 0, 5, 1);
+    let ended = AtomicBool::new(false);
+    let stage = stage();
+    let (posted, unanswered) = thread::scope(|scope| {
+        scope.spawn(|| {
+            let data = &rig.ring.windows().rx_data;
+            let mut magic = 0;
+            while !ended.load(Relaxed) {
+                magic ^= whole.to_words()[0];
+                for slot in 0..SLOTS {
+                    assert!(data.write_words((slot * STRIDE) as usize, [magic]));
+                }
+                thread::yield_now();
+            }
+        });
+        let counts = lane_0(run_warp(LANES, |warp| {
+            let mut sender = rig.queues.sender(&rig.ring, RecordMode::Written);
+            for _ in 0..ROUNDS {
+                if warp.lane() == 0 {
+                    leave(&rig.ring, 0, whole, [0; 3], flag::error(700));
+                    leave(&rig.ring, 9, whole, [0; 3], flag::error(700));
+                }
+                warp.sync();
+                for _ in 0..SLOTS {
+                    sender.step(warp, Stage::new(&stage));
+                }
+            }
+            [Event::TxPosted, Event::RxUnanswered].map(|event| sender.counters().get(event))
+        }));
+        ended.store(true, Relaxed);
+        (counts[0], counts[1])
+    });
+    assert_eq!(posted + unanswered, 2 * u64::from(ROUNDS));
+    let sent = rig.sent();
+    assert_eq!(sent.len() as u64, posted);
+    assert!(sent.iter().all(|header| header.request_id == 5 && header.status() == Status::LAUNCH_FAILED));
+}
+
+#[test]
+fn each_wait_for_room_is_counted_once() {
+    let mut rig = SendRig::new();
+    let (warp, stage) = (Warp::single(), stage());
+    let mut sender = rig.queues.sender(&rig.ring, RecordMode::Written);
+    let mut fill = |rig: &SendRig, slots: u32| {
+        for slot in 0..slots {
+            rig.leave(slot, RequestHeader::new(7, 0, slot, 1), answered(slot, Status::OK), 64);
+        }
+        for _ in 0..4 * SLOTS {
+            sender.step(warp, Stage::new(&stage));
+        }
+        [Event::TxPosted, Event::TxFull].map(|event| sender.counters().get(event))
+    };
+    let slots = u64::from(SLOTS);
+    assert_eq!(fill(&rig, SLOTS), [slots, 0]);
+    for turn in 1..4 {
+        // The NIC has not moved yet: all of the queue is under way.
+        assert_eq!(fill(&rig, SLOTS), [turn * slots, turn], "one wait, however long");
+        assert_eq!(rig.sent().len() as u64, slots);
+        assert_eq!(fill(&rig, 0), [(turn + 1) * slots, turn]);
+    }
 }
 
 #[test]

@@ -7,7 +7,8 @@
 //! The NIC's window *is* the ring's request slots, so a receiver moves no bytes: it checks what came and sets
 //! the flag. A peer that has its answer has to find the slot vacant. So a sender copies a response to a private
 //! send slot and frees the ring's slot before it rings, and sends an answer only once the dispatcher has
-//! cleared the request's flag. Answers are sent in the order in which they come.
+//! cleared the request's flag. Answers are sent in the order in which they come. An error mark is answered, too: the response slot says what
+//! failed, and the request, which is read again, whose answer it is.
 //!
 //! Each of the two is one warp, whose lanes look at as many completions, or response flags, as there are lanes. On a CPU a
 //! thread alone is such a warp ([`Warp::single`](ringcall_gpu::team::Warp::single)).

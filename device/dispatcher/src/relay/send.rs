@@ -19,14 +19,17 @@ use ringcall_mlx5::layout::wqe;
 use ringcall_mlx5::sq::{RecordMode, SendQueue};
 use ringcall_mlx5::wait::Ended;
 use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
+use ringcall_wire::Status;
 use ringcall_wire::flag::{self, TxState};
-use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, ResponseHeader};
+use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader, ResponseHeader};
 use ringcall_wire::unified::control;
 
 /// Looks at the stop word that order the end at once, before the last completions are given up.
 const LAST_LOOKS: u32 = 256;
 /// Turns between two looks at the stop word while the NIC is waited for.
 const TURNS_PER_LOOK: u32 = 16;
+/// The bit beside a slot's number that says: its response flag is an error mark.
+const MARKED: u32 = 1 << 31;
 
 /// From a ring to a queue pair. One warp works it, each of whose lanes has one of these, and no other agent takes the ring's answers.
 #[derive(Debug)]
@@ -34,6 +37,8 @@ pub struct Sender {
     config: Config,
     ring: SharedRing,
     flags: [Words; 2],
+    /// The ring's request slots: what a failed request's answer echoes.
+    asked: Bytes,
     answers: Words,
     requests: Words,
     data: Words,
@@ -47,6 +52,8 @@ pub struct Sender {
     posted: u64,
     /// Send requests that there is room for, as last seen.
     free: u32,
+    /// Whether answers wait for room: each wait is counted once. Lane 0's.
+    full: bool,
     /// The slot whose answer is expected next.
     next: u32,
     /// The group of slots, a lane each, that is looked at in this turn beside the slots that are expected next.
@@ -91,11 +98,13 @@ impl Sender {
             config,
             ring,
             flags: [of_ring.rx_flags, of_ring.tx_flags],
+            asked: of_ring.rx_data,
             answers: words(&of_ring.tx_data),
             requests: windows.send.clone(),
             data: words(&windows.tx_data),
             bell,
             free: send.entries(),
+            full: false,
             send,
             record: DoorbellRecord::new(windows.record.clone())?,
             counters: Counters::new(windows.counters.clone()),
@@ -198,7 +207,8 @@ impl Sender {
         }
         // An answer is there before its request's flag is cleared. Sent now, it could bring the next request while the
         // slot does not look vacant yet: the receiver would drop it.
-        let answer = found.filter(|&slot| rx_flags.load(slot.as_usize(), Ordering::Relaxed) == flag::FREE);
+        let answer =
+            found.filter(|&(slot, _)| rx_flags.load(slot.as_usize(), Ordering::Relaxed) == flag::FREE);
         let mut answers = warp.ballot(answer.is_some());
         self.quiet = if there { 0 } else { self.quiet.saturating_add(1) };
         if answers == 0 {
@@ -209,9 +219,12 @@ impl Sender {
         while answers != 0 && sent < room {
             let from = answers.trailing_zeros();
             answers &= answers - 1;
-            let index = warp.shuffle(answer.map_or(0, SlotIndex::get), from);
+            let word = answer.map_or(0, |(slot, is_marked)| slot.get() | if is_marked { MARKED } else { 0 });
+            let word = warp.shuffle(word, from);
+            let index = word & !MARKED;
             let Some(slot) = self.ring.geometry().slot(index) else { continue };
-            if let Some(written) = self.transmit(warp, slot, self.posted + u64::from(sent), stage) {
+            let number = self.posted + u64::from(sent);
+            if let Some(written) = self.transmit(warp, slot, word & MARKED != 0, number, stage) {
                 own = written.own;
                 sent += 1;
             }
@@ -223,9 +236,9 @@ impl Sender {
         sent
     }
 
-    /// A slot with an answer, if one of this lane's has one. No two lanes look at the same.
+    /// A slot with an answer, if one of this lane's has one, and whether its flag is an error mark. No two lanes look at the same.
     #[inline(always)]
-    fn look(&mut self, warp: Warp<'_>) -> Option<SlotIndex> {
+    fn look(&mut self, warp: Warp<'_>) -> Option<(SlotIndex, bool)> {
         let geometry = *self.ring.geometry();
         let slots = geometry.slots();
         let (lane, lanes) = (warp.lane(), warp.lanes());
@@ -243,12 +256,21 @@ impl Sender {
         // Both loads before either is looked at.
         let [first, second] = [flag(near), flag(far)];
         self.group = if self.group + 1 < self.groups(warp) { self.group + 1 } else { 0 };
-        near.filter(|_| is_answer(first)).or(far.filter(|_| is_answer(second)))
+        let answer = |slot: Option<SlotIndex>, flag| Some((slot?, is_marked(flag)?));
+        answer(near, first).or(answer(far, second))
     }
 
-    /// Takes the answer of a slot and writes it, with its send request; nothing if it is none: an error mark without an answer.
+    /// Takes the answer of a slot and writes it, with its send request; nothing if there is none: no response, or an error mark on what is
+    /// no request.
     #[inline(always)]
-    fn transmit(&mut self, warp: Warp<'_>, slot: SlotIndex, index: u64, stage: Stage<'_>) -> Option<Posted> {
+    fn transmit(
+        &mut self,
+        warp: Warp<'_>,
+        slot: SlotIndex,
+        is_marked: bool,
+        index: u64,
+        stage: Stage<'_>,
+    ) -> Option<Posted> {
         let geometry = *self.ring.geometry();
         let pairs = (geometry.tx_stride() / 16) as usize;
         let first = slot.as_usize() * geometry.tx_stride() as usize / 8;
@@ -259,7 +281,11 @@ impl Sender {
             fetch(pair);
         }
         warp.sync();
-        let words: [u64; HEADER_WORDS] = core::array::from_fn(|word| stage.word(word));
+        let mut words: [u64; HEADER_WORDS] = core::array::from_fn(|word| stage.word(word));
+        if is_marked {
+            words = self.failure(warp, slot, ResponseHeader::from_words(words));
+        }
+        // From here on all lanes have the same.
         let header = ResponseHeader::from_words(words);
         let len = header.result_len.min(geometry.result_capacity());
         let all = (HEADER_BYTES + len as usize).div_ceil(16);
@@ -307,6 +333,25 @@ impl Sender {
         // The stage is the next answer's.
         warp.sync();
         Some(written)
+    }
+
+    /// The header of the answer to a request that failed, whose slot holds `response`: what our dispatchers leave with an error mark says what
+    /// failed, and what others leave says nothing of this request. Without magic where the slot holds no request. A peer may write it over
+    /// meanwhile, so lane 0 reads it, and decides for all.
+    #[inline(always)]
+    fn failure(&self, warp: Warp<'_>, slot: SlotIndex, response: ResponseHeader) -> [u64; HEADER_WORDS] {
+        let mut words = [0; HEADER_WORDS];
+        if warp.lane() == 0 {
+            let at = slot.as_usize() * self.ring.geometry().rx_stride() as usize;
+            let request = RequestHeader::from_words(self.asked.read_words(at).unwrap_or_default());
+            if request.has_magic() {
+                let is_ours = response.has_magic() && response.request_id == request.request_id;
+                let says = is_ours && response.status().is_protocol_error();
+                let status = if says { response.status() } else { Status::LAUNCH_FAILED };
+                words = ResponseHeader::reply(&request, status.0, 0).to_words();
+            }
+        }
+        words.map(|word| warp.shuffle_u64(word, 0))
     }
 
     /// Makes `sent` send requests visible to the NIC, and rings. `own` is this lane's part of the request, if there is one alone.
@@ -357,10 +402,12 @@ impl Sender {
             if warp.lane() == 0 {
                 self.reclaim();
                 room = self.send.entries() - self.send.under_way() as u32;
-                self.counters.add(Event::TxFull, (room == 0).into());
+                let begins = room < wanted && !self.full;
+                self.counters.add(Event::TxFull, begins.into());
             }
             self.learn(warp, room);
         }
+        self.full = self.free < wanted;
         // Flushed requests free their entries, too, of a queue that takes nothing more.
         if self.dead.is_some() { 0 } else { self.free }
     }
@@ -418,8 +465,12 @@ impl Sender {
     }
 }
 
-/// Whether a response flag says that there is an answer, or an error mark.
+/// Whether a response flag that says that there is an answer is an error mark.
 #[inline(always)]
-fn is_answer(flag: u64) -> bool {
-    matches!(TxState::decode(flag), TxState::Ready(_) | TxState::Error(_))
+fn is_marked(flag: u64) -> Option<bool> {
+    match TxState::decode(flag) {
+        TxState::Ready(_) => Some(false),
+        TxState::Error(_) => Some(true),
+        TxState::Empty | TxState::InFlight => None,
+    }
 }
