@@ -192,6 +192,8 @@ struct Write {
     start: u64,
     bytes: u32,
     written: u32,
+    /// Bytes of each packet but the last: as many as the first one has.
+    piece: u32,
 }
 
 /// The receiving end of a queue pair. Nothing is allocated after [`Self::new`].
@@ -383,10 +385,9 @@ impl Responder {
         // Before the sequence number is observed: a packet without the key, or for other addresses, must not use up a number
         // of the peer's, since its source address may be forged.
         let located = self.located(packet, memory)?;
-        // Nor must one without a key that continues no message: it would end the message under way, too.
-        let continues = (bth.opcode.verb(), located) == (Verb::Write, None);
-        if continues && self.message.is_none_or(|message| message.next != bth.psn) {
-            return Err(Reason::NoMessage);
+        // Nor must one without a key that is not what the message under way goes on with: it would end that message, too.
+        if (bth.opcode.verb(), located) == (Verb::Write, None) {
+            self.continues(packet)?;
         }
         match self.sequence.observe(bth.psn) {
             Arrival::First | Arrival::Next => {}
@@ -413,6 +414,31 @@ impl Responder {
         }
     }
 
+    /// Checks that a packet without a key is what the message under way goes on with: its number, its length, its immediate.
+    fn continues(&self, packet: &Packet<'_>) -> Result<(), Reason> {
+        let next = self.message.filter(|message| message.next == packet.bth.psn).ok_or(Reason::NoMessage)?;
+        self.fits(packet, &next).map(drop)
+    }
+
+    /// The immediate of a packet that has the length of the message's next one.
+    fn fits(&self, packet: &Packet<'_>, message: &Write) -> Result<Option<Immediate>, Reason> {
+        let left = u64::from(message.bytes - message.written);
+        let carried = packet.payload.len() as u64;
+        let right = match packet.bth.opcode.part() {
+            Part::Last => carried == left,
+            _ => carried == u64::from(message.piece) && carried < left,
+        };
+        if !right {
+            return Err(Reason::WrongLength);
+        }
+        let immediate = self.check_immediate(packet.immediate, message.slot)?;
+        let slot_start = u64::from(message.slot) * u64::from(self.qp.slot_bytes);
+        if immediate.is_some() && message.start != slot_start {
+            return Err(Reason::WrongSlot);
+        }
+        Ok(immediate)
+    }
+
     /// What a packet does whose sequence number was found right. Of the service's opcodes it looks at operation and part alone.
     fn apply<'a, M: Memory + ?Sized>(
         &mut self,
@@ -434,7 +460,8 @@ impl Responder {
             (Verb::Send, _, _) => self.gather(packet),
             (Verb::Write, Part::Only, Some((reth, located))) => self.frame(packet, reth, located, memory),
             (Verb::Write, Part::First, Some((reth, (slot, start)))) => {
-                let message = Write { next: bth.psn, slot, start, bytes: reth.length, written: 0 };
+                let piece = packet.payload.len() as u32;
+                let message = Write { next: bth.psn, slot, start, bytes: reth.length, written: 0, piece };
                 self.proceed(packet, message, memory)
             }
             (Verb::Write, Part::Middle | Part::Last, _) => {
@@ -547,22 +574,13 @@ impl Responder {
             return Err(Reason::NoMessage);
         }
         let last = packet.bth.opcode.part() == Part::Last;
-        let left = u64::from(message.bytes - message.written);
-        let carried = packet.payload.len() as u64;
-        if (last && carried != left) || (!last && carried >= left) {
-            return Err(Reason::WrongLength);
-        }
-        let immediate = self.check_immediate(packet.immediate, message.slot)?;
-        let slot_start = u64::from(message.slot) * u64::from(self.qp.slot_bytes);
-        if immediate.is_some() && message.start != slot_start {
-            return Err(Reason::WrongSlot);
-        }
+        let immediate = self.fits(packet, &message)?;
         let offset = message.start + u64::from(message.written);
         memory.write(offset, packet.payload).map_err(|Busy| Reason::Busy)?;
         // Bytes of a frame that was under way in this slot are gone.
         self.stats.incomplete += u64::from(self.frames[message.slot as usize].take().is_some());
         if !last {
-            message.written += carried as u32;
+            message.written += message.piece;
             message.next = packet.bth.psn.next();
             self.message = Some(message);
             return Ok(Event::Written);

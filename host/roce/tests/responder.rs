@@ -171,7 +171,21 @@ fn a_packet_without_the_key_changes_nothing_for_the_peer() {
         let forged = several(Opcode::UcWriteMiddle, psn, None, None, b"12");
         assert_eq!(bench.receive(&forged), Err(Reason::NoMessage), "{psn}");
     }
+    // Nor does that one end the message if it has another length than the message's next packet, or names another slot.
+    for (opcode, slot, payload, reason) in [
+        (Opcode::UcWriteMiddle, None, &b"12"[..], Reason::WrongLength),
+        (Opcode::UcWriteMiddle, None, &b"1234"[..], Reason::WrongLength),
+        (Opcode::UcWriteLast, None, &b"forged"[..], Reason::WrongLength),
+        (Opcode::UcWriteLastImmediate, Some(0), &b""[..], Reason::WrongLength),
+        (Opcode::UcWriteLastImmediate, Some(1), &b"1234"[..], Reason::WrongSlot),
+        (Opcode::UcWriteLastImmediate, Some(SLOTS), &b"1234"[..], Reason::NoSuchSlot),
+    ] {
+        let forged = several(opcode, 3, None, slot, payload);
+        assert_eq!(bench.receive(&forged), Err(reason), "{opcode:?} {payload:?}");
+    }
     assert!(bench.receive(&several(Opcode::UcWriteLastImmediate, 3, None, Some(0), b"5678")).is_ok());
+    assert_eq!(bench.memory[..8], *b"12345678");
+    assert_eq!(bench.responder.stats().incomplete, 0);
     assert_eq!(bench.receive(&several(Opcode::UcWriteLast, 4, None, None, b"12")), Err(Reason::NoMessage));
     assert!(bench.receive(&whole(4, 0, b"good")).is_ok());
     assert_eq!(bench.responder.stats().lost_packets(), 0);
@@ -302,7 +316,7 @@ fn messages_of_several_packets() {
     assert_eq!(bench.receive(&first(3)), Ok(None));
     assert_eq!(bench.receive(&end(5)), Err(Reason::NoMessage));
     assert_eq!(bench.receive(&middle(6)), Err(Reason::NoMessage));
-    // A wrong length does too.
+    // A wrong length is refused, and what follows it, too.
     assert_eq!(bench.receive(&first(7)), Ok(None));
     assert_eq!(bench.receive(&end(8)), Err(Reason::WrongLength));
     assert_eq!(bench.receive(&end(9)), Err(Reason::NoMessage));

@@ -5,6 +5,7 @@ use crate::network::{Datagram, Network};
 use crate::peer::Peer;
 use crate::random::Random;
 use ringcall::FunctionId;
+use ringcall_roce::opcode::{Part, Verb};
 use ringcall_roce::{
     Envelope, IcrcCheck, Immediate, MAX_OVERHEAD_BYTES, Opcode, Packet, PortOptions, Psn, Reth,
 };
@@ -14,6 +15,9 @@ use std::net::SocketAddrV4;
 
 /// The numbers of hostile peers, from here on.
 pub(crate) const FIRST_NUMBER: u32 = 1 << 16;
+
+/// What no packet of a message brings: its packets have 256 bytes, and the last of them has one at least.
+const NO_PIECE: [&[u8]; 2] = [&[], &[7; 300]];
 
 /// Bytes that it has written into a page.
 #[derive(Debug)]
@@ -107,7 +111,7 @@ impl Hostile {
             return Ok(());
         }
         self.left -= 1;
-        match random.below(if self.malice.forges { 12 } else { 8 }) {
+        match random.below(if self.malice.forges { 13 } else { 8 }) {
             0..=2 => self.frame(random, now),
             3 => self.lie(random, now),
             4 => self.garbage(random, now),
@@ -117,6 +121,7 @@ impl Hostile {
             7 => (),
             8 | 9 => self.forge_key(random, now, victims),
             10 => self.replay(random, now),
+            11 => self.interrupt(random),
             _ => self.forge_operation(random, now, victims),
         }
         Ok(())
@@ -299,8 +304,27 @@ impl Hostile {
         let keyless = if self.malice.sends { &keyless[..] } else { &keyless[..3] };
         let psn = victim.next_psn.plus(random.below(3) as u32);
         let nothing = Reth { address: 0, key: 0, length: 0 };
-        let packet = any_packet(random.pick(keyless), self.port.qp, psn, nothing, 0, b"forged");
+        let packet = any_packet(random.pick(keyless), self.port.qp, psn, nothing, 0, random.pick(&NO_PIECE));
         self.post(random, now, victim.address(), &packet);
+    }
+
+    /// Into a message of several packets that is under way, right behind one of them: what would be its next packet, which
+    /// needs no key, of another length.
+    fn interrupt(&self, random: &mut Random) {
+        let opcode = random.pick(&[Opcode::UcWriteMiddle, Opcode::UcWriteLast, Opcode::UcWriteLastImmediate]);
+        let payload = random.pick(&NO_PIECE);
+        let nothing = Reth { address: 0, key: 0, length: 0 };
+        self.network.follow(random, |leader| {
+            let Packet { bth, .. } = Packet::parse(&leader.bytes).ok()?;
+            if bth.opcode.verb() != Verb::Write || !matches!(bth.opcode.part(), Part::First | Part::Middle) {
+                return None;
+            }
+            let packet = any_packet(opcode, self.port.qp, bth.psn.next(), nothing, 0, payload);
+            let mut bytes = vec![0; payload.len() + MAX_OVERHEAD_BYTES];
+            let len = packet.write(&Envelope::v4(leader.from, leader.to), &mut bytes).ok()?;
+            bytes.truncate(len);
+            Some(Datagram { from: leader.from, to: leader.to, bytes, subject: None })
+        });
     }
 
     /// What a peer sent lately, once more, from its address.

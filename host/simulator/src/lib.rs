@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | the network | `network` | loses, damages, copies and delays datagrams, changes their order, has full buffers, takes nothing, refuses |
 //! | correct RoCE peers | `peer` | send frames in pieces and messages of several packets, check each answer to the byte, keep books |
-//! | hostile ones | `hostile` | holes, fillers elsewhere, fields that lie, garbage, every opcode, jumps of sequence numbers, floods of all pages; packets with a victim's address and a wrong key or none; packets of others once more; new addresses |
+//! | hostile ones | `hostile` | holes, fillers elsewhere, fields that lie, garbage, every opcode, jumps of sequence numbers, floods of all pages; packets with a victim's address and a wrong key or none, also in the midst of its messages; packets of others once more; new addresses |
 //! | forgers | `reliable` | strangers' packets; such with the peer's address and another service, queue pair, number or no form at all; the peer's own once more |
 //! | stages | `pipeline` | fail, panic, claim more than they wrote, are not ready, defer, drop the right to answer, answer after the request's time or the pipeline's stop |
 //! | the disk | `study` | is full, does not synchronise, keeps a part of a line of a process that is killed, and of a machine without power what was synchronised; has a user's file in the state's place, or another byte in it |

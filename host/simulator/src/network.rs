@@ -245,6 +245,19 @@ impl Network {
         state.overheard.get(index).cloned()
     }
 
+    /// Sends what `forged` makes of one of the datagrams that are under way to a service, right behind it.
+    pub(crate) fn follow(&self, random: &mut Random, forged: impl Fn(&Datagram) -> Option<Datagram>) {
+        let mut state = self.state();
+        let to_services =
+            state.flying.iter().filter(|Reverse(flying)| !state.peers.contains_key(&flying.datagram.to));
+        let mut followers: Vec<(u64, Datagram)> =
+            to_services.filter_map(|Reverse(flying)| Some((flying.at, forged(&flying.datagram)?))).collect();
+        if !followers.is_empty() {
+            let (at, datagram) = followers.swap_remove(random.index(followers.len()));
+            state.fly(datagram, at);
+        }
+    }
+
     pub(crate) fn is_harmed(&self, subject: Subject) -> bool {
         self.state().harmed.contains(&subject)
     }
