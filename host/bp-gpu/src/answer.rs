@@ -33,7 +33,7 @@ impl Ended {
     }
 }
 
-/// What a decode came to.
+/// The result of a decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     /// Bit `i` is set if the error found flips observable `i`.

@@ -134,7 +134,7 @@ impl GridHandler {
         &self.loaded().cancel
     }
 
-    /// Adds the handler's code, what it has to know, and the memory that it works on.
+    /// Adds the handler's code, its parameters, and its memory.
     #[must_use]
     pub fn modules(&self, modules: Modules) -> Modules {
         modules

@@ -14,7 +14,7 @@ use zerocopy::IntoBytes;
 /// A run takes a microsecond an iteration; this is for each of them, and for the launch.
 const ITERATION_TIMEOUT: Duration = Duration::from_micros(20);
 const LAUNCH_TIMEOUT: Duration = Duration::from_secs(5);
-/// What a thread of the kernel that carries requests carries.
+/// Bytes that a thread of the copying kernel copies.
 const PIECE: usize = 16;
 
 /// A captured decode: from pinned host memory to pinned host memory.

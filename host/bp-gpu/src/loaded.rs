@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 pub(crate) const KERNEL: &str = "ringcall_relay";
 pub(crate) const STAGE: &str = "ringcall_relay_stage";
 
-/// What bounds a decode beside its configuration, and what is answered.
+/// Bounds of a decode other than its configuration, and the form of the answer.
 ///
 /// ```
 /// use ringcall_bp_gpu::Bounds;

@@ -89,9 +89,9 @@ impl BpGraphBuilder {
         Ok(self)
     }
 
-    /// The graph. Errors that flip the same checks and the same observables are one column, whose probability is that an
-    /// odd number of them happens: p₁(1 - p₂) + p₂(1 - p₁). Errors that flip the same checks and other observables stay
-    /// columns of their own.
+    /// The graph. Errors that flip the same checks and the same observables are one column, whose probability is that
+    /// an odd number of them happens: p₁(1 - p₂) + p₂(1 - p₁). Errors that flip the same checks and different
+    /// observables stay separate columns.
     ///
     /// # Errors
     /// [`BpError::TooLarge`] if there are more than [`MAX_CHECKS`] checks or [`MAX_OBSERVABLES`] observables, or if the tables

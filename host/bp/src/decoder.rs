@@ -10,7 +10,7 @@ use crate::iterate::{self, Columns};
 use crate::layout::{LANES, Lanes};
 use crate::ordered::Ordered;
 
-/// What a decode came to.
+/// The result of a decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a decode that did not converge has a best guess only"]
 pub struct BpOutcome {

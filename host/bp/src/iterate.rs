@@ -182,7 +182,7 @@ fn nearest(quotient: i16, product: i16) -> i16 {
     quotient + (((product & 127) + 63 + (quotient & 1)) >> 7)
 }
 
-/// What a column tells a check: its sum without that check's message.
+/// The message from a column to a check: its sum without that check's message.
 #[inline(always)]
 fn message(sum: i16, incoming: i8) -> i8 {
     (sum - incoming as i16).clamp(-MESSAGE_CAP, MESSAGE_CAP) as i8

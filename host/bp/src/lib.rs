@@ -27,10 +27,7 @@
 //!   [`OrderedStatistics`] behind what did not converge.
 //! - [`BpDecoder::decode`] decodes; [`BpDecoder::error`] and [`BpDecoder::marginals`] say more about the last decode.
 //!
-//! # Method
-//! Min-sum belief propagation with disordered memory, whose legs relay their marginals (Müller et al., arXiv:2506.01779). All
-//! numbers are integers of fixed width, so any other machine that follows `docs/design/0024-belief-propagation-in-integers.md`
-//! has the same answers to the bit, in whatever order it adds.
+//! # Method Min-sum belief propagation with disordered memory, whose legs relay their marginals (Müller et al., arXiv:2506.01779). All numbers are integers of fixed width, so any other machine that follows `docs/design/0024-belief-propagation-in-integers.md` has the same answers to the bit, in any order of additions.
 //!
 //! | step | file |
 //! |---|---|

@@ -13,7 +13,7 @@ pub enum BuildError {
          has its sources in RINGCALL_DEVICE_RUSTC. Tried: {tried}"
     )]
     NoToolchain {
-        /// What was looked at, and why it will not do.
+        /// The compilers that were found, and why each is unsuitable.
         tried: String,
     },
     /// `RINGCALL_DEVICE_RUSTC` names something that will not do.

@@ -20,8 +20,8 @@ pub(crate) fn undefined(text: &str) -> Vec<&'static str> {
     C_LIBRARY.iter().copied().filter(|name| declared(name)).collect()
 }
 
-/// What a text for [`Arch::SM_90`](crate::Arch::SM_90) has that [`Arch::SM_80`](crate::Arch::SM_80) lacks, and what stands
-/// there for the older one.
+/// Instructions of [`Arch::SM_90`](crate::Arch::SM_90) that [`Arch::SM_80`](crate::Arch::SM_80) lacks, and their
+/// replacements for the older architecture.
 const NEWER: [(&str, &str); 5] = [
     (" for sm_90, by ", " for sm_80, by "),
     (".version 8.6\n", ".version 8.0\n"),
@@ -30,7 +30,7 @@ const NEWER: [(&str, &str); 5] = [
     ("\tst.mmio.relaxed.", "\tst.relaxed."),
 ];
 
-/// A hint to the assembler, on a line of its own, which the compiler writes for `sm_90` alone.
+/// A hint to the assembler, on a separate line, which the compiler writes for `sm_90` alone.
 const HINT: &str = "\t.pragma \"used_bytes_mask ";
 
 /// The PTX of [`Arch::SM_80`](crate::Arch::SM_80), from what the compiler wrote of the same crate for

@@ -171,7 +171,7 @@ fn nightly() -> Result<PathBuf, String> {
     ask(Path::new("rustup"), "run nightly rustc --print=sysroot").map(PathBuf::from)
 }
 
-/// What a program prints when asked.
+/// The output of a program.
 fn ask(program: &Path, arguments: &str) -> Result<String, String> {
     let output = Command::new(program)
         .args(arguments.split(' '))

@@ -221,7 +221,7 @@ pub struct Answer {
 /// Bytes of a confidence.
 const CONFIDENCE_BYTES: usize = 4;
 
-/// A request, and what it is made with.
+/// A request, and the buffers that it is made with.
 #[derive(Debug, Clone, Default)]
 pub struct RequestBuffer {
     /// The request.

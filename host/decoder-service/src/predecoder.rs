@@ -17,7 +17,7 @@ pub enum PredecoderError {
     Shape {
         /// The model.
         model: String,
-        /// What was expected and what was found.
+        /// The expected and the found tensors.
         reason: String,
     },
     /// The model says no threshold, and none was given.

@@ -247,7 +247,7 @@ impl Problem {
         self.decoders.relay()
     }
 
-    /// What it is decoded by, as reports name it: `plain`, `correlated`, `relay`, `plugin` or `slices`.
+    /// The decoder's name in reports: `plain`, `correlated`, `relay`, `plugin` or `slices`.
     #[must_use]
     pub fn decoder_name(&self) -> &'static str {
         self.decoders.name()

@@ -115,7 +115,7 @@ impl ResidualDecoder {
     }
 }
 
-/// What an answer says of how its decode ended.
+/// How a decode ended, as its answer reports it.
 #[must_use]
 pub fn converged(matched: &Matched) -> i32 {
     match matched {

@@ -143,7 +143,7 @@ pub struct Progress {
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) request_id: u64,
-    /// What was predicted, if the request succeeded.
+    /// The prediction, if the request succeeded.
     pub(crate) predicted: Option<Predicted>,
     pub(crate) times: StageTimes,
     /// Whether it has a time stamp.
@@ -429,7 +429,7 @@ pub struct Summary {
     pub unstamped: u64,
     /// Requests of which inference left nothing: matching was skipped.
     pub matching_skipped: u64,
-    /// What was wrong with a dispatcher that is elsewhere.
+    /// The failure of a remote dispatcher.
     pub failure: Option<String>,
     account: Account,
     counts: [u64; 3],
@@ -464,7 +464,7 @@ impl Summary {
         }
     }
 
-    /// Takes in what was answered while the pipeline stopped.
+    /// Adds answers that came while the pipeline stopped.
     pub(crate) fn finish(&mut self, stop: StopReport, outcomes: &mpsc::Receiver<Outcome>, observables: u32) {
         while let Ok(outcome) = outcomes.try_recv() {
             self.account.settle(&outcome);

@@ -19,7 +19,7 @@ use prost::Message;
 pub struct OnnxFile {
     /// What it computes.
     pub graph: Graph,
-    /// What it says about itself, in its own order.
+    /// The model's metadata, in the file's order.
     pub metadata: Vec<(String, String)>,
 }
 

@@ -32,7 +32,7 @@ impl Passthrough {
         Self::with_outputs(name, tensors.clone(), tensors)
     }
 
-    /// Inputs and outputs of their own.
+    /// Different inputs and outputs.
     ///
     /// # Errors
     /// [`InferError::InvalidSpec`] if a side has no tensor, two of one name, or one that cannot be.

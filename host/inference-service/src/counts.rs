@@ -1,6 +1,6 @@
 //! Counters on both sides of a queue.
 
-/// One queue's counts, kept by the device, and where it stands. Read while it works, so not all of one moment.
+/// One queue's counters and position, kept by the device. Read while it works, so not all of one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueCounts {
     /// Records that the device took before an inference.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// A network on a device whose runs can be parts of graphs. Instances of it run side by side.
 ///
-/// An engine that only knows streams captures what it puts on one
-/// ([`Stream::capture`](ringcall_cuda::driver::Stream::capture)) and adds that
+/// An engine that only knows streams captures its work on a stream
+/// ([`Stream::capture`](ringcall_cuda::driver::Stream::capture)) and adds the captured graph
 /// ([`Graph::add_graph`](Graph::add_graph)).
 pub trait Capturable: Debug + Send + Sync {
     /// Its name, for messages.

@@ -81,7 +81,7 @@ impl Served {
     }
 }
 
-/// What a schema says of tensors one after the other: their type where there is one, and it is a payload's, else bytes.
+/// A schema's description of consecutive tensors: their type where there is one, and it is a payload's, else bytes.
 fn described(bindings: &Bindings) -> TypeDesc {
     match bindings.bound() {
         [one] => {
@@ -272,7 +272,7 @@ impl HostDecoderService {
         Ok(Self { shapes })
     }
 
-    /// What a request fills and what its answer is made of, for each shape, the shortest request first.
+    /// The tensors of request and answer for each shape, the shortest request first.
     pub fn shapes(&self) -> impl Iterator<Item = [&Bindings; 2]> {
         self.shapes.iter().map(|shape| [&shape.inputs, &shape.outputs])
     }
@@ -406,7 +406,7 @@ impl HostPredecoderService {
                 port,
             };
             let stop = running.stop.clone();
-            // Dropping `running` stops what was started before a failure.
+            // Dropping `running` stops the threads that were started before a failure.
             let thread =
                 Supervised::start(&format!("predecoder {number}"), None, move || instance.run(&stop, wait))
                     .map_err(|reason| ServiceError::Thread { worker: number as usize, reason })?;
@@ -448,7 +448,7 @@ struct LiveHostCounts {
     late: DeviceU64,
 }
 
-/// What a predecoder on the CPU has counted.
+/// Counters of a predecoder on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HostCounts {
     /// Requests that a network ran on.
@@ -588,7 +588,7 @@ impl HostStopReport {
 }
 
 impl RunningPredecoder {
-    /// What was counted so far.
+    /// The counters so far.
     #[must_use]
     pub fn counts(&self) -> HostCounts {
         let LiveHostCounts { inferred, engine_failed, refused, panicked, answered, late } = &*self.counts;

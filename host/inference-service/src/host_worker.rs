@@ -62,7 +62,7 @@ impl HostWorker {
         })
     }
 
-    /// What it did so far.
+    /// The counters so far.
     #[must_use]
     pub fn counts(&self) -> WorkerCounts {
         self.counts.snapshot()

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a stage is given.
+/// Arguments of a stage.
 #[derive(Debug, Clone, Copy)]
 pub struct Job<'a> {
     /// Number of the instance that made it: index of its queue.
@@ -66,7 +66,7 @@ pub(crate) fn run_stage(
 pub struct WorkerOptions {
     /// Core of each worker, in order; workers past the end are not pinned.
     pub cores: Vec<usize>,
-    /// What a worker does while there is nothing to do.
+    /// How an idle worker waits.
     pub wait: Wait,
     /// Whether the dispatcher marks requests in flight, which is its default: an answer is then given only while the mark
     /// stands, and counted as late otherwise.
@@ -167,7 +167,7 @@ impl Workers {
         self.threads.iter().map(|thread| thread.pin().clone()).collect()
     }
 
-    /// What they have done so far.
+    /// Their counters so far.
     #[must_use]
     pub fn counts(&self) -> WorkerCounts {
         self.shared.counts.snapshot()

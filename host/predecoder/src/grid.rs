@@ -66,7 +66,7 @@ pub struct GridHandler {
     ahead: bool,
 }
 
-/// Weights and tables, what a run works on, and the word that says which wait ran out.
+/// Weights and tables, the buffers of a run, and the word that says which wait ran out.
 #[derive(Debug)]
 struct Memory {
     _tables: [Arc<DeviceBuffer>; 3],
@@ -158,7 +158,7 @@ impl GridHandler {
             .next_multiple_of(64) as u32
     }
 
-    /// Adds the handler's code, what it has to know, and the memory that it works on.
+    /// Adds the handler's code, its parameters, and its memory.
     #[must_use]
     pub fn modules(&self, modules: Modules) -> Modules {
         let plan = &self.plan;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Entry of the module that has all layers.
 pub(crate) const NETWORK: &str = "ringcall_predecoder";
-/// What a wait in the kernel may take, in clock cycles: a good half of a second.
+/// The limit of a wait in the kernel, in clock cycles: a good half of a second.
 pub(crate) const LIMIT_CYCLES: u64 = 1_000_000_000;
 
 /// The first shape that fits.

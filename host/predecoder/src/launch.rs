@@ -64,7 +64,7 @@ struct Regions {
 /// Where the word lies that says which wait ran out, on a line for itself.
 const FAILED_AT: usize = 0;
 const INPUT_AT: usize = 128;
-/// What a thread of the kernel that carries tensors carries.
+/// Bytes that a thread of the copying kernel copies.
 const PIECE: usize = 16;
 
 impl Regions {

@@ -99,8 +99,8 @@ pub struct HalfLayer {
     pub biases: Vec<f32>,
 }
 
-/// One layer: weights, and what is made of each output's sum of products: `sum * factor + offset`, each rounded to single
-/// precision, and between layers rounded to an integer, ties to even, and held to 0..255.
+/// One layer: weights, and the function of each output's sum of products: `sum * factor + offset`, each rounded to
+/// single precision, and between layers rounded to an integer, ties to even, and held to 0..255.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
     /// `[out][in][3][3][3]`, layers of time outermost: from -511 to 511 in the first layer and the last, from -127 to 127

@@ -59,7 +59,7 @@ impl Tiling {
     }
 }
 
-/// What a kernel of a layer is told.
+/// Parameters of a layer's kernel.
 #[derive(Debug, Clone, Copy, Default, IntoBytes, Immutable)]
 #[repr(C)]
 struct Params {
@@ -102,7 +102,7 @@ pub(crate) struct Layered {
     tables: [Arc<DeviceBuffer>; 3],
     pub(crate) wired: Option<Wired>,
     params: Params,
-    /// What a value of 1 becomes in the first layer's input.
+    /// The representation of 1 in the first layer's input.
     one: f32,
 }
 

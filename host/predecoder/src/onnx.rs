@@ -14,7 +14,7 @@ pub(crate) struct Convolution {
 /// What a file holds: its convolutions in order, and what it says about itself.
 pub(crate) type Found = (Vec<Convolution>, Vec<(String, String)>);
 
-/// What a network in integers is made of.
+/// The parts of a network in integers.
 const OPERATORS: [&str; 5] = ["Mul", "Conv", "Round", "Add", "Clip"];
 
 /// The convolutions of a graph that is a chain of them in integers.
@@ -78,7 +78,7 @@ struct Chain<'a> {
     rest: std::vec::IntoIter<&'a Node>,
     /// What the last one leaves, and which it was.
     flows: Option<(&'a str, &'a str)>,
-    /// What it should be, in words.
+    /// Its expected form, in words.
     what: &'static str,
 }
 

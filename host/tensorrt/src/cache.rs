@@ -1,4 +1,4 @@
-//! Plans kept between runs, by what they were made of.
+//! Cache of plans between runs, keyed by the plans' inputs.
 
 use crate::folder::{self, Key};
 use crate::{BuildOptions, Builder, Library, Plan, TensorRtError};
@@ -42,7 +42,7 @@ pub enum Found {
     Built,
     /// It was built now, since the kept plan is damaged, or TensorRT refused it.
     Rebuilt {
-        /// What was wrong with it.
+        /// The defect.
         why: String,
     },
 }
@@ -145,7 +145,7 @@ impl Cache {
     }
 }
 
-/// What a plan depends on, in lines.
+/// The inputs of a plan, in lines.
 fn key(version: &str, onnx: &[u8], options: &BuildOptions, gpu: Option<&Gpu>) -> String {
     let mut text = format!("model: {}\nlibrary: {version}\n", folder::hex(&folder::digest(onnx)));
     // Writing into a string does not fail.

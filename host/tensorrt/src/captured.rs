@@ -10,9 +10,9 @@ use ringcall_infer::{Model, TensorSpec};
 /// One run between device tensors, to be put into a graph: of a service, say. RepeatedGraph by the host or, where TensorRT's kernels
 /// allow it, by the device.
 ///
-/// Tensors have the model's names, types and shapes, and memory of their own, which begins at a multiple of
-/// 256 bytes and stays where it is. The plan is the model's, which all its runs share; each has its own
-/// execution context, so different ones may overlap. A run never overlaps with itself.
+/// Tensors have the model's names, types and shapes. Each has its own memory, which begins at a multiple of 256 bytes
+/// and does not move. The plan is the model's, which all its runs share; each has its own execution context, so
+/// different ones may overlap. A run never overlaps with itself.
 #[derive(Debug)]
 pub struct TensorRtRun {
     // In this order: the captured graph, then the memory that it reaches.

@@ -36,7 +36,7 @@ pub enum TensorRtError {
     NoHeaders {
         /// The library's version.
         library: Version,
-        /// The folders looked into, and what was there.
+        /// The searched folders, and their contents.
         found: Vec<String>,
     },
     /// No C++ compiler.

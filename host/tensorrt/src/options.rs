@@ -10,7 +10,7 @@ use std::fmt::Write;
 pub struct Sizes {
     /// The least, 1 or more.
     pub smallest: usize,
-    /// What the plan is tuned for, and what a model has unless told otherwise.
+    /// The size for which the plan is tuned, and the default size of a model.
     pub optimum: usize,
     /// The most.
     pub largest: usize,

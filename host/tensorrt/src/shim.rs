@@ -65,7 +65,7 @@ fn own_headers(folder: &Path) -> std::io::Result<Vec<(String, PathBuf)>> {
     Ok(all)
 }
 
-/// The first compiler that says what it is, and what it says.
+/// The first compiler that reports its version, and the version.
 fn compiler(search: &Search) -> Result<(String, String), TensorRtError> {
     let named = search.compiler.clone().or_else(|| std::env::var("CXX").ok().filter(|name| !name.is_empty()));
     let tried = match named {

@@ -5,7 +5,7 @@ use super::yaml::{Fields, Node};
 use ringcall_matching::MergeStrategy;
 use ringcall_qec::decode::BpConfig;
 
-/// What a decoder decodes by.
+/// The algorithm of a decoder.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Method {
     /// Minimum-weight perfect matching.
@@ -60,7 +60,7 @@ impl Method {
     }
 }
 
-/// What a decoder decodes by, and the probabilities of its errors.
+/// The algorithm of a decoder, and the probabilities of its errors.
 pub(super) type Read = Result<(Method, Option<Vec<f64>>), ConfigError>;
 
 /// Reads the arguments of a type; those that change nothing on a CPU are appended to `unused`.
@@ -192,7 +192,7 @@ fn sliding(custom: &mut Fields<'_>, detectors: usize) -> Result<Method, ConfigEr
     Ok(Method::Sliding { merge, window, step, rounds })
 }
 
-/// Arguments that say how the reference uses a GPU, and not what comes out.
+/// Arguments that affect how the reference uses a GPU, and not the results.
 const GPU: [&str; 8] = [
     "use_sparsity",
     "n_threads",

@@ -40,7 +40,7 @@ const UNIT_WEIGHT_PROBABILITY: f64 = 0.268_941_421_369_995_1;
 pub struct Config {
     /// The decoders, in the order of the file, each with its own id.
     pub decoders: Vec<DecoderConfig>,
-    /// What they are reached over, where the file says it.
+    /// Their transport, if the file names one.
     pub transport: TransportConfig,
 }
 

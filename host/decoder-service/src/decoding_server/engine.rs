@@ -16,7 +16,7 @@ use ringcall_qec::decode::{
 /// The most rounds at a run's end that windows are told of together.
 const MAX_TAIL: usize = 8;
 
-/// A decoder with what it decodes by.
+/// A decoder and its algorithm.
 pub(super) enum Engine {
     Matching(Box<Matching>),
     Sliding(Box<Windows>),

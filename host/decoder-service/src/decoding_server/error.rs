@@ -7,7 +7,7 @@ use std::borrow::Cow;
 pub struct ConfigError {
     /// The line of the file, from 1.
     pub line: usize,
-    /// The key, with those that it lies in (`decoders[0].H_sparse[3]`); empty where there is none.
+    /// The key with its parents (`decoders[0].H_sparse[3]`); empty where there is none.
     pub key: String,
     /// What is wrong.
     pub reason: String,

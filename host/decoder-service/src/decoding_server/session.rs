@@ -152,7 +152,7 @@ impl Session {
                 DecodingStatus::Ok
             }
             Err(_) => {
-                // What was lost is not known, so that no volume is whole from here on.
+                // The lost measurements are not known, so no volume is complete from here on.
                 self.state = SessionState::Failed;
                 DecodingStatus::BadRequest
             }

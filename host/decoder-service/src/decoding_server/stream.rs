@@ -1,7 +1,7 @@
 //! Runs of any length: measurements become rounds as they come, and the last of them are decoded when corrections are asked for.
 //!
-//! The configuration describes a short run: its first rounds, one that repeats, and its last ones. Which measurements are the run's
-//! last is not known before somebody asks, so as many are held back.
+//! The configuration describes a short run: its first rounds, one that repeats, and its last ones. The run's last
+//! measurements are known only when a client asks for corrections, so that many measurements are held back.
 
 use super::arguments::Rounds;
 use super::config::DecoderConfig;

@@ -227,7 +227,7 @@ impl<'a> Fields<'a> {
         self.take(key).ok_or_else(|| ConfigError::new(self.line, self.name(key), "this key is missing"))
     }
 
-    /// Refuses what was not asked for.
+    /// Refuses keys that were not read.
     pub(super) fn finish(self) -> Result<(), ConfigError> {
         let Some(entry) = self.entries.iter().find(|entry| !self.taken.contains(&&*entry.key)) else {
             return Ok(());

@@ -183,7 +183,8 @@ impl Kernel {
         }
         let ended_badly = self.handler.as_ref().and_then(|handler| handler.failure());
         let failure = stopped.report.failed.map(|error| error.to_string()).or(ended_badly);
-        // After a wait that ran out, what the network's blocks have in common is not what a start expects.
+        // After a wait that ran out, the shared memory of the network's blocks is not in the state that a start
+        // expects.
         if let Some(wired) = stopped.dispatcher
             && failure.is_none()
         {
@@ -235,7 +236,7 @@ impl RemoteDispatcher for GpuDispatcher {
     }
 }
 
-/// Stops each: those that wait for their turn go on answering.
+/// Stops each: kernels that wait for their turn continue to answer.
 fn one_after_the_other<K>(
     kernels: &mut [K],
     deadline: Duration,

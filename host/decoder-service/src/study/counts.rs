@@ -25,7 +25,7 @@ pub struct ShotCounts {
     pub shots: u64,
     /// Detectors of all shots.
     pub detectors: u64,
-    /// Of these, the ones that fired.
+    /// Detectors that fired among these.
     pub fired: u64,
     /// Shots that matching alone got wrong.
     pub errors: u64,
@@ -62,7 +62,7 @@ pub struct PredecoderCounts {
     pub both: u64,
     /// Time of its inference by the clock, ns.
     pub inference_ns: u64,
-    /// Processor time of matching what it left, ns.
+    /// Processor time of matching the residual, ns.
     pub matching_ns: u64,
 }
 

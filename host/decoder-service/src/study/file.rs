@@ -8,7 +8,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 /// The most that a power failure may cost, ns.
 const SYNC_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// What a state is kept in: a file, or a simulated one.
+/// Storage of a state: a file, or a simulated one.
 pub trait Storage: Read + Write + Seek {
     /// Keeps other processes out until this is closed.
     ///
@@ -22,13 +22,13 @@ pub trait Storage: Read + Write + Seek {
     /// What the file system says.
     fn size(&self) -> io::Result<u64>;
 
-    /// Drops what comes after so many bytes.
+    /// Drops the contents after this many bytes.
     ///
     /// # Errors
     /// What the file system says.
     fn cut(&mut self, bytes: u64) -> io::Result<()>;
 
-    /// Returns once what was written is on the disk.
+    /// Returns after all written bytes are on the disk.
     ///
     /// # Errors
     /// What the file system says: it may not be there.

@@ -439,7 +439,7 @@ impl PointCounts {
         self.complete = own || self.whole.outcome.complete;
     }
 
-    /// What is shown of it.
+    /// Its public part.
     fn outcome(&self) -> Outcome {
         Outcome { complete: self.complete, ..self.own.as_ref().unwrap_or(&self.whole).outcome }
     }

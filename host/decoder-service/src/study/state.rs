@@ -72,7 +72,7 @@ pub enum StateError {
     OtherSetup {
         /// What it is of.
         found: String,
-        /// What it should be of.
+        /// The expected study.
         expected: String,
     },
 }
@@ -160,7 +160,7 @@ impl State {
         self.machine.as_deref()
     }
 
-    /// What a state is of, by its first line.
+    /// The study of a state, by its first line.
     ///
     /// # Errors
     /// The line is none of a state's, or not whole.
@@ -323,7 +323,7 @@ impl State {
         counted.outcome
     }
 
-    /// Continues from what was counted of the same point before.
+    /// Continues from earlier counts of the same point.
     pub(super) fn count(&self, point: &Point, stop: &Stop, counted: &mut Counted) {
         let known = self.batches.get(&point.to_string());
         let Counted { next, step, outcome } = counted;

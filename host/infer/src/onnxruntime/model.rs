@@ -71,7 +71,8 @@ impl OrtModel {
         let mut loaded =
             Loaded { name: name.to_owned(), bytes, provider, symbols, inputs, outputs: Vec::new(), metadata };
         let session = loaded.session()?;
-        // What a file leaves open of an output, a run tells: shapes that depend on data are not to be had.
+        // A run determines the sizes that a file leaves open in an output: shapes that depend on data are not to be
+        // had.
         let outputs = session.outputs().iter().map(|outlet| declared(name, outlet));
         let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
         let fixed = |output: &Declared| {
@@ -122,7 +123,7 @@ fn builder(provider: Provider, symbols: &[(String, i64)]) -> ort::Result<Session
     Ok(builder)
 }
 
-/// What a session says of a tensor.
+/// A session's description of a tensor.
 fn declared(model: &str, outlet: &Outlet) -> Result<Declared, InferError> {
     let unsupported = |found: String| InferError::UnsupportedElement {
         model: model.to_owned(),

@@ -32,7 +32,7 @@ pub enum RuntimeError {
     Unusable {
         /// The library.
         path: PathBuf,
-        /// What it says it is.
+        /// The version that the library reports, or the error of loading it.
         reason: String,
     },
     /// It was tried before, and failed: a process has one attempt.
@@ -100,7 +100,7 @@ impl Runtime {
         &self.path
     }
 
-    /// What it says of its build.
+    /// The library's build information.
     #[must_use]
     pub fn build(&self) -> &'static str {
         ort::info()

@@ -14,7 +14,7 @@ use std::net::SocketAddrV4;
 /// Makes an answer of a request: the whole slot's content in, header and result out. Returns the answer's bytes.
 pub type Handler = fn(&[u8], &mut [u8]) -> usize;
 
-/// What a loopback service answers to, and how.
+/// Options of a loopback service: which requests it answers, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopbackConfig {
     /// Its queue pair and window.
@@ -42,7 +42,7 @@ impl Default for LoopbackConfig {
     }
 }
 
-/// What a loopback service counts.
+/// Counters of a loopback service.
 pub type LoopbackStats = ResponderStats;
 
 /// The handler of `rpc_increment`: adds one to each byte of the payload.

@@ -320,7 +320,7 @@ impl Player {
         Ok(())
     }
 
-    /// Over a reliable connection: sends what is to be sent now. Returns how many packets.
+    /// Over a reliable connection: sends the packets that are due. Returns how many packets.
     fn transmit(&mut self) -> Result<usize, EmulatorError> {
         let Self { socket, config, envelope, log, injector, outbox, datagram, reliable, .. } = self;
         let Some(reliable) = reliable else { return Ok(0) };

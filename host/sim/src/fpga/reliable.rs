@@ -85,7 +85,7 @@ impl Reliable {
         self.connection.receive(&packet, &mut NoMemory, now_ns)
     }
 
-    /// Puts what is to be sent now into the outbox. Returns how many packets that were.
+    /// Puts the packets that are due into the outbox. Returns how many packets that were.
     pub(crate) fn transmit(
         &mut self,
         now_ns: u64,

@@ -14,7 +14,7 @@ use ringcall_mlx5::layout::{BLUE_FLAME_BYTES, RECEIVE_WQE_WORDS, wqe};
 use ringcall_mlx5::sq::RecordMode;
 use std::collections::VecDeque;
 
-/// What a NIC is told about its queue pair.
+/// A NIC's configuration of its queue pair.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     /// The queue pair's number.

@@ -265,7 +265,7 @@ impl Sender {
         Some(false)
     }
 
-    /// What a NIC checks before it does anything.
+    /// Checks that a NIC makes before it executes a send request.
     fn check(
         &self,
         index: u64,

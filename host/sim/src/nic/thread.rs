@@ -33,7 +33,8 @@ impl<P: Port + Send + 'static> Running<P> {
         self.faults.send(fault).is_ok()
     }
 
-    /// Stops it, after what it has seen so far is done. `None` if its thread panicked, or always finds more to do.
+    /// Stops the NIC after all work that it has seen is done. `None` if its thread panicked, or always finds more to
+    /// do.
     #[must_use]
     pub fn stop(mut self) -> Option<Nic<P>> {
         self.stop.set();

@@ -71,7 +71,7 @@ impl Adapter {
         self.address
     }
 
-    /// What a peer must know.
+    /// The options, which have everything that a peer must know.
     #[must_use]
     pub const fn options(&self) -> &SocketNicOptions {
         &self.options
@@ -83,8 +83,9 @@ impl Adapter {
         self.watch.clone()
     }
 
-    /// Takes what lies in the socket and nothing more, waits until the loop has read it, has `end` end the loop within the rest of the
-    /// deadline, while the NIC still sends, and ends. `end` says how the loop ended; `None`: it did not.
+    /// Takes the packets that are in the socket and no later ones, waits until the loop has read them, calls `end` to
+    /// end the loop within the rest of the deadline, while the NIC still sends, and ends. `end` returns how the loop
+    /// ended; `None`: it did not end.
     #[must_use]
     pub fn stop(mut self, deadline: Duration, end: impl FnOnce(Duration) -> Option<Ended>) -> Report {
         let begin = Instant::now();

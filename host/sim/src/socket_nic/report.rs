@@ -109,7 +109,7 @@ impl Watch {
     }
 }
 
-/// What a service did, from start to stop.
+/// The work of a service from start to stop.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// Counts of port and queue pair: name and value.

@@ -189,7 +189,7 @@ impl Service {
         self.address
     }
 
-    /// What a peer must know.
+    /// The options, which have everything that a peer must know.
     #[must_use]
     pub const fn options(&self) -> &SocketNicOptions {
         &self.options
@@ -201,8 +201,8 @@ impl Service {
         self.watch.clone()
     }
 
-    /// Takes what lies in the socket and nothing more, answers what was taken, and ends; at the deadline it ends as it is. Bounded: a handler that
-    /// never returns is left behind, and the report says so.
+    /// Takes the packets that are in the socket and no later ones, answers them, and ends; at the deadline it ends
+    /// with unanswered requests. Bounded: a handler that never returns is left behind, and the report says so.
     #[must_use]
     pub fn stop(mut self, deadline: Duration) -> Report {
         let begin = Instant::now();
@@ -247,7 +247,7 @@ pub(crate) fn failed(what: &'static str) -> impl FnOnce(std::io::Error) -> Servi
     move |source| ServiceError::Io { what, source }
 }
 
-/// What a service is made of, before its threads.
+/// The parts of a service, before its threads start.
 struct Parts {
     address: SocketAddrV4,
     signals: Arc<Signals>,

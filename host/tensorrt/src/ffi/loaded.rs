@@ -139,7 +139,7 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// Makes one call of the shim's, and puts what it and the library say into the error.
+    /// Makes one call of the shim and adds the messages of shim and library to the error.
     pub(super) fn call(
         &self,
         doing: impl Display,

@@ -12,9 +12,9 @@ use std::thread::ThreadId;
 pub enum Severity {
     /// The library found itself in a state that it does not know.
     InternalError,
-    /// What was asked for is not done.
+    /// The operation failed.
     Error,
-    /// It is done, and may not be what was meant.
+    /// The operation succeeded, with a warning.
     Warning,
 }
 

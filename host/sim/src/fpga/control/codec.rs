@@ -22,7 +22,7 @@ const READ_HEADER_BYTES: usize = 6;
 const LATCHED_BYTES: usize = 2;
 const PAIR_BYTES: usize = 8;
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Command {
@@ -254,7 +254,7 @@ pub struct Reply {
     pub sequence: u16,
     /// How it ended.
     pub code: ResponseCode,
-    /// What was read, each with its address; empty for writes and failures.
+    /// The values that were read, each with its address; empty for writes and failures.
     pub values: Vec<(u32, u32)>,
     /// The number that the bridge has latched, where the reply has it.
     pub latched: Option<u16>,

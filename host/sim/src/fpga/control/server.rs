@@ -86,7 +86,7 @@ impl ControlServer {
         Ok(true)
     }
 
-    /// Does what a packet asks for. Returns the reply, if it wants one.
+    /// Executes the operation of a packet. Returns the reply, if it wants one.
     pub fn answer(&mut self, peer: SocketAddr, packet: &[u8]) -> Option<Reply> {
         let Some((command, flags, sequence)) = prefix(packet) else {
             self.stats.ignored += 1;
