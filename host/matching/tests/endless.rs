@@ -79,7 +79,6 @@ fn gathered_defects_have_the_same_weight() {
     }
 }
 
-/// A margin that is far too short costs weight, and that is said.
 /// Two codes side by side, of which the second flips no observable.
 #[test]
 fn parts_without_an_observable_may_be_left_out() {
@@ -122,10 +121,42 @@ fn parts_without_an_observable_may_be_left_out() {
     }
 }
 
+/// A margin that is far too short costs weight, and that is said.
 #[test]
 fn a_margin_too_short_is_told() {
     let [forced, worse] = compare(10, 0.1, 300, &config(1), 60, 12);
     assert!(forced > 0 && worse > 0, "{forced} forced, {worse} worse");
+}
+
+/// Whatever is gathered, and however often an end is rehearsed, near the threshold and with margins that are too short.
+#[test]
+fn rehearsals_change_nothing() {
+    let (graph, _) = repetition::repetition_code(CHECKS, 120, 0.1);
+    let (short, of) = repetition::repetition_code(CHECKS, 8, 0.1);
+    let mut rng = Rng::seed_from_u64(18);
+    for (margin, batch) in [(0, 48), (0, 0), (0, 5), (1, 48), (2, 3)] {
+        let mut config = gathering(batch);
+        config.margin = margin;
+        let mut decoder = EndlessDecoder::new(&short, &of, &config).unwrap();
+        for shot in 0..40 {
+            let (defects, _) = repetition::sample(&graph, 0.1, &mut rng);
+            let run = repetition::by_round(CHECKS, 120, &defects);
+            let (before, last) = run.split_at(run.len() - decoder.tail_rounds());
+            let last: Vec<&[u32]> = last.iter().map(Vec::as_slice).collect();
+            let [without, with] = [0, 2].map(|rehearsals| {
+                let mut progress = Vec::new();
+                for round in before {
+                    let moved = decoder.push_round(round).unwrap();
+                    (0..rehearsals).for_each(|_| decoder.rehearse());
+                    let decided = (decoder.observables()[0], decoder.weight().to_bits(), decoder.forced());
+                    progress.push((moved, decoder.progress(), decided));
+                }
+                let answer = decoder.finish(&last).unwrap()[0];
+                (progress, answer, decoder.weight().to_bits(), decoder.forced())
+            });
+            assert_eq!(without, with, "margin {margin}, {batch} gathered, shot {shot}");
+        }
+    }
 }
 
 #[test]
@@ -202,6 +233,33 @@ proptest! {
             let found = decoder.weight();
             prop_assert!(found > expected - 1e-6, "{} is less than {}", found, expected);
             prop_assert!(found < expected + 1e-6 || decoder.forced() > 0, "{} instead of {}", found, expected);
+        }
+    }
+}
+
+/// Runs that end before their window has moved, with most of their defects gathered.
+#[test]
+fn short_runs_have_the_weight_of_the_whole() {
+    // Where more came before the first round, its defects would be nearer to each other.
+    let weights = [1, 7, 1, 1, 7, 8, 5, 1, 1, 4, 2];
+    let (short, of) = uneven(9, &weights);
+    let mut rng = Rng::seed_from_u64(19);
+    for margin in 1..6 {
+        let mut config = config(margin);
+        config.batch = 1000;
+        let mut decoder = EndlessDecoder::new(&short, &of, &config).unwrap();
+        let rounds = decoder.least_rounds() as u32 + margin as u32;
+        let mut whole = Decoder::new(uneven(rounds, &weights).0);
+        for shot in 0..100 {
+            let defects: Vec<u32> = (0..4 * rounds).filter(|_| rng.random_bool(0.4)).collect();
+            let expected = whole.decode(&defects).unwrap().weight();
+            run(&mut decoder, 4, rounds, &defects);
+            let found = decoder.weight();
+            assert!(found > expected - 1e-6, "margin {margin}, shot {shot}: {found} is less than {expected}");
+            assert!(
+                found < expected + 1e-6 || decoder.forced() > 0,
+                "{found} instead of {expected}, and not said"
+            );
         }
     }
 }

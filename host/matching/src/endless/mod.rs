@@ -22,7 +22,7 @@ pub struct EndlessConfig {
     /// lead over, or one and a half times with correlations. Fewer make windows that are smaller and decisions that are sometimes
     /// [`forced`](EndlessDecoder::forced).
     pub margin: usize,
-    /// In one pass: how many defects to gather, over at most half as many rounds as the widest way to the boundary can lead over, before
+    /// In one pass: how many defects to gather, over at most twice as many rounds as the widest way to the boundary can lead over, before
     /// they are matched. Regions that wait for what comes later are then looked at less often, and the last of the defects are matched
     /// at the end of the run. 0 matches round by round.
     pub batch: usize,
@@ -38,7 +38,7 @@ pub struct EndlessConfig {
 
 impl Default for EndlessConfig {
     fn default() -> Self {
-        Self { margin: 0, batch: 64, near_entries: 256, correlations: false, observables_only: false }
+        Self { margin: 0, batch: 48, near_entries: 256, correlations: false, observables_only: false }
     }
 }
 
@@ -212,8 +212,9 @@ impl EndlessDecoder {
         on_run!(&mut self.run, run => run.finish(tail))
     }
 
-    /// Matches what is known of the run as its end would, and decides nothing: the tables of a run's end, which are needed once a run, are
-    /// then in the caches. For callers who have time to spare between two rounds, every so many of them. It changes no answer.
+    /// Goes through a run's end as if the run ended here with nothing in its last rounds, and takes it back: what an end needs once a run is
+    /// then in the caches. For callers who have the time of an end to spare between two rounds, every so many of them. It changes no
+    /// answer.
     pub fn rehearse(&mut self) {
         on_run!(&mut self.run, run => run.rehearse());
     }

@@ -15,6 +15,10 @@ use crate::readout::Answer;
 /// the run ends.
 const MARGINS: usize = 3;
 
+/// Contexts over which defects are gathered at most. Defects that are matched together mostly settle each other without any event, and
+/// older ones are then looked at less often; but what is gathered when the run ends is matched with its end.
+const CONTEXTS_GATHERED: usize = 2;
+
 /// The state of a run that is matched once: see [`Plain`](super::EndlessDecoder).
 #[derive(Debug)]
 pub(super) struct Plain {
@@ -60,6 +64,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Saved {
     caps: Vec<i64>,
+    unsettled: usize,
     front: i64,
     observables: Vec<u64>,
     grid_weight: i64,
@@ -108,7 +113,7 @@ impl Plan {
         let frontiers = Frontiers::new(&run, bases, layer_of, |node| out(node) + widest);
         let full = layers.head() + context + MARGINS * margin;
         let (batch, scale) = (config.batch, graph.scale());
-        let most_gathered = context.div_ceil(2);
+        let most_gathered = context.saturating_mul(CONTEXTS_GATHERED);
         Ok(Self {
             layers,
             graph: run,
@@ -255,7 +260,7 @@ impl Plain {
         Ok(&self.state.last_answer)
     }
 
-    /// Takes the regions of the last rounds over into the window of a run's end, and forgets them there.
+    /// Goes through a run's end as if the rounds of the tail held nothing, and takes it back.
     pub(super) fn rehearse(&mut self) {
         self.state.rehearse(&self.plan);
     }
@@ -300,40 +305,22 @@ impl State {
     }
 
     fn finish(&mut self, plan: &Plan, tail: &[&[u32]]) {
-        // What is gathered is matched with the tail.
-        let filled = self.given - self.start;
-        let shift = plan.tail() as i64 - filled as i64;
+        if self.given - self.start - self.gathered < plan.layers.head() + plan.context {
+            // Defects of a run's beginning are nearer to each other where more comes before them.
+            self.go_on(plan);
+        }
+        let gathered = self.nodes.len();
         self.check_caps();
-        self.saved.keep(self.front, &self.caps, &self.observables, self.grid_weight, self.forced);
+        self.save();
         // The rounds that are still to come are few, and change little. Where they change more than was thought, more is taken along.
-        let most = plan.margin.min((2 * plan.context).max(8));
-        for taken in [plan.context.div_ceil(2).min(most), most] {
-            let known = filled - self.gathered;
-            let oldest = plan.layers.head() + plan.context;
-            // With a small margin more is decided than `taken` rounds ago, but nothing by force.
-            let newer = known.saturating_sub(taken).max(oldest.min(known));
-            self.decide(plan, newer, oldest);
-            let gathered = self.nodes.len();
-            self.carry(plan, plan.tail() - self.gathered, shift);
-            let by = plan.nodes(shift);
-            self.nodes[..gathered].iter_mut().for_each(|node| *node = (i64::from(*node) + by) as u32);
-            for (layer, defects) in (plan.tail()..).zip(tail) {
-                self.gather(plan, layer, defects);
-            }
-            let before = plan.frontiers.after((plan.tail() - self.gathered).checked_sub(1));
-            let matched = self.blossom.resume(plan.tables(), &self.nodes, 0, before, |_| FAR);
-            debug_assert!(matched, "every part has a boundary");
+        for taken in [plan.context.div_ceil(2).min(plan.margin), plan.margin] {
+            self.end(plan, tail, taken);
             let forced = self.forced;
             self.check_caps();
-            if taken == most || self.forced == forced {
+            if taken == plan.margin || self.forced == forced {
                 break;
             }
-            self.nodes.truncate(gathered);
-            self.nodes.iter_mut().for_each(|node| *node = (i64::from(*node) - by) as u32);
-            self.blossom.forget_nodes();
-            std::mem::swap(&mut self.blossom, &mut self.next);
-            self.blossom.remember_nodes();
-            self.give_back();
+            self.go_back(plan, gathered);
         }
         self.read(plan, |_| true);
         (self.last_forced, self.last_weight) = (self.forced, self.grid_weight);
@@ -341,31 +328,76 @@ impl State {
         self.restart(plan);
     }
 
-    /// Takes back what was decided since the state was saved.
-    fn give_back(&mut self) {
+    /// Decides all but the last `taken` of the rounds that are matched, takes the others to where the tail follows them, and matches them
+    /// with what is gathered and the tail.
+    fn end(&mut self, plan: &Plan, tail: &[&[u32]], taken: usize) {
+        let filled = self.given - self.start;
+        let [newer, oldest] = self.ends_of_decided(plan, taken);
+        self.decide(plan, newer, oldest);
+        let shift = plan.tail() as i64 - filled as i64;
+        self.carry(plan, plan.tail() - self.gathered, shift);
+        self.move_gathered(plan.nodes(shift));
+        for (layer, defects) in (plan.tail()..).zip(tail) {
+            self.gather(plan, layer, defects);
+        }
+        let before = plan.frontiers.after((plan.tail() - self.gathered).checked_sub(1));
+        let matched = self.blossom.resume(plan.tables(), &self.nodes, 0, before, |_| FAR);
+        debug_assert!(matched, "every part has a boundary");
+    }
+
+    /// The layer before which a run's end decides everything of what is matched, and the layer before which it would do so by force.
+    fn ends_of_decided(&self, plan: &Plan, taken: usize) -> [usize; 2] {
+        let known = self.given - self.start - self.gathered;
+        let oldest = plan.layers.head() + plan.context;
+        // With a small margin more is decided than `taken` rounds ago, but nothing by force.
+        [known.saturating_sub(taken).max(oldest.min(known)), oldest]
+    }
+
+    /// Makes the state of [`end`](Self::end) that of before once more, with `gathered` defects that are not matched.
+    fn go_back(&mut self, plan: &Plan, gathered: usize) {
+        let shift = plan.tail() as i64 - (self.given - self.start) as i64;
+        self.nodes.truncate(gathered);
+        self.move_gathered(-plan.nodes(shift));
+        self.blossom.forget_nodes();
+        std::mem::swap(&mut self.blossom, &mut self.next);
+        self.blossom.remember_nodes();
         let Self { saved, caps, observables, .. } = self;
         caps.clear();
         caps.extend_from_slice(&saved.caps);
         observables.copy_from_slice(&saved.observables);
         (self.front, self.grid_weight, self.forced) = (saved.front, saved.grid_weight, saved.forced);
+        self.unsettled = saved.unsettled;
+    }
+
+    /// Keeps what [`end`](Self::end) changes and [`go_back`](Self::go_back) needs.
+    fn save(&mut self) {
+        let Self { saved, caps, observables, .. } = self;
+        saved.caps.clear();
+        saved.caps.extend_from_slice(caps);
+        saved.observables.copy_from_slice(observables);
+        (saved.front, saved.grid_weight, saved.forced) = (self.front, self.grid_weight, self.forced);
+        saved.unsettled = self.unsettled;
+    }
+
+    /// Takes what is gathered to nodes whose numbers are `by` more.
+    fn move_gathered(&mut self, by: i64) {
+        self.nodes.iter_mut().for_each(|node| *node = (i64::from(*node) + by) as u32);
     }
 
     fn rehearse(&mut self, plan: &Plan) {
-        let filled = self.given - self.start;
-        let Self { blossom, next, names, extents, gathered, staying, .. } = self;
-        let known = filled - *gathered;
-        if self.start == 0 || known == 0 {
+        let gathered = self.nodes.len();
+        let taken = plan.context.div_ceil(2).min(plan.margin);
+        let [newer, oldest] = self.ends_of_decided(plan, taken);
+        // An end that decides something by force matches what it cannot take back.
+        if self.start == 0 || newer == 0 || self.first_left(plan, newer as u32) < oldest {
             return;
         }
-        blossom.extents(|node| plan.frontiers.layer(node), extents);
-        let newer = filled.saturating_sub(plan.context);
-        let kept = |&i: &u32| extents[blossom.outermost(i) as usize][1] as usize >= newer;
-        staying.clear();
-        staying.extend((0..blossom.num_defects() as u32).filter(kept));
-        let by = plan.nodes(plan.tail() as i64 - filled as i64) as u32;
-        let last = (plan.tail() - *gathered).checked_sub(1);
-        next.carry(plan.tables(), blossom, names, staying, by, plan.frontiers.after(last));
-        next.forget_nodes();
+        self.save();
+        self.check_caps();
+        self.end(plan, &[], taken);
+        self.check_caps();
+        self.read(plan, |_| true);
+        self.go_back(plan, gathered);
     }
 
     fn restart(&mut self, plan: &Plan) {
@@ -500,14 +532,5 @@ impl State {
         for (word, flips) in observables.iter_mut().zip(answer.solution.observables()) {
             *word ^= flips;
         }
-    }
-}
-
-impl Saved {
-    fn keep(&mut self, front: i64, caps: &[i64], observables: &[u64], grid_weight: i64, forced: u64) {
-        self.caps.clear();
-        self.caps.extend_from_slice(caps);
-        self.observables.copy_from_slice(observables);
-        (self.front, self.grid_weight, self.forced) = (front, grid_weight, forced);
     }
 }
