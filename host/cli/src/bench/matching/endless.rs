@@ -56,7 +56,7 @@ const BENCHES: &[(&str, Endless, usize)] = &[
 ];
 
 /// Rounds between two rehearsals of a run's end, which keep its tables in the caches.
-pub(super) const REHEARSAL: usize = 32;
+pub(super) const REHEARSAL: usize = 64;
 /// How long a round takes in hardware.
 pub(super) const ROUND: Duration = Duration::from_micros(1);
 /// Rounds of the experiment whose beginning, middle and end a longer run is made of.
@@ -182,11 +182,11 @@ fn measure(name: &'static str, endless: Endless, runs: usize) -> Result<Row> {
         let begin = Instant::now();
         let mut latest = Duration::ZERO;
         for t in 0..before_tail {
-            if paced {
-                latest = latest.max(wait_until(begin + ROUND * t as u32));
-            }
+            let late = if paced { wait_until(begin + ROUND * t as u32) } else { Duration::ZERO };
+            latest = latest.max(late);
             decoder.push_round(run.round(t))?;
-            if t % REHEARSAL == 0 {
+            // A run that is behind has no time for it.
+            if t % REHEARSAL == 0 && late.is_zero() {
                 decoder.rehearse();
             }
         }

@@ -7,6 +7,7 @@
 pub(super) mod endless;
 mod ours;
 pub(super) mod patches;
+mod pool;
 mod problem;
 mod reference;
 

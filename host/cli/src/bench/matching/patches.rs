@@ -1,10 +1,11 @@
 //! Many patches: endless runs of several logical qubits at once, one round of each in every microsecond, on the
 //! available cores.
 
-use super::endless::{REHEARSAL, ROUND, SHORT_ROUNDS, decoder, wait_until};
+use super::endless::{REHEARSAL, ROUND, SHORT_ROUNDS, decoder};
+use super::pool::{self, Job};
 use crate::bench::measure::{histogram, time};
 use crate::runs::{Run, RunSource};
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -18,8 +19,10 @@ use std::time::{Duration, Instant};
 const ROUNDS: u32 = 10_000;
 /// Runs that are drawn beforehand; patches take turns with them.
 const DRAWN: usize = 16;
-/// Between here and the first round all threads start.
-const START: Duration = Duration::from_millis(100);
+/// Rounds between two rehearsals of a patch's end.
+const REHEARSALS: u64 = 4 * REHEARSAL as u64;
+/// Rounds that a patch may be behind and still rehearse a run's end.
+const ON_TIME: u64 = 2;
 
 /// What a row decodes.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +59,7 @@ pub(in crate::bench) struct Row {
     p50_ns: u64,
     p99_ns: u64,
     p999_ns: u64,
-    /// The longest that a round was taken in after it was due.
+    /// The longest that a round was taken in after it was due, in whole rounds.
     latest_ns: u64,
     forced: u64,
     /// Runs whose logical observable was predicted wrongly.
@@ -105,10 +108,16 @@ struct Found {
 }
 
 /// A logical qubit.
-struct Patch {
+struct Patch<'a> {
     decoder: EndlessDecoder,
-    /// The microsecond of its run's first round, how many runs were before, and how many are left with this one.
-    start: usize,
+    drawn: &'a [Run],
+    tail: Vec<&'a [u32]>,
+    /// The microsecond of its next round, and which round of its run that is.
+    tick: u64,
+    round: usize,
+    /// Patches rehearse in turns: this one when so many ticks more make a whole number of times.
+    turn: u64,
+    /// How many runs were before, and how many are left with this one.
     run: usize,
     runs_left: usize,
 }
@@ -128,33 +137,19 @@ fn measure(name: &'static str, patches: Patches, runs: usize, cpus: &[usize]) ->
     let drawn: Vec<Run> = (0..DRAWN).map(|_| source.draw(ROUNDS + 1, &mut rng)).collect();
     let cpus = if cpus.len() > 1 { &cpus[1..] } else { cpus };
     let threads = cpus.len().clamp(1, count);
-    let begin = Instant::now() + START;
-    let found = std::thread::scope(|scope| {
-        let work = (0..threads).map(|thread| {
-            let (drawn, cpu) = (&drawn, cpus.get(thread).copied());
-            let own = (thread..count).step_by(threads);
-            // Runs of different patches end at different times, as those of a program do.
-            let stagger = |patch: usize| patch * (ROUNDS as usize + 1) / count;
-            let patches = own
-                .map(|patch| Patch {
-                    decoder: prototype.clone(),
-                    start: stagger(patch),
-                    run: 0,
-                    runs_left: runs + 1,
-                })
-                .collect::<Vec<_>>();
-            scope.spawn(move || {
-                if let Some(cpu) = cpu {
-                    crate::pinning::pin("matching", cpu);
-                }
-                serve(patches, drawn, begin)
-            })
-        });
-        let work = work.collect::<Vec<_>>();
-        let joined =
-            work.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?);
-        joined.collect::<Result<Vec<_>>>()
-    })?;
+    let start = |thread: usize| {
+        if let Some(&cpu) = cpus.get(thread) {
+            crate::pinning::pin("matching", cpu);
+        }
+        Ok(Found { times: histogram()?, latest: Duration::ZERO, forced: 0, errors: 0 })
+    };
+    // Runs of different patches end at different times, as those of a program do.
+    let stagger = |patch: usize| patch * (ROUNDS as usize + 1) / count;
+    let build = |patch: usize| {
+        let turn = (patch as u64 * REHEARSALS) / count as u64;
+        Patch::warm(prototype.clone(), &drawn, stagger(patch) as u64, turn, runs)
+    };
+    let found = pool::serve(count, threads, ROUND, start, build)?;
     let mut times = histogram()?;
     let (mut latest, mut forced, mut errors) = (Duration::ZERO, 0, 0);
     for of_thread in found {
@@ -181,45 +176,66 @@ fn measure(name: &'static str, patches: Patches, runs: usize, cpus: &[usize]) ->
     })
 }
 
-/// Takes in a round of every patch each microsecond, until all their runs are over. The first run of each warms the caches and is not
-/// counted.
-fn serve(mut patches: Vec<Patch>, drawn: &[Run], begin: Instant) -> Result<Found> {
-    let mut found = Found { times: histogram()?, latest: Duration::ZERO, forced: 0, errors: 0 };
-    let layers = ROUNDS as usize + 1;
-    let mut tail: Vec<&[u32]> = Vec::with_capacity(layers);
-    for tick in 0_usize.. {
-        let due = begin + ROUND * u32::try_from(tick)?;
-        let late = wait_until(due);
-        let mut going_on = false;
-        for patch in patches.iter_mut().filter(|patch| tick >= patch.start && patch.runs_left > 0) {
-            let Patch { decoder, start, run, runs_left } = patch;
-            let (now, round) = (&drawn[*run % drawn.len()], tick - *start);
-            let before_tail = layers - decoder.tail_rounds();
-            if round < before_tail {
-                decoder.push_round(now.round(round))?;
-                // In turns, so that a microsecond has one at most.
-                if (round + *start).is_multiple_of(REHEARSAL * 8) {
-                    decoder.rehearse();
-                }
-            } else if round + 1 == layers {
-                tail.clear();
-                tail.extend((before_tail..layers).map(|t| now.round(t)));
-                let flipped = decoder.finish(&tail)?[0] & 1 != 0;
-                if *run > 0 {
-                    found.times.record((due.elapsed().as_nanos() as u64).max(1))?;
-                    found.forced += decoder.forced();
-                    found.errors += u64::from(flipped != now.flips(0));
-                }
-                (*start, *run, *runs_left) = (tick + 1, *run + 1, *runs_left - 1);
-            }
-            going_on |= *run > 0;
+impl<'a> Patch<'a> {
+    /// A patch whose first run begins in microsecond `tick`, and goes through one run here, to warm the caches. The first of its `runs + 1`
+    /// runs after that is not counted.
+    fn warm(decoder: EndlessDecoder, drawn: &'a [Run], tick: u64, turn: u64, runs: usize) -> Result<Self> {
+        let tail = Vec::with_capacity(decoder.tail_rounds());
+        let mut patch = Self { decoder, drawn, tail, tick: 0, round: 0, turn, run: 0, runs_left: 1 };
+        while patch.runs_left > 0 {
+            patch.take_round(false)?;
         }
-        if going_on {
-            found.latest = found.latest.max(late);
-        }
-        if patches.iter().all(|patch| patch.runs_left == 0) {
-            break;
-        }
+        Ok(Self { tick, run: 0, runs_left: runs + 1, ..patch })
     }
-    Ok(found)
+
+    /// Takes in the next round, or the tail with the last one; the answer is there then, and this says whether it is right.
+    fn take_round(&mut self, rehearses: bool) -> Result<Option<bool>> {
+        let layers = ROUNDS as usize + 1;
+        let Self { decoder, drawn, tail, tick, round, run, runs_left, .. } = self;
+        let (now, t) = (&drawn[*run % drawn.len()], *round);
+        let before_tail = layers - decoder.tail_rounds();
+        *tick += 1;
+        *round += 1;
+        if t < before_tail {
+            decoder.push_round(now.round(t))?;
+            if rehearses {
+                decoder.rehearse();
+            }
+        }
+        if *round < layers {
+            return Ok(None);
+        }
+        tail.clear();
+        tail.extend((before_tail..layers).map(|t| now.round(t)));
+        let flipped = decoder.finish(tail)?[0] & 1 != 0;
+        (*round, *run, *runs_left) = (0, *run + 1, *runs_left - 1);
+        Ok(Some(flipped == now.flips(0)))
+    }
+}
+
+impl Job for Patch<'_> {
+    type Found = Found;
+
+    fn next(&self) -> Option<u64> {
+        (self.runs_left > 0).then_some(self.tick)
+    }
+
+    fn serve(&mut self, due: u64, begin: Instant, found: &mut Found) -> Result<()> {
+        let due_at = |tick: u64| begin + ROUND * u32::try_from(tick).unwrap_or(u32::MAX);
+        // A clock that is read for each patch would take as long as a round.
+        if self.run > 0 {
+            found.latest = found.latest.max(ROUND * u32::try_from(due - 1 - self.tick)?);
+        }
+        while self.tick < due && self.runs_left > 0 {
+            let (tick, counts) = (self.tick, self.run > 0);
+            let rehearses = (tick + self.turn).is_multiple_of(REHEARSALS) && tick + ON_TIME >= due;
+            let Some(is_right) = self.take_round(rehearses)? else { continue };
+            if counts {
+                found.times.record((due_at(tick).elapsed().as_nanos() as u64).max(1))?;
+                found.forced += self.decoder.forced();
+                found.errors += u64::from(!is_right);
+            }
+        }
+        Ok(())
+    }
 }
