@@ -3,12 +3,17 @@
 NAME.stim      a circuit in Stim's format: random ones of every gate that the reader takes, each followed by its inverse and with
                noise between, products of Paulis, and what Stim generates, with blocks
 digests.txt    a line a circuit: its name, detectors, observables, and the digest of
-               `Circuit.detector_error_model(flatten_loops=True)` as ../codes/stim_oracle.py defines it
+               `Circuit.detector_error_model(flatten_loops=True)` as ../model_digest.py defines it
 """
 
+import os
 import random
+import sys
 
 import stim
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from model_digest import digest  # noqa: E402
 
 ONE = """I X Y Z H H_XY H_YZ H_NXY H_NXZ H_NYZ S S_DAG SQRT_X SQRT_X_DAG SQRT_Y SQRT_Y_DAG C_XYZ C_ZYX C_NXYZ C_XNYZ C_XYNZ
 C_NZYX C_ZNYX C_ZYNX""".split()
@@ -48,28 +53,6 @@ OBSERVABLE_INCLUDE(0) rec[-2]
 OBSERVABLE_INCLUDE(3) rec[-3]
 OBSERVABLE_INCLUDE(3) rec[-2]
 """
-
-
-def fnv1a(text):
-    value = 0xCBF29CE484222325
-    for byte in text.encode():
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return value
-
-
-def digest(model):
-    count, hashes, total, weighted = 0, 0, 0.0, [0.0] * 4
-    for instruction in model:
-        if instruction.type != "error":
-            continue
-        p = instruction.args_copy()[0]
-        h = fnv1a(" ".join(map(str, instruction.targets_copy())))
-        count += 1
-        hashes = (hashes + h) % 2**64
-        total += p
-        for k in range(4):
-            weighted[k] += p * ((h >> 16 * k) % 65536) / 65536
-    return f"{count} {hashes:016x} {total!r} " + " ".join(map(repr, weighted))
 
 
 def noisy(rng, unitary):

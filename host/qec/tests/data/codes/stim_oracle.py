@@ -10,9 +10,7 @@ digests.txt, a line a circuit:
     its name
     FNV-1a of the circuit's text, so that a test knows whether it has the circuit that Stim had
     detectors and observables
-    the digest of `Circuit.detector_error_model(flatten_loops=True)`, undecomposed: count of mechanisms; sum modulo 2^64 of the
-    FNV-1a of their targets as text; sum of their probabilities; and four sums of their probabilities, weighted with
-    bits 0-15, 16-31, 32-47 and 48-63 of the FNV-1a, over 65536
+    the digest of `Circuit.detector_error_model(flatten_loops=True)`, undecomposed, as ../model_digest.py defines it
 
 NAME.dem for the names in WHOLE: that model as Stim writes it.
 """
@@ -24,32 +22,13 @@ import sys
 import stim
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+from model_digest import digest, fnv1a  # noqa: E402
+
 UNEVEN = (0.001, 0.002, 0.003, 0.004)
 EVEN = (0.003, 0.003, 0.003, 0.003)
 
 WHOLE = ("bb72-r1-x-memory-uneven", "color-d3-r4-uneven")
-
-
-def fnv1a(text):
-    value = 0xCBF29CE484222325
-    for byte in text.encode():
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return value
-
-
-def digest(model):
-    count, hashes, total, weighted = 0, 0, 0.0, [0.0] * 4
-    for instruction in model:
-        if instruction.type != "error":
-            continue
-        p = instruction.args_copy()[0]
-        h = fnv1a(" ".join(map(str, instruction.targets_copy())))
-        count += 1
-        hashes = (hashes + h) % 2**64
-        total += p
-        for k in range(4):
-            weighted[k] += p * ((h >> 16 * k) % 65536) / 65536
-    return f"{count} {hashes:016x} {total!r} " + " ".join(map(repr, weighted))
 
 
 def generated(name):

@@ -6,16 +6,20 @@ memory/    d{distance}_r{rounds}_{basis}.dem        Stim's decomposed, flattened
            d{distance}_r{rounds}_{basis}.stim       the circuit
            d{distance}_r{rounds}_{basis}.edges      the matching graph that PyMatching builds from the model, a line
                                                     an edge: detector, detector or -, observables or -, probability
-digests.txt    what is too large to keep, a line a model; the digest is defined in `digest` below
+digests.txt    what is too large to keep, a line a model; ../model_digest.py defines the digest
 text/      NAME.dem as Stim writes it, and NAME.flat.dem, the same flattened by Stim
 versions.txt   of the programs that made all this
 """
 
 import pathlib
 import platform
+import sys
 
 import pymatching
 import stim
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from model_digest import digest  # noqa: E402
 
 # after Clifford, before round, before measure, after reset: all different, so that none can stand in for another.
 UNEVEN = (0.001, 0.002, 0.003, 0.004)
@@ -35,33 +39,6 @@ def circuit(distance, rounds, basis, rates):
 
 def model_of(circuit, decompose):
     return circuit.detector_error_model(decompose_errors=decompose, flatten_loops=True)
-
-
-def mechanisms(model):
-    for instruction in model:
-        if instruction.type == "error":
-            yield " ".join(map(str, instruction.targets_copy())), instruction.args_copy()[0]
-
-
-def fnv1a(text):
-    value = 0xCBF29CE484222325
-    for byte in text.encode():
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return value
-
-
-def digest(model):
-    """Count of mechanisms; sum modulo 2^64 of the FNV-1a of their targets as text; sum of their probabilities; and
-    four sums of their probabilities, weighted with bits 0-15, 16-31, 32-47 and 48-63 of the FNV-1a, over 65536."""
-    count, hashes, total, weighted = 0, 0, 0.0, [0.0] * 4
-    for targets, p in mechanisms(model):
-        h = fnv1a(targets)
-        count += 1
-        hashes = (hashes + h) % 2**64
-        total += p
-        for k in range(4):
-            weighted[k] += p * ((h >> 16 * k) % 65536) / 65536
-    return f"{count} {hashes:016x} {total!r} " + " ".join(map(repr, weighted))
 
 
 def write(path, text):
