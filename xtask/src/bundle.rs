@@ -1,4 +1,5 @@
-//! What a machine with a GPU and nothing else needs: the tests of the device, the command line, a script that runs them.
+//! GPU bundle: the tests of the device, the command line, and a script that runs them, for a machine that has a GPU
+//! and no toolchain.
 
 use crate::dist;
 use crate::dist_names::SONAME;

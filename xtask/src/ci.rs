@@ -1,4 +1,4 @@
-//! All checks in order, each under a heading with its time.
+//! CI steps: all checks in order, each under a heading with its time.
 
 use crate::book;
 use crate::browser;

@@ -1,4 +1,4 @@
-//! The tree that takes the place of an installed CUDA-Q Realtime: what a build is told as `CUDAQ_REALTIME_ROOT`.
+//! The tree that replaces an installed CUDA-Q Realtime, for builds that take `CUDAQ_REALTIME_ROOT`.
 //!
 //! Libraries and CMake targets have the reference's names. The functions of the host dispatcher are in the shared library, so
 //! that a program has one copy of its state; the archive of that name is there for build files that name it. The archive of the

@@ -1,4 +1,4 @@
-//! What cargo says about packages.
+//! Cargo's metadata of packages.
 
 use crate::shell::{Shell, read};
 use anyhow::{Context, Result};

@@ -1,4 +1,4 @@
-//! Mutants of the shipped sources, each of which the models have to notice.
+//! Mutants: changes of the shipped sources, each of which the models have to notice.
 //!
 //! A model checks the interleavings of a protocol; a mutant checks the model. The list is `xtask/mutants.toml`: a weaker memory
 //! order, a fence that is gone, two steps the other way round; defects of the past, which the simulator has to find. They are

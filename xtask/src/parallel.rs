@@ -1,4 +1,4 @@
-//! One function over many items, on every core.
+//! Parallel map over items, on every core.
 
 use anyhow::{Result, bail};
 use std::num::NonZero;

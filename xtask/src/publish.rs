@@ -1,4 +1,4 @@
-//! The crates that are published: what they say about themselves, and their packages.
+//! Published crates: their metadata, and their packages.
 
 use crate::metadata::{Metadata, Package};
 use crate::shell::{Shell, run};

@@ -1,4 +1,5 @@
-//! What has changed in the interfaces of the published crates since the last tag, against what their version says.
+//! Semantic versions: changes in the interfaces of the published crates since the last tag, compared with their
+//! version.
 
 use crate::metadata::{Metadata, Package};
 use crate::shell::{Shell, read, run};

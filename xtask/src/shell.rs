@@ -1,4 +1,4 @@
-//! Running the tools: cargo, the nightly cargo, and what `cargo install` brings.
+//! Shell commands: cargo, the nightly cargo, and tools from `cargo install`.
 
 use crate::files::write;
 use anyhow::{Context, Result, bail};

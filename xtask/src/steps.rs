@@ -1,4 +1,4 @@
-//! What each task runs.
+//! Steps: the commands of each task.
 
 use crate::advisories;
 use crate::files::{self, entries, has_ending};

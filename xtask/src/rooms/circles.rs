@@ -1,4 +1,4 @@
-//! Files of a crate use each other one way.
+//! Rule against circles: files of a crate use each other one way.
 
 use super::scan::{Kind, SourceFile, Word};
 use super::{Rule, Tree};

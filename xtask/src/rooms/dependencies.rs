@@ -1,4 +1,4 @@
-//! Dependencies between our own crates point one way.
+//! Rule about dependencies: our crates depend on each other one way.
 
 use super::{Package, Rule, Tree};
 

@@ -1,4 +1,4 @@
-//! What device code never does.
+//! Rule about device code: no allocation, formatting or panic.
 
 use super::scan::{Kind, Word};
 use super::{Rule, Tree, planted};

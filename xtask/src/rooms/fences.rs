@@ -1,4 +1,4 @@
-//! Barriers have purposes.
+//! Rule about fences: barriers have purposes.
 
 use super::scan::Kind;
 use super::{Rule, Tree, planted};

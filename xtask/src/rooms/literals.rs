@@ -1,4 +1,4 @@
-//! The protocol's numbers stand in one place.
+//! Rule about literals: the protocol's numbers are in one place.
 
 use super::scan::Kind;
 use super::{Rule, Tree, planted};

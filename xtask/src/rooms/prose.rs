@@ -1,4 +1,4 @@
-//! Sentences that name their subject.
+//! Rule about prose: sentences name their subject.
 
 use super::{Rule, Tree, planted};
 

@@ -1,4 +1,4 @@
-//! Design records that one reads as a decision, and not as a notebook.
+//! Rule about design records: each is a short decision, without measurements.
 
 use super::{Rule, Tree, planted};
 

@@ -1,4 +1,4 @@
-//! Words that once stood for a term of the field.
+//! Rule about retired words: terms of the field replaced them.
 
 use super::{Rule, Tree, planted};
 

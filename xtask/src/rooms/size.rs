@@ -1,4 +1,4 @@
-//! Files that one can read in one sitting.
+//! Rule about sizes: a file can be read at one sitting.
 
 use super::{Rule, Tree, planted};
 

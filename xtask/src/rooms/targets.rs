@@ -1,4 +1,4 @@
-//! Every program in `examples/` and `tests/` is built.
+//! Rule about targets: every program in `examples/` and `tests/` is built.
 //!
 //! Cargo finds these folders inside a package by itself, but not at the workspace's root: a file there that
 //! no package names is never compiled, and rots. `cargo test --workspace` compiles every named file.

@@ -1,4 +1,4 @@
-//! `unsafe` is confined.
+//! Rule about unsafe code: it is confined to listed places.
 
 use super::scan::Kind;
 use super::{Rule, Tree, planted};
