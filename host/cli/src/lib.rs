@@ -123,7 +123,7 @@ fn dispatch(command: Command, given: &Given<'_>, signals: &Signals) -> Result<u8
     let done = |()| 0;
     match command {
         Command::Run(args) => run::run(&args, signals),
-        Command::Bench(args) => bench::run(&args, signals).map(done),
+        Command::Bench(args) => bench::run(&args, given, signals).map(done),
         Command::Serve(args) => serve::run(&args, given, signals),
         Command::Top(args) => top::run(&args, signals).map(done),
         Command::Emulate(args) => emulate::run(&args, given, signals),

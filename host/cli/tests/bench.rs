@@ -146,3 +146,31 @@ fn a_whole_pipeline_is_measured_paced_and_not() -> Result<(), Box<dyn Error>> {
     }
     Ok(())
 }
+
+/// A preset is for its own pipelines: nothing else runs, and what measures something else is refused.
+#[test]
+fn a_preset_measures_its_pipelines_alone() -> Result<(), Box<dyn Error>> {
+    let preset = ["bench", "--preset", "d7"];
+    let with = |more: &[&str]| ringcall(&[&preset[..], more].concat());
+    let listed = with(&["--list"])?.output()?;
+    assert_eq!(String::from_utf8(listed.stdout)?, "preset/d7\npreset/d7/slices\n");
+    let output = with(&["--pipeline-seconds", "0.05", "--json", "-"])?.output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout)?;
+    let names = |list: &str| -> Vec<String> {
+        let rows = json[list].as_array().into_iter().flatten();
+        rows.filter_map(|row| row["name"].as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(names("pipeline"), ["preset/d7", "preset/d7", "preset/d7/slices", "preset/d7/slices"]);
+    for list in ["results", "matching", "matching_endless", "matching_patches", "skipped", "failed"] {
+        assert_eq!(names(list), [""; 0], "{list}");
+    }
+    for option in ["--trips", "--requests", "--shots", "--rounds", "--spread", "--cores", "--model", "--core"]
+    {
+        let output = with(&[option, "5"])?.output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(&format!("{option} does not apply to --preset")), "{said}");
+    }
+    Ok(())
+}

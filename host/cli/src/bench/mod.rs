@@ -19,7 +19,7 @@ use crate::number;
 use crate::pinning::CoreList;
 use crate::report::Provenance;
 use crate::signals::Signals;
-use crate::usage::misuse;
+use crate::usage::{Given, misuse};
 use anyhow::{Result, bail};
 use device::Way;
 use journal::{Before, Journal, Report};
@@ -87,6 +87,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     core: Option<PathBuf>,
 }
+
+/// Options that the pipelines of a preset have no use for.
+const OF_OTHERS: [&str; 8] = ["trips", "requests", "spread", "cores", "shots", "rounds", "model", "core"];
 
 /// Measures one thing.
 type Measure = fn(&Bench) -> Result<Row>;
@@ -226,8 +229,11 @@ fn means(asked: &str, name: &str) -> bool {
 }
 
 /// Runs the named benches, each after the floor that it is compared with.
-pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
+pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<()> {
     signals.run_to_the_signal();
+    if args.preset.is_some() && args.names.is_empty() {
+        given.refuse(&OF_OTHERS, "--preset, whose pipelines run for --duration on a CPU")?;
+    }
     let known = BENCHES.iter().map(|&(name, ..)| name).chain(whole::names()).chain(matching::names());
     let known = known.chain(matching::endless::names()).chain(matching::patches::names());
     let known: Vec<&str> = known.collect();
@@ -238,7 +244,7 @@ pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
             bail!(misuse(format!("no benchmark `{asked}`; there are: {}", known.join(", "))));
         }
     }
-    let asked = |name: &str| args.names.is_empty() || args.names.iter().any(|n| means(n, name));
+    let asked = |name: &str| names.is_empty() || names.iter().any(|n| means(n, name));
     if args.list {
         for name in known.into_iter().filter(|name| asked(name)) {
             writeln!(std::io::stdout(), "{name}")?;
