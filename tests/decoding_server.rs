@@ -334,6 +334,7 @@ fn options_that_do_not_apply_are_refused() {
         (&["--distance", "3"][..], "--distance does not apply to --config"),
         (&["--matching", "plain"], "does not apply to --config"),
         (&["--dispatcher", "device"], "leave --dispatcher out"),
+        (&["--service", "decoder"], "--service does not apply to --config"),
         (&["--transport", "nic"], "--transport nic does not apply"),
         (&["--rendezvous", "127.0.0.1:0"], "--rendezvous does not apply"),
         (&["--qp", "3"], "--qp does not apply to --transport udp"),

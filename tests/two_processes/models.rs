@@ -49,6 +49,8 @@ fn a_network_and_matching_answer_measurements() {
     let more = ["--service", "predecoder", "--model", &network, "--instances", "2", "--match-workers", "2"];
     let service = Service::start(&[&experiment[..], &more].concat());
     assert_eq!((service.get("model"), service.get("requests")), ("predecoder", "measurements"));
+    // After a network, one pass.
+    assert_eq!(service.get("matching"), "plain");
     let ask = ["--function", "decode", "--requests", "8", "--timeout-ms", "30000"];
     let report = report_of(&service, &[&experiment[..], &ask].concat());
     assert_eq!((n(&report["correct"]), n(&report["unanswered"])), (8, 0), "{report}");
@@ -60,12 +62,28 @@ fn a_network_and_matching_answer_measurements() {
 fn options_of_models_that_do_not_apply_are_errors() {
     let network = model("predecoder_3x64");
     let decoder = ["serve", "--service", "decoder", "--model", &network];
+    let bound = model("predecoder_3x64_d7_r7_Z.detectors");
+    for (more, says) in [
+        (&["--distance", "7"][..], "--distance does not apply to"),
+        (&["--preset", "d7"], "--preset does not apply to"),
+        (&["--p", "0.003"], "--p does not apply to"),
+        (&["--threshold", "2"], "--threshold does not apply to"),
+    ] {
+        is_refused(&[&["serve", "--service", "decoder", "--model", &bound], more].concat(), 2, says);
+    }
     for (more, says) in [
         (&["--instances", "2"][..], "--instances does not apply to --service decoder"),
         (&["--queue-depth", "2"], "--queue-depth does not apply to --service decoder"),
         (&["--poll-limit", "2"], "--poll-limit does not apply to --service decoder"),
         (&["--match-workers", "2"], "--match-workers does not apply to --service decoder"),
         (&["--slices"], "--slices does not apply to --service decoder"),
+        (&["--matching", "plain"], "--matching does not apply to --service decoder"),
+        (&["--deadline", "5us"], "--deadline does not apply to --service decoder"),
+        (&["--weights", "8"], "--weights does not apply to --service decoder"),
+        (
+            &["--sizes", "layers=4,height=3,width=3", "--distance", "3"],
+            "--distance does not apply to --sizes",
+        ),
         (&["--dispatcher", "device"], "leave --dispatcher out"),
         (&["--engine", "gpu"], "runs in `ringcall run`"),
         (&["--engine-save-path", "x.engine"], "is for --engine tensorrt"),
@@ -84,6 +102,21 @@ fn options_of_models_that_do_not_apply_are_errors() {
         (&["--model", &network], "--model does not apply to --service syndromes"),
         (&["--service", "predecoder", "--transport", "nic"], "has workers"),
         (&["--service", "predecoder", "--code", "bb72"], "--service predecoder"),
+        (
+            &["--service", "predecoder", "--readout", "soft8"],
+            "--readout does not apply to --service predecoder",
+        ),
+        (&["--service", "predecoder", "--weights", "8"], "--weights does not apply to --service predecoder"),
+        (
+            &["--service", "predecoder", "--model", &bound, "--distance", "7", "--basis", "x"],
+            "was exported for basis Z, and the experiment has basis X",
+        ),
+        (&["--slices", "--weights", "8"], "--weights does not apply to --slices"),
+        (&["--decoder", "relay", "--weights", "8"], "weights of a shot are for matching"),
+        (&["--stream", "--slices"], "--slices does not apply to --stream"),
+        (&["--stream", "--service", "predecoder"], "--service does not apply to --stream"),
+        (&["--write-config", "-", "--measurements"], "--measurements does not apply to --write-config"),
+        (&["--write-config", "-", "--service", "predecoder"], "--service does not apply to --write-config"),
         (
             &["--service", "predecoder", "--model", &network, "--sizes", "layers=4"],
             "--sizes does not apply to --service predecoder",

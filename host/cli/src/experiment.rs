@@ -349,6 +349,14 @@ impl ExperimentArgs {
         "confidence",
     ];
 
+    /// The options of requests and answers, which a command without either refuses.
+    pub(crate) const FORMS: [&'static str; 3] = ["measurements", "slices", "confidence"];
+
+    /// The same with the decoder that runs after a network unless another is named.
+    pub(crate) fn after_a_network(&self) -> Self {
+        Self { decoder: self.decoder.clone().or_plain(), ..self.clone() }
+    }
+
     /// The memory experiment, or the model of the file, with its decoder and the form of its answers; `around` adds to the
     /// estimate what the command takes beside the decoder.
     ///

@@ -156,6 +156,25 @@ fn a_predecoder_of_any_size_equals_the_exported_binding() {
     physics("predecoder_3x64", &["--distance", "5", "--rounds", "2", "--basis", "x"]);
 }
 
+/// Networks of both bases have the same tensors: one that says for which experiment it was exported runs in no other.
+#[test]
+fn a_network_that_was_exported_for_another_experiment_is_refused() {
+    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models");
+    for form in ["3x64_d7_r7_Z.detectors", "3x128_int8_d7_r7_Z.measurements"] {
+        let model = format!("{models}/predecoder_{form}.onnx");
+        for (more, says) in [
+            (&["--basis", "x"][..], "was exported for basis Z, and the experiment has basis X"),
+            (&["--rounds", "6"], "was exported for rounds 7, and the experiment has rounds 6"),
+            (&["--distance", "5", "--rounds", "7"], "for distance 7, and the experiment has distance 5"),
+            (&["--threshold", "2"], "--threshold does not apply"),
+        ] {
+            let (code, stderr) = failure(&[&["--engine", "cpu", "--model", &model], more].concat());
+            assert_eq!((code, stderr.trim_end().lines().count()), (2, 1), "{form}, {more:?}: {stderr}");
+            assert!(stderr.contains(says) && stderr.contains(form), "{form}, {more:?}: {stderr}");
+        }
+    }
+}
+
 /// Without `--model` the committed network runs: the same answers as by its file, and the report says which it was.
 #[test]
 fn an_engine_without_a_model_runs_the_committed_network() {
@@ -263,8 +282,13 @@ fn options_of_measurements_slices_and_models_are_checked() {
         (&["--slices", "--code", "bb72"], "--slices is for --code surface"),
         (&["--slices", "--dem", "/no/such.dem"], "--slices"),
         (&["--slices", "--engine", "relay"], "--slices does not apply to --engine relay"),
+        (&["--slices", "--relay-lanes", "2"], "--relay-lanes does not apply to --slices"),
         (&["--measurements", "--code", "color"], "--measurements is for --code surface"),
         (&["--measurements", "--engine", "relay"], "--measurements does not apply"),
+        (
+            &["--measurements", "--engine", "gpu", "--handoff", "flag"],
+            "--measurements is for --handoff thread",
+        ),
         (
             &["--measurements", "--engine", "gpu", "--dispatcher", "device"],
             "--measurements is for --dispatcher host",

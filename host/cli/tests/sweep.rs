@@ -368,6 +368,25 @@ fn the_table_has_a_line_for_each_point() -> Outcome {
     Ok(())
 }
 
+/// Known before the first point is studied, though the last one's network is wrong.
+#[test]
+fn a_network_that_was_exported_for_another_experiment_is_refused() -> Outcome {
+    let model =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x64_d7_r7_Z.detectors.onnx");
+    for (points, says) in [
+        (&["--distances", "7", "--basis", "x"][..], "was exported for basis Z"),
+        (&["--distances", "7", "--threshold", "2"], "--threshold does not apply"),
+        (&["--distances", "7,5"], "was exported for distance 7"),
+    ] {
+        let output =
+            ringcall(&[&["sweep", "--shots", "1e9", "--model", model], points].concat())?.output()?;
+        let said = said(&output);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(output.stdout.is_empty() && said.contains(says), "{said}");
+    }
+    Ok(())
+}
+
 #[test]
 fn what_cannot_be_studied_is_said_at_once() -> Outcome {
     for (args, part) in [
@@ -390,6 +409,7 @@ fn what_cannot_be_studied_is_said_at_once() -> Outcome {
         (&["--distance", "3-12"], "odd"),
         (&["--dem", "/no/such.dem"], "/no/such.dem"),
         (&["--dem", "x.dem", "--distance", "3"], "--distance"),
+        (&["--dem", "x.dem", "--slices"], "--slices"),
     ] {
         let output = ringcall(&[&["sweep"], args].concat())?.output()?;
         assert!(!output.status.success() && said(&output).contains(part), "{args:?}: {}", said(&output));

@@ -3,6 +3,7 @@
 use ringcall_infer::{ElementType, Engine, InferError, Model, TensorSpec, check_buffers, check_finite};
 use ringcall_qec::QecError;
 use ringcall_qec::circuit::MemoryExperiment;
+use ringcall_qec::code::Basis;
 use ringcall_qec::predecoder::{PredecoderVolume, Thresholds};
 use std::sync::Arc;
 
@@ -23,6 +24,18 @@ pub enum PredecoderError {
     /// The model says no threshold, and none was given.
     #[error("`{0}` holds no threshold (metadata `predecoder.threshold.d<distance>.p<noise>`): give one")]
     NoThreshold(String),
+    /// The network was exported for one experiment, and this is another.
+    #[error("`{model}` was exported for {what} {its}, and the experiment has {what} {asked}")]
+    OtherExperiment {
+        /// The model.
+        model: String,
+        /// `basis`, `distance` or `rounds`.
+        what: &'static str,
+        /// What the file says.
+        its: String,
+        /// The experiment's.
+        asked: String,
+    },
     /// A threshold that decides nothing.
     #[error("the threshold {0} is not a finite number")]
     Threshold(f32),
@@ -115,6 +128,37 @@ impl Predecoder {
             return Err(PredecoderError::Threshold(threshold));
         }
         Ok(threshold)
+    }
+
+    /// Whether a network that was exported for one experiment, with its form built in, was exported for this one, as far as its metadata
+    /// says: `predecoder.basis`, `predecoder.distance` and `predecoder.rounds`. Networks of both bases have the same tensors, and one of
+    /// the other basis would decide by detectors that are not there.
+    ///
+    /// # Errors
+    /// [`PredecoderError::OtherExperiment`].
+    pub fn check_experiment(
+        name: &str,
+        metadata: &[(String, String)],
+        experiment: &MemoryExperiment,
+    ) -> Result<(), PredecoderError> {
+        let MemoryExperiment { distance, rounds, basis, .. } = *experiment;
+        let basis = match basis {
+            Basis::X => "X",
+            Basis::Z => "Z",
+        };
+        let known =
+            [("basis", basis.to_owned()), ("distance", distance.to_string()), ("rounds", rounds.to_string())];
+        for (what, asked) in known {
+            let says = |(key, _): &&(String, String)| key.strip_prefix("predecoder.") == Some(what);
+            match metadata.iter().find(says) {
+                Some((_, its)) if !its.eq_ignore_ascii_case(&asked) => {
+                    let (model, its) = (name.to_owned(), its.clone());
+                    return Err(PredecoderError::OtherExperiment { model, what, its, asked });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// The threshold in use.

@@ -221,8 +221,14 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
             given.refuse(&["payload"], "--function decode")?;
             given.refuse(&SideArgs::FIELDS, "--function decode")?;
         }
-        FunctionArg::DecodeWeighted => given.refuse(&["payload", "readout"], "--function decode-weighted")?,
-        FunctionArg::DecodeReadout => given.refuse(&["payload", "weights"], "--function decode-readout")?,
+        FunctionArg::DecodeWeighted => {
+            given.refuse(&["payload", "readout"], "--function decode-weighted")?;
+            given.refuse(&ExperimentArgs::FORMS, "--function decode-weighted")?;
+        }
+        FunctionArg::DecodeReadout => {
+            given.refuse(&["payload", "weights"], "--function decode-readout")?;
+            given.refuse(&ExperimentArgs::FORMS, "--function decode-readout")?;
+        }
     }
     let mut experiment = args.experiment.clone();
     experiment.decoder = target.decoder(experiment.decoder.clone())?;

@@ -4,6 +4,7 @@ use super::side::{Doubts, Weights};
 use crate::experiment::{self, ExperimentArgs, Syndromes};
 use crate::memory::MemoryLimit;
 use crate::side::SideArgs;
+use crate::usage::misuse;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -215,7 +216,7 @@ pub(super) fn work(
         let checker = Checker::Decode { decoder, expected, late: 0, confidences: Box::default() };
         return Ok((source_of(&problem, sampler, shot, seed), checker));
     };
-    let decoder = Box::new(SideDecoder::new(&problem, side.clone())?);
+    let decoder = Box::new(SideDecoder::new(&problem, side.clone()).map_err(misuse)?);
     let schema = *decoder.schema();
     let source = match side {
         SideInformation::Weights { most } => {

@@ -1,6 +1,7 @@
 //! The network to run: the user's file, or the built-in network.
 
 use anyhow::{Context, Result};
+use ringcall_infer::onnx_file::OnnxFile;
 use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,11 @@ impl NetworkFile {
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// What an ONNX file says about itself; nothing of an engine, or of what no engine will take.
+    pub(crate) fn metadata(&self) -> Vec<(String, String)> {
+        OnnxFile::read(&self.bytes).map_or_else(|_| Vec::new(), |file| file.metadata)
     }
 
     /// Its path, where it is an engine that is built already.

@@ -7,7 +7,7 @@ mod onnx;
 pub(crate) use file::{COMMITTED, COMMITTED_NAME, NetworkFile};
 pub(crate) use gpu::OnGpu;
 
-use crate::usage::Misuse;
+use crate::usage::{Misuse, misuse};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use onnx::OnnxEngine;
@@ -96,12 +96,19 @@ impl Network {
         if file.engine().is_some() && arg != NetworkArg::Tensorrt {
             bail!(Misuse(format!("{file} is an engine of TensorRT: give --engine tensorrt")));
         }
+        if let (Some(engine), true) = (file.engine(), engine_save_path.is_some()) {
+            let text =
+                format!("--engine-save-path does not apply to {}, which is built already", engine.display());
+            bail!(Misuse(text));
+        }
         let runtime =
             |provider| Ok::<_, anyhow::Error>(Runner::OnnxRuntime(Runtime::load(onnxruntime)?, provider));
         let runner = match arg {
             NetworkArg::Onnxruntime => runtime(Provider::Cpu { threads: 1 })?,
             NetworkArg::OnnxruntimeCuda => runtime(Provider::Cuda { device: 0 })?,
-            _ if onnxruntime.is_some() => bail!("--onnxruntime is for --engine onnxruntime"),
+            _ if onnxruntime.is_some() => {
+                bail!(Misuse("--onnxruntime is for --engine onnxruntime and onnxruntime-cuda".to_owned()))
+            }
             NetworkArg::Cpu if !BUILT_IN => {
                 bail!(Misuse(
                     "--engine cpu: this build has no ONNX engine; add `--features onnx` to cargo's".into()
@@ -136,21 +143,47 @@ impl Network {
         }
     }
 
-    /// A network of any size bound to an experiment, where there is one, or one of a single size as it is.
+    /// The network as it is, where it has a single size; `None` where an experiment gives it its sizes.
+    pub(crate) fn alone(&self) -> Result<Option<Arc<dyn Model>>> {
+        match &self.engine {
+            Engine::Onnx(engine) => {
+                engine.load::<&str>(&self.file, &[]).with_context(|| self.file.to_string())
+            }
+            Engine::Gpu(_) => Ok(None),
+        }
+    }
+
+    /// Refuses an experiment that the network was not exported for, as far as it says for which it was.
+    ///
+    /// # Errors
+    /// [`Misuse`].
+    pub(crate) fn check(&self, experiment: &MemoryExperiment) -> Result<()> {
+        Predecoder::check_experiment(self.file.name(), &self.file.metadata(), experiment).map_err(misuse)
+    }
+
+    /// A network of any size bound to an experiment, where there is one, or one of a single size as it is, unless it says that it was
+    /// exported for another experiment.
     pub(crate) fn bind(
         &self,
         experiment: Option<&MemoryExperiment>,
         threshold: Option<f32>,
     ) -> Result<Bound> {
-        let any_size =
-            || experiment.context("a network of any size needs an experiment, whose sizes it is given");
+        experiment.map_or(Ok(()), |experiment| self.check(experiment))?;
+        let any_size = || {
+            experiment
+                .ok_or_else(|| misuse("a network of any size needs an experiment, whose sizes it is given"))
+        };
         let bound = || match &self.engine {
             Engine::Gpu(gpu) => {
                 let predecoder = gpu.bind(any_size()?, threshold)?;
                 Ok(Bound { inference: predecoder.inference()?, threshold: Some(predecoder.threshold()) })
             }
             Engine::Onnx(engine) => match engine.load::<&str>(&self.file, &[])? {
-                Some(_) if threshold.is_some() => bail!("--threshold: this model has its own built in"),
+                Some(_) if threshold.is_some() => {
+                    bail!(Misuse(
+                        "--threshold does not apply to this model, which has its own built in".to_owned()
+                    ))
+                }
                 Some(model) => Ok(Bound::model(model, None)),
                 None => {
                     let experiment = any_size()?;

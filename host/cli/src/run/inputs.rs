@@ -177,9 +177,7 @@ fn relay(args: &Args, problem: &Problem, config: ServiceConfig) -> Result<Servic
     let bounds = Bounds { deadline: args.relay_deadline, ..Bounds::default() };
     let relay = match GpuRelay::new(problem, bounds) {
         Err(GpuRelayError::NoGpu(why)) => {
-            bail!(Misuse(format!(
-                "--engine relay needs a GPU (`ringcall doctor` says what is missing): {why}"
-            )))
+            bail!("--engine relay needs a GPU (`ringcall doctor` says what is missing): {why}")
         }
         Err(why @ (GpuRelayError::Kernel(_) | GpuRelayError::LikelyError)) => {
             bail!(Misuse(format!("--engine relay: {why}")))

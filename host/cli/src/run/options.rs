@@ -476,6 +476,14 @@ impl Args {
             let option = if self.slices { "--slices" } else { "--measurements" };
             bail!(Misuse(format!("{option} does not apply to --engine relay")));
         }
+        if self.slices && self.relay_lanes.is_some() {
+            bail!(misuse("--relay-lanes does not apply to --slices, which are matched"));
+        }
+        if self.measurements && flag {
+            bail!(misuse(
+                "--measurements is for --handoff thread: the graphs of --handoff flag read detectors"
+            ));
+        }
         if self.measurements && self.dispatcher != DispatcherArg::Host {
             bail!(Misuse(
                 "--measurements is for --dispatcher host: the device's dispatcher takes detectors".to_owned()

@@ -27,7 +27,14 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
         given.refuse(&["frame"], "a service without sessions: give --config or --stream")?;
     }
     if args.write_config.is_some() {
-        given.refuse(&SideArgs::FIELDS, "--write-config")?;
+        let what = "--write-config, whose file has no requests of decode_syndrome";
+        given.refuse(&SideArgs::FIELDS, what)?;
+        given.refuse(&ExperimentArgs::FORMS, what)?;
+        given.refuse(&DeadlineArgs::FIELDS, what)?;
+        given.refuse(&["service"], what)?;
+    }
+    if args.experiment.slices {
+        given.refuse(&SideArgs::FIELDS, "--slices, which are matched on weights of their own")?;
     }
     super::model::check(args, given)?;
     match &args.transport {

@@ -317,7 +317,11 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
         args.memory.admit(&around(args, Estimate::process()))?;
         None
     } else {
-        let problem = args.experiment.problem(args.memory, |decoding| around(args, decoding))?;
+        let experiment = match args.service {
+            ServiceArg::Predecoder => &args.experiment.after_a_network(),
+            ServiceArg::Syndromes | ServiceArg::Decoder => &args.experiment,
+        };
+        let problem = experiment.problem(args.memory, |decoding| around(args, decoding))?;
         Some(args.deadline.limit(problem)?)
     };
     drop(busy);

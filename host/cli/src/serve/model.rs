@@ -1,11 +1,13 @@
 //! A model as a service: alone, or with matching of its residual.
 
 use super::{Args, ServiceArg};
-use crate::experiment::digest;
+use crate::decoder::{DeadlineArgs, DecoderArgs};
+use crate::experiment::{ExperimentArgs, digest};
 use crate::network::{Bound, Network, NetworkArg, NetworkFile};
 use crate::number;
 use crate::pinning;
 use crate::run::for_network;
+use crate::side::SideArgs;
 use crate::usage::{Given, Misuse};
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
@@ -131,13 +133,20 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
                 &ModelArgs::PREDECODER,
                 "--service decoder, whose model answers on the dispatcher's thread",
             )?;
-            given.refuse(
-                &["slices", "measurements", "confidence"],
-                "--service decoder, whose requests are the model's inputs",
-            )
+            let what = "--service decoder, whose requests are the model's inputs";
+            given.refuse(&ExperimentArgs::FORMS, what)?;
+            let what = "--service decoder, whose model decodes";
+            given.refuse(&DecoderArgs::FIELDS, what)?;
+            given.refuse(&DeadlineArgs::FIELDS, what)?;
+            given.refuse(&SideArgs::FIELDS, what)?;
+            if args.model.sizes.is_empty() {
+                return Ok(());
+            }
+            given.refuse(&ExperimentArgs::FIELDS, "--sizes, which say what the model takes")
         }
         ServiceArg::Predecoder => {
             given.refuse(&["sizes"], "--service predecoder, whose sizes are the experiment's")?;
+            given.refuse(&SideArgs::FIELDS, "--service predecoder, which serves decode_syndrome")?;
             args.experiment.require_surface("--service predecoder")?;
             if let super::Over::Own(own @ (super::TransportArg::Nic | super::TransportArg::Hsb)) =
                 args.transport
@@ -170,7 +179,7 @@ pub(super) enum ModelService {
 
 impl ModelService {
     /// Opens the model; `None` where none is served.
-    pub(super) fn open(args: &Args, problem: Option<&Problem>) -> Result<Option<Self>> {
+    pub(super) fn open(args: &Args, given: &Given<'_>, problem: Option<&Problem>) -> Result<Option<Self>> {
         let options = &args.model;
         if args.service == ServiceArg::Syndromes {
             return Ok(None);
@@ -189,6 +198,14 @@ impl ModelService {
             let shapes = options.sizes.iter().map(|Sizes(sizes)| network.sized(sizes));
             let service = HostDecoderService::with_shapes(shapes.collect::<Result<Vec<_>>>()?, &host);
             return Ok(Some(Self::Decoder(service.map_err(|why| Misuse(format!("--sizes: {why}")))?)));
+        }
+        if args.service == ServiceArg::Decoder
+            && let Some(model) = network.alone()?
+        {
+            let what = format!("{shown}, whose sizes are its own");
+            given.refuse(&ExperimentArgs::FIELDS, &what)?;
+            given.refuse(&["threshold"], &what)?;
+            return Ok(Some(Self::Decoder(HostDecoderService::new(model, &host)?)));
         }
         let experiment = args.experiment.surface()?;
         let Bound { inference, .. } = network.bind(experiment.as_ref(), options.threshold)?;
@@ -266,8 +283,10 @@ impl ModelService {
             }
             Self::Predecoder { service, problem, .. } => {
                 let measured = problem.form().measurements().is_some();
+                let matching = problem.matching().map(|_| format!(" matching={}", problem.decoder_name()));
+                let matching = matching.unwrap_or_default();
                 format!(
-                    " model=predecoder experiment={} request_bytes={} answer_bytes={}{}{}{}",
+                    " model=predecoder experiment={}{matching} request_bytes={} answer_bytes={}{}{}{}",
                     digest(problem),
                     service.inputs().bytes(),
                     problem.result_bytes(),

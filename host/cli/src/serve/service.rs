@@ -8,7 +8,7 @@ use super::served::{DeviceService, Outcome, Served, driven};
 use super::{Args, DispatcherArg, QpTypeArg, ThreadsArg, TransportArg, device};
 use crate::experiment::{self, Syndromes};
 use crate::side::SideArgs;
-use crate::usage::Given;
+use crate::usage::{Given, misuse};
 use anyhow::{Context, Result, bail};
 use ringcall::dispatcher::Wired;
 use ringcall::table::TableBuilder;
@@ -104,7 +104,7 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
         decode,
     );
     for side in args.side.of(&args.experiment, &problem)? {
-        let mut decoder = SideDecoder::new(&problem, side)?;
+        let mut decoder = SideDecoder::new(&problem, side).map_err(misuse)?;
         let (function, schema) = (decoder.side().function(), *decoder.schema());
         let counts = Arc::clone(&answers);
         let answer = move |request: &[u8], result: &mut [u8]| {
@@ -147,11 +147,11 @@ impl Service {
         let transport = match &args.transport {
             Over::Plugin(library) => return Self::plugin(args, given, library, problem),
             Over::Own(TransportArg::Nic | TransportArg::Hsb) => {
-                return Self::nic(args, problem, introductions);
+                return Self::nic(args, given, problem, introductions);
             }
             Over::Own(transport) => transport,
         };
-        let model = ModelService::open(args, problem.as_ref())?;
+        let model = ModelService::open(args, given, problem.as_ref())?;
         // A model says what its requests take.
         let slot_bytes = model.as_ref().map_or(0, ModelService::slot_bytes).max(args.slot_bytes());
         let config = RingConfig { slots: args.slots, slot_bytes };
@@ -228,7 +228,7 @@ impl Service {
             given.refuse(&["threads"], "this plug-in, whose library fills the ring by itself")?;
         }
         let ring = plugin.ring()?;
-        let model = ModelService::open(args, problem.as_ref())?;
+        let model = ModelService::open(args, given, problem.as_ref())?;
         let (table, decodes) = match &model {
             Some(model) => (model.table()?, None),
             None => functions(args, problem)?,
@@ -253,7 +253,12 @@ impl Service {
         })
     }
 
-    fn nic(args: &Args, problem: Option<Problem>, introductions: Introductions) -> Result<Self> {
+    fn nic(
+        args: &Args,
+        given: &Given<'_>,
+        problem: Option<Problem>,
+        introductions: Introductions,
+    ) -> Result<Self> {
         use ringcall_sim::socket_nic::{Service, SocketNicOptions, Threads};
         let by_context = args.transport == Over::Own(TransportArg::Hsb);
         if args.dispatcher == Some(DispatcherArg::Device) {
@@ -267,7 +272,7 @@ impl Service {
                 model: String::new(),
             });
         }
-        let model = ModelService::open(args, problem.as_ref())?;
+        let model = ModelService::open(args, given, problem.as_ref())?;
         let slot_bytes = model.as_ref().map_or(0, ModelService::slot_bytes).max(args.slot_bytes());
         let port = port(args, slot_bytes)?;
         let threads = match args.threads {

@@ -17,9 +17,9 @@ mod table;
 
 use crate::report::{Provenance, count};
 use crate::signals::{self, Interrupt, Signals};
-use crate::usage::{Given, in_words, tell};
+use crate::usage::{Given, in_words, misuse, tell};
 use crate::{machine, output, style};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use fits::Fits;
 use found::Results;
 use grid::{Grid, Names};
@@ -92,9 +92,17 @@ pub(crate) fn called(args: &Args, interrupt: &dyn Interrupt) -> Result<Option<(S
 fn study(args: &Args, interrupt: &dyn Interrupt) -> Result<Found> {
     let Grid { points, models, names } = args.grid()?;
     let network = args.network()?;
+    let generated = |point: &Point| point.surface().filter(|_| point.given.is_none());
+    // The last point's mistakes are known before the first one's hours.
+    if let Some((network, _)) = &network {
+        points.iter().filter_map(generated).try_for_each(|experiment| network.check(&experiment))?;
+        if args.threshold.is_some() && network.alone()?.is_some() {
+            bail!(misuse("--threshold does not apply to this model, which has its own built in"));
+        }
+    }
     let bind = |point: &Point| {
         let (network, _) = network.as_ref().ok_or("no model")?;
-        let generated = point.surface().filter(|_| point.given.is_none());
+        let generated = generated(point);
         Ok(network.bind(generated.as_ref(), args.threshold)?.inference)
     };
     let study = Study {

@@ -104,7 +104,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "KIND")]
     matching: Option<KindsArg>,
     /// Match each basis and layer of time of a surface code alone, which sees no errors of measurement: for what a predecoder leaves
-    #[arg(long, conflicts_with_all = ["matching", "decoder"])]
+    #[arg(long, conflicts_with_all = ["matching", "decoder", "dem", "circuit"])]
     slices: bool,
     /// ONNX model of a predecoder, of any size as in training/models, or for the one distance that is studied [default: the
     /// committed predecoder_3x128_int8, which is built in, where --engine is given; without either, matching alone]

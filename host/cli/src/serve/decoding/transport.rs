@@ -23,12 +23,14 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
 
 /// Refuses options that would be ignored beside --stream.
 pub(super) fn check_stream(args: &Args, given: &Given<'_>) -> Result<()> {
+    given.refuse(&ExperimentArgs::FORMS, "--stream, whose calls are a decoding server's")?;
     of_sessions(args, given, "--stream")
 }
 
 /// Refuses options that sessions have no use for.
 fn of_sessions(args: &Args, given: &Given<'_>, what: &str) -> Result<()> {
     given.refuse(&SideArgs::FIELDS, what)?;
+    given.refuse(&["service"], what)?;
     given.refuse(&["rendezvous", "qp_type", "psn", "device", "deadline", "preset"], what)?;
     if !matches!(args.dispatcher, None | Some(DispatcherArg::Host)) {
         return misuse(format!("{what} is served by the host's dispatcher: leave --dispatcher out"));
