@@ -6,87 +6,91 @@ Both decode the same shots, by turns, and the least of the rounds counts:
 """
 
 import argparse
-import json
-import platform
 import time
 
 import numpy as np
 import pymatching
 import ringcall
-import stim
+from circuits import add_options, memory, report
+
+BARS = {"batch": 3, "correlated": 4.5, "single": 1}
+PACKED = {"bit_packed_shots": True, "bit_packed_predictions": True}
 
 
 def least(rounds, *works):
-    """The least time of each work, over rounds in which each has its turn."""
+    """The least CPU time of each work, over rounds in which each has its turn."""
     times = [float("inf")] * len(works)
     for _ in range(rounds):
         for at, work in enumerate(works):
-            start = time.perf_counter()
+            start = time.process_time()
             work()
-            times[at] = min(times[at], time.perf_counter() - start)
+            times[at] = min(times[at], time.process_time() - start)
     return times
 
 
-def compare(distance, probability, shots, seconds, rounds):
-    circuit = stim.Circuit.generated(
-        "surface_code:rotated_memory_x",
-        distance=distance,
-        rounds=distance,
-        after_clifford_depolarization=probability,
-        after_reset_flip_probability=probability,
-        before_measure_flip_probability=probability,
-        before_round_data_depolarization=probability,
-    )
-    model = circuit.detector_error_model(decompose_errors=True)
-    packed = circuit.compile_detector_sampler(seed=distance).sample(shots, bit_packed=True)
-    bits = np.unpackbits(packed, axis=1, bitorder="little", count=model.num_detectors)
+def batches(model, packed, correlations, options):
+    """Many shots in one call, predictions alone; weights are compared on a few."""
+    chosen = {"enable_correlations": correlations}
     theirs, ours = (
-        kind.from_detector_error_model(model, enable_correlations=True)
-        for kind in (pymatching.Matching, ringcall.Matching)
+        kind.from_detector_error_model(model, **chosen) for kind in (pymatching.Matching, ringcall.Matching)
     )
-    row = {"distance": distance, "probability": probability, "shots": shots, "detectors": model.num_detectors}
+    pilot = packed[: max(1, len(packed) // 50)]
+    start = time.process_time()
+    _, their_weights = theirs.decode_batch(pilot, return_weights=True, **PACKED, **chosen)
+    one = (time.process_time() - start) / len(pilot)
+    _, our_weights = ours.decode_batch(pilot, return_weights=True, **PACKED, **chosen)
+    # A second pass starts from the first, of which there may be several of the least weight.
+    assert correlations or np.allclose(our_weights, their_weights, rtol=1e-9), "weights differ"
 
-    def batch(matching, correlations, count):
-        options = {"bit_packed_shots": True, "bit_packed_predictions": True, "return_weights": True}
-        return matching.decode_batch(packed[:count], enable_correlations=correlations, **options)
-
-    for name, correlations in (("batch", False), ("correlated", True)):
-        start = time.perf_counter()
-        batch(theirs, correlations, max(1, shots // 50))
-        one = (time.perf_counter() - start) / max(1, shots // 50)
-        count = max(1, min(shots, int(seconds / one)))
-        (our_bits, our_weights), (their_bits, their_weights) = (
-            batch(matching, correlations, count) for matching in (ours, theirs)
-        )
-        differ = int((our_bits != their_bits).any(axis=1).sum())
-        if not correlations:
-            assert np.allclose(our_weights, their_weights, rtol=1e-9), "weights differ"
-        their_s, our_s = least(
-            rounds, lambda: batch(theirs, correlations, count), lambda: batch(ours, correlations, count)
-        )
-        row[name] = {
-            "shots": count,
-            "pymatching_us": their_s / count * 1e6,
-            "ringcall_us": our_s / count * 1e6,
-            "times_as_fast": their_s / our_s,
-            "predictions_that_differ": differ,
-        }
-
-    single = bits[: max(1, min(shots, int(seconds / max(row["batch"]["pymatching_us"] * 1e-6, 5e-6))))]
-
-    def singles(matching):
-        decode = matching.decode
-        for z in single:
-            decode(z)
-
-    their_s, our_s = least(rounds, lambda: singles(theirs), lambda: singles(ours))
-    row["single"] = {
-        "shots": len(single),
-        "pymatching_us": their_s / len(single) * 1e6,
-        "ringcall_us": our_s / len(single) * 1e6,
-        "ratio": our_s / their_s,
+    shots = packed[: max(1, int(options.seconds / one))]
+    works = [lambda kind=kind: kind.decode_batch(shots, **PACKED, **chosen) for kind in (theirs, ours)]
+    differ = int((works[0]() != works[1]()).any(axis=1).sum())
+    their_s, our_s = least(options.rounds, *works)
+    return {
+        "shots": len(shots),
+        "pymatching_us": round(their_s / len(shots) * 1e6, 3),
+        "ringcall_us": round(our_s / len(shots) * 1e6, 3),
+        "times_as_fast": round(their_s / our_s, 2),
+        "predictions_that_differ": differ,
     }
-    return row
+
+
+def singles(model, bits, options):
+    """A shot in each call."""
+    kinds = pymatching.Matching(model), ringcall.Matching(model)
+    start = time.process_time()
+    kinds[0].decode_batch(bits)
+    shots = bits[: max(1, int(options.seconds / max((time.process_time() - start) / len(bits), 5e-6)))]
+
+    def decode_all(matching):
+        decode = matching.decode
+        for shot in shots:
+            decode(shot)
+
+    their_s, our_s = least(options.rounds, *(lambda kind=kind: decode_all(kind) for kind in kinds))
+    return {
+        "shots": len(shots),
+        "pymatching_us": round(their_s / len(shots) * 1e6, 3),
+        "ringcall_us": round(our_s / len(shots) * 1e6, 3),
+        "ratio": round(our_s / their_s, 3),
+    }
+
+
+def compare(distance, probability, options):
+    circuit = memory(distance, probability)
+    model = circuit.detector_error_model(decompose_errors=True)
+    packed = circuit.compile_detector_sampler(seed=distance).sample(options.shots, bit_packed=True)
+    few = packed[: max(1, options.shots // 20)]
+    return {
+        "distance": distance,
+        "probability": probability,
+        "detectors": model.num_detectors,
+        "batch": batches(model, packed, False, options),
+        "correlated": batches(model, packed, True, options),
+        "single": singles(
+            model, np.unpackbits(few, axis=1, bitorder="little", count=model.num_detectors), options
+        ),
+    }
 
 
 def main():
@@ -95,15 +99,14 @@ def main():
     parser.add_argument("--probabilities", type=float, nargs="+", default=[0.001, 0.005])
     parser.add_argument("--shots", type=int, default=20_000)
     parser.add_argument("--seconds", type=float, default=0.5, help="of PyMatching's time in a round, at most")
-    parser.add_argument("--rounds", type=int, default=5)
+    add_options(parser)
     options = parser.parse_args()
     rows = [
-        compare(distance, probability, options.shots, options.seconds, options.rounds)
+        compare(distance, probability, options)
         for distance in options.distances
         for probability in options.probabilities
     ]
-    versions = {"ringcall": ringcall.__version__, "pymatching": pymatching.__version__, "stim": stim.__version__}
-    print(json.dumps({"machine": platform.machine(), "versions": versions, "rows": rows}, indent=2))
+    report("calls", options, BARS, rows)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use ringcall_qec::sample::Sampler;
+use ringcall_qec::sample::BulkSampler;
 use ringcall_qec::shots::Shot;
 
 use crate::convert::{self, guarded};
@@ -17,7 +17,7 @@ use crate::solver::{Solver, Wanted, Worker};
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 struct State {
-    sampler: Sampler,
+    sampler: BulkSampler,
     shot: Shot,
     worker: Worker,
 }
@@ -39,23 +39,31 @@ impl ModelSampler {
             guarded(|| {
                 let model = load::parse(text)?;
                 let solver = Solver::new(&load::from_model(&model, enable_correlations)?, Wanted::Faults)?;
-                let sampler =
-                    Sampler::new(&model, seed).map_err(|error| PyValueError::new_err(error.to_string()))?;
                 let worker = solver.worker(enable_correlations)?;
+                // What no answer depends on is not drawn.
+                let drawn = model.marginal(|detector| !worker.leaves_out(detector));
+                let sampler = BulkSampler::new(&drawn, seed)
+                    .map_err(|error| PyValueError::new_err(error.to_string()))?;
                 let state = Mutex::new(State { shot: sampler.new_shot(), sampler, worker });
                 Ok::<_, PyErr>(Self { solver, state })
             })
         })
     }
 
-    /// Draws and decodes so many shots; in how many of them some observable was predicted wrongly.
-    fn count_errors(&self, py: Python<'_>, shots: u64) -> PyResult<u64> {
+    /// Draws and decodes so many shots, or fewer if they take longer than `seconds`: how many there were, and in how many of them some
+    /// observable was predicted wrongly.
+    #[pyo3(signature = (shots, seconds=f64::INFINITY))]
+    fn count_errors(&self, py: Python<'_>, shots: u64, seconds: f64) -> PyResult<(u64, u64)> {
+        let start = Instant::now();
         let mut done = Progress::default();
         while done.shots < shots {
             done = py.detach(|| guarded(|| self.count_for_a_while(done, shots)))?;
             py.check_signals()?;
+            if start.elapsed().as_secs_f64() >= seconds {
+                break;
+            }
         }
-        Ok(done.errors)
+        Ok((done.shots, done.errors))
     }
 }
 

@@ -176,7 +176,7 @@ impl Solver {
         let twice = self.passes_twice(correlations)?;
         let found = self.idle.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(twice)].pop();
         let new = || if twice { self.prototype.clone() } else { self.prototype.single_pass() };
-        Ok(found.unwrap_or_else(|| Worker { decoder: new(), twice, defects: Vec::new() }))
+        Ok(found.unwrap_or_else(|| Worker::new(new(), twice, self)))
     }
 
     /// A decoder to make another kind of decoder of.
@@ -210,9 +210,26 @@ pub(crate) struct Worker {
     decoder: Decoder,
     twice: bool,
     defects: Vec<u32>,
+    /// A bit for each node that can matter, in whole words; so can every number beyond the nodes, which is an error.
+    matters: Vec<u64>,
 }
 
 impl Worker {
+    fn new(decoder: Decoder, twice: bool, solver: &Solver) -> Self {
+        let mut matters = vec![!0; solver.nodes.div_ceil(64)];
+        for node in
+            (0..solver.nodes as u32).filter(|&node| solver.never_fires(node) || decoder.leaves_out(node))
+        {
+            matters[node as usize / 64] &= !(1 << (node % 64));
+        }
+        Self { decoder, twice, defects: Vec::new(), matters }
+    }
+
+    /// Whether a node of the graph has no bearing on any answer or error of this worker.
+    pub(crate) fn leaves_out(&self, node: u32) -> bool {
+        self.matters[node as usize / 64] >> (node % 64) & 1 == 0
+    }
+
     /// Decodes a syndrome of a byte for each node, 0 for one that did not fire.
     pub(crate) fn decode_bytes(&mut self, solver: &Solver, row: &[u8]) -> Result<&Solution, SolveError> {
         let Self { defects, .. } = self;
@@ -234,20 +251,27 @@ impl Worker {
         let (words, tail) = row.as_chunks::<8>();
         let mut last = [0; 8];
         last[..tail.len()].copy_from_slice(tail);
-        for (word, base) in words.iter().chain([&last]).zip((0u32..).step_by(64)) {
-            let mut rest = u64::from_le_bytes(*word);
-            while rest != 0 {
-                self.defects.push(base + rest.trailing_zeros());
-                rest &= rest - 1;
-            }
-        }
+        self.collect(words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word)));
         self.decode(solver)
     }
 
     /// The same, of 64 nodes in a word.
     pub(crate) fn decode_words(&mut self, solver: &Solver, row: &[u64]) -> Result<&Solution, SolveError> {
-        ringcall_matching::set_bits(row, &mut self.defects);
+        self.collect(row.iter().copied());
         self.decode(solver)
+    }
+
+    #[inline]
+    fn collect(&mut self, words: impl Iterator<Item = u64>) {
+        let Self { defects, matters, .. } = self;
+        let matters = matters.iter().copied().chain(std::iter::repeat(!0));
+        for ((word, matters), base) in words.zip(matters).zip((0u32..).step_by(64)) {
+            let mut rest = word & matters;
+            while rest != 0 {
+                defects.push(base + rest.trailing_zeros());
+                rest &= rest - 1;
+            }
+        }
     }
 
     /// Decodes what was collected, which is in order, and begins a new collection.

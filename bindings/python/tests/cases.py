@@ -1,9 +1,17 @@
 """Graphs that both packages build, by the same calls."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pymatching
 import ringcall
 import stim
+
+sys.path.append(str(Path(__file__).parent.parent / "bench"))
+from circuits import memory  # noqa: E402
+
+__all__ = ["BOTH", "memory", "random_graph", "same_edges", "without_ties"]
 
 BOTH = (ringcall.Matching, pymatching.Matching)
 
@@ -50,19 +58,6 @@ def random_graph(seed):
         graph.set_boundary_nodes(boundary)
         graph.ensure_num_fault_ids(most_faults)
     return *graphs, draw
-
-
-def memory(distance, probability, rounds=None):
-    """A memory experiment on the rotated surface code."""
-    return stim.Circuit.generated(
-        "surface_code:rotated_memory_x",
-        distance=distance,
-        rounds=rounds or distance,
-        after_clifford_depolarization=probability,
-        after_reset_flip_probability=probability,
-        before_measure_flip_probability=probability,
-        before_round_data_depolarization=probability,
-    )
 
 
 def without_ties(model, seed=1):

@@ -12,7 +12,7 @@ import pymatching
 import pytest
 import ringcall
 import sinter
-from cases import memory
+from cases import memory, without_ties
 from ringcall._ringcall import ModelSampler
 
 
@@ -80,8 +80,11 @@ def test_samplers(name):
     assert isinstance(sampler, sinter.Sampler)
     task = sinter.Task(circuit=circuit, detector_error_model=model)
     shots = 20_000
-    stats = sampler.compiled_sampler_for_task(task).sample(shots)
-    assert stats.shots == shots
+    compiled, stats = sampler.compiled_sampler_for_task(task), sinter.AnonTaskStats()
+    while stats.shots < shots:
+        more = compiled.sample(shots - stats.shots)
+        assert 0 < more.shots <= shots - stats.shots
+        stats += more
     detections, observables = circuit.compile_detector_sampler(seed=8).sample(shots, separate_observables=True)
     correlations = name == "ringcall_correlated"
     matching = pymatching.Matching(model, enable_correlations=correlations)
@@ -94,11 +97,49 @@ def test_samplers(name):
 def test_a_sampler_can_be_repeated():
     text = str(memory(3, 0.02).detector_error_model(decompose_errors=True))
     first, again, other = (ModelSampler(text, seed=seed).count_errors(5000) for seed in (1, 1, 2))
-    assert first == again != other
+    assert first == again != other and first[0] == other[0] == 5000
     with pytest.raises(ValueError):
         ModelSampler("erro(0.1) D0")
     with pytest.raises(ValueError):
         ModelSampler("error(0.5) D0 D1 D2", seed=1).count_errors(1000)
+
+
+@pytest.mark.parametrize("correlations", [False, True])
+def test_what_is_not_drawn_makes_no_difference(correlations):
+    """The sampler draws the detectors that answers depend on: its rate of errors is that of whole shots."""
+    circuit = memory(3, 0.02)
+    model = circuit.detector_error_model(decompose_errors=True)
+    shots = 400_000
+    _, errors = ModelSampler(str(model), enable_correlations=correlations, seed=5).count_errors(shots)
+    detections, observables = circuit.compile_detector_sampler(seed=6).sample(
+        shots, separate_observables=True, bit_packed=True
+    )
+    matching = ringcall.Matching(model, enable_correlations=correlations)
+    chosen = {"bit_packed_shots": True, "bit_packed_predictions": True, "enable_correlations": correlations}
+    predictions, _ = matching.decode_batch(detections, return_weights=True, **chosen)
+    expected = int((predictions != observables).any(axis=1).sum())
+    # Of two independent counts: five standard deviations of their difference, some 2% of either.
+    assert abs(errors - expected) < 5 * (2 * expected) ** 0.5
+    # Without weights no shot that has one best solution is decoded otherwise.
+    alone = without_ties(model)
+    matching = ringcall.Matching(alone, enable_correlations=correlations)
+    whole, _ = matching.decode_batch(detections, return_weights=True, **chosen)
+    assert (matching.decode_batch(detections, **chosen) == whole).all()
+
+
+def test_a_sampler_gives_what_it_has_when_its_time_is_up():
+    sampler = ModelSampler(str(memory(5, 0.01).detector_error_model(decompose_errors=True)), seed=1)
+    shots, errors = sampler.count_errors(10**12, 0.0)
+    assert 0 < shots < 10**12 and 0 <= errors <= shots
+    # So sinter, which asks for all shots at once, gets to know that there are errors enough.
+    [stats] = sinter.collect(
+        num_workers=1,
+        tasks=[sinter.Task(circuit=memory(3, 0.02), decoder="ringcall_sampler")],
+        max_shots=10**12,
+        max_errors=100,
+        custom_decoders=ringcall.sinter_decoders(),
+    )
+    assert 100 <= stats.errors and stats.shots < 10**12
 
 
 def test_a_sampler_refuses_what_it_does_not_do():

@@ -203,6 +203,30 @@ impl Decoder {
         &self.shared.graph
     }
 
+    /// Whether nothing depends on a detector, neither an answer nor an error: it lies in a part of the graph that
+    /// [`DecoderConfig::observables_only`] leaves out, and that has a boundary. Who draws or sends syndromes need not draw or send it.
+    ///
+    /// ```
+    /// use ringcall_matching::{Decoder, DecoderConfig, GraphBuilder};
+    /// let mut b = GraphBuilder::new();
+    /// b.boundary_edge(0, 1.0, &[0])?.boundary_edge(1, 1.0, &[])?;
+    /// let mut config = DecoderConfig::default();
+    /// assert!(!Decoder::with_config(b.build()?, &config).leaves_out(1));
+    /// config.observables_only = true;
+    /// let decoder = Decoder::with_config(b.build()?, &config);
+    /// assert_eq!([0, 1].map(|detector| decoder.leaves_out(detector)), [false, true]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no such detector.
+    pub fn leaves_out(&self, detector: u32) -> bool {
+        let graph = &self.shared.graph;
+        let unmatched =
+            if self.makes_second_pass() { graph.leaves_out(detector) } else { graph.is_silent(detector) };
+        graph.parts()[graph.part_of(detector) as usize] && unmatched
+    }
+
     /// Finds a correction of minimum weight for the detectors that fired, given in any order, each once.
     ///
     /// The result does not depend on the order.

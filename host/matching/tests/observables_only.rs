@@ -96,6 +96,28 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn nothing_depends_on_detectors_that_are_left_out(seed in any::<u64>(), density in 0.02..0.5f64) {
+        let mut rng = Rng::seed_from_u64(seed);
+        for (common, correlations, first_left_out) in [(false, false, 1), (true, false, 1), (true, true, 2)] {
+            let graph = lines(&mut rng, common);
+            let [whole, part] = decoders(&graph, correlations);
+            // A decoder that matches once leaves out more than that which it is made of.
+            for (mut part, first_left_out) in [(part.single_pass(), 1), (part, first_left_out)] {
+                prop_assert!((0..3 * LENGTH).all(|d| part.leaves_out(d) == (d >= first_left_out * LENGTH)));
+                for _ in 0..8 {
+                    let defects: Vec<u32> = (0..3 * LENGTH).filter(|_| rng.random_bool(density)).collect();
+                    let kept: Vec<u32> = defects.iter().copied().filter(|&d| !part.leaves_out(d)).collect();
+                    let all = part.decode(&defects).unwrap().clone();
+                    prop_assert_eq!(part.decode(&kept).unwrap(), &all);
+                }
+            }
+            prop_assert!((0..3 * LENGTH).all(|d| !whole.leaves_out(d)));
+        }
+    }
+}
+
 #[test]
 fn nothing_is_left_out_where_nothing_speaks_and_errors_stay_errors() {
     let mut b = GraphBuilder::new();
@@ -108,6 +130,7 @@ fn nothing_is_left_out_where_nothing_speaks_and_errors_stay_errors() {
     b.ensure_observables(1).boundary_edge(4, 1.0, &[0]).unwrap();
     let mut decoder = Decoder::with_config(b.build().unwrap(), &config);
     assert_eq!(decoder.decode(&[1, 4]).unwrap().pairs().len(), 1);
+    assert_eq!([0, 2, 4].map(|detector| decoder.leaves_out(detector)), [true, false, false]);
     // One detector of a part without a boundary cannot be explained, whether anybody asks or not.
     assert_eq!(decoder.decode(&[2]).unwrap_err(), DecodeError::OddParity { detector: 2 });
     assert!(matches!(decoder.decode(&[9]), Err(DecodeError::DefectOutOfRange { .. })));

@@ -3,8 +3,10 @@
 //! Seeds are fixed, so each test always passes or always fails. Bounds are such that a right sampler would fail with
 //! another seed less than once in a million tries.
 
+use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
+use ringcall_qec::code::Basis;
 use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
-use ringcall_qec::sample::Sampler;
+use ringcall_qec::sample::{BulkSampler, Sampler, derived_seed};
 use ringcall_qec::shots::Shot;
 
 fn model(num_detectors: u32, num_observables: u32, errors: &[(f64, &[u32], &[u32])]) -> DetectorErrorModel {
@@ -38,8 +40,41 @@ fn odd(probabilities: impl Iterator<Item = f64>) -> f64 {
     (1.0 - probabilities.map(|p| 1.0 - 2.0 * p).product::<f64>()) / 2.0
 }
 
+/// Either kind of sampler.
+trait Draws {
+    fn of(model: &DetectorErrorModel, seed: u64) -> Self;
+    fn new_shot(&self) -> Shot;
+    fn draw(&mut self, shot: &mut Shot);
+}
+
+macro_rules! draws {
+    ($kind:ty) => {
+        impl Draws for $kind {
+            fn of(model: &DetectorErrorModel, seed: u64) -> Self {
+                Self::new(model, seed).unwrap()
+            }
+
+            fn new_shot(&self) -> Shot {
+                self.new_shot()
+            }
+
+            fn draw(&mut self, shot: &mut Shot) {
+                self.sample_into(shot).unwrap();
+            }
+        }
+    };
+}
+
+draws!(Sampler);
+draws!(BulkSampler);
+
 #[test]
 fn every_mechanism_fires_at_its_rate() {
+    fires_at_its_rate::<Sampler>();
+    fires_at_its_rate::<BulkSampler>();
+}
+
+fn fires_at_its_rate<S: Draws>() {
     // Each flips its own detector: many alike, some close to each other, some alone in their class, the
     // extremes.
     let mut rates = vec![0.003; 300];
@@ -48,14 +83,14 @@ fn every_mechanism_fires_at_its_rate() {
     let detectors: Vec<[u32; 1]> = (0..rates.len() as u32).map(|index| [index]).collect();
     let errors: Vec<_> =
         rates.iter().zip(&detectors).map(|(&p, detector)| (p, &detector[..], &[][..])).collect();
-    let mut sampler = Sampler::new(&model(rates.len() as u32, 0, &errors), 11).unwrap();
+    let mut sampler = S::of(&model(rates.len() as u32, 0, &errors), 11);
     let shots = 400_000;
     let mut counts = vec![0u64; rates.len()];
     let mut pairs = 0;
     let mut fired_of_alike = [0u64; 12];
     let mut shot = sampler.new_shot();
     for _ in 0..shots {
-        sampler.sample_into(&mut shot).unwrap();
+        sampler.draw(&mut shot);
         let mut alike = 0;
         for index in shot.detectors.iter_ones() {
             counts[index as usize] += 1;
@@ -93,13 +128,18 @@ fn chain() -> DetectorErrorModel {
 
 #[test]
 fn marginals_and_correlations_of_detectors() {
+    detectors_are_correlated::<Sampler>();
+    detectors_are_correlated::<BulkSampler>();
+}
+
+fn detectors_are_correlated<S: Draws>() {
     let model = chain();
-    let mut sampler = Sampler::new(&model, 3).unwrap();
+    let mut sampler = S::of(&model, 3);
     let shots = 300_000;
     let (mut single, mut double, mut observable) = ([0u64; 100], [0u64; 99], [0u64; 3]);
     let mut shot = sampler.new_shot();
     for _ in 0..shots {
-        sampler.sample_into(&mut shot).unwrap();
+        sampler.draw(&mut shot);
         let mut before = false;
         for index in 0..100 {
             let now = shot.detectors.get(index).unwrap();
@@ -161,6 +201,19 @@ fn bad_models_and_shots_are_refused() {
     for errors in [(f64::NAN, &[0][..]), (-0.1, &[0]), (1.1, &[0]), (0.1, &[2]), (0.1, &[0, 0])] {
         assert!(Sampler::new(&model(2, 0, &[(errors.0, errors.1, &[])]), 0).is_err(), "{errors:?}");
     }
+    let mut bulk = BulkSampler::new(&chain(), 9).unwrap();
+    assert!(bulk.sample_into(&mut Shot::default()).is_err());
+    assert!(BulkSampler::new(&model(2, 0, &[(0.1, &[2], &[])]), 0).is_err());
+    let (mut shot, mut drawn) = (bulk.new_shot(), Vec::new());
+    let mut again = BulkSampler::new(&chain(), 9).unwrap();
+    for _ in 0..50 {
+        bulk.sample_into(&mut shot).unwrap();
+        drawn.push(shot.clone());
+        again.sample_into(&mut shot).unwrap();
+        assert_eq!(drawn.last(), Some(&shot), "a seed gives the same shots");
+    }
+    assert!(drawn.iter().any(|shot| *shot != drawn[0]));
+    BulkSampler::new(&model(0, 0, &[]), 1).unwrap().sample_into(&mut Shot::default()).unwrap();
     let mut sampler = Sampler::new(&chain(), 9).unwrap();
     let mut twin = sampler.clone();
     let mut wrong = Shot::default();
@@ -171,4 +224,31 @@ fn bad_models_and_shots_are_refused() {
     let mut shot = empty.new_shot();
     empty.stream(3).sample_into(&mut shot).unwrap();
     assert_eq!(shot, Shot::default());
+}
+
+#[test]
+fn a_marginal_has_the_distribution_of_what_it_keeps() {
+    let noise = CircuitNoise::uniform(0.01);
+    let model =
+        MemoryExperiment { distance: 3, rounds: 3, basis: Basis::X, noise }.detector_error_model().unwrap();
+    let kept = model.marginal(|detector| detector % 3 != 1);
+    kept.validate().unwrap();
+    assert!(kept.mechanisms.len() < model.mechanisms.len());
+    assert_eq!((kept.num_detectors, kept.num_observables), (model.num_detectors, model.num_observables));
+    assert!(kept.mechanisms.iter().flat_map(|error| &error.detectors).all(|detector| detector % 3 != 1));
+    // The parities of all subsets say the distribution (they are its Fourier transform); here are many of them.
+    for trial in 0..3_000 {
+        let chosen = |of: u64| derived_seed(trial, &[of]).is_multiple_of(2 + trial % 8);
+        let in_subset = |detector: &&u32| **detector % 3 != 1 && chosen(u64::from(**detector));
+        let parity = |model: &DetectorErrorModel| {
+            let flips = |error: &&Mechanism| {
+                let observables = if chosen(1_000) { error.observables.len() } else { 0 };
+                (error.detectors.iter().filter(in_subset).count() + observables) % 2 == 1
+            };
+            odd(model.mechanisms.iter().filter(flips).map(|error| error.probability))
+        };
+        assert!((parity(&model) - parity(&kept)).abs() < 1e-12);
+    }
+    assert_eq!(model.marginal(|_| true).num_detectors, model.num_detectors);
+    assert!(model.marginal(|_| false).mechanisms.iter().all(|error| error.detectors.is_empty()));
 }

@@ -24,6 +24,10 @@ except ImportError:  # sinter is not needed to decode
     _CompiledDecoder = _CompiledSampler = _Decoder = _Sampler = object
 
 
+# How long a sampler counts before it reports: sinter then looks whether there are errors enough, and shares shots out anew.
+_BATCH_SECONDS = 0.25
+
+
 class _Compiled(_CompiledDecoder):  # type: ignore[misc]
     """A graph, and whether errors that cross several edges are minded."""
 
@@ -76,15 +80,15 @@ class _CompiledModelSampler(_CompiledSampler):  # type: ignore[misc]
         self.sampler = sampler
 
     def handles_throttling(self) -> bool:
-        """Counting can be interrupted at any time, so that sinter need not begin with a few shots."""
+        """Counting ends by the clock, so that sinter need not begin with a few shots."""
         return True
 
     def sample(self, suggested_shots: int) -> sinter.AnonTaskStats:
         import sinter
 
         start = time.monotonic()
-        errors = self.sampler.count_errors(suggested_shots)
-        return sinter.AnonTaskStats(shots=suggested_shots, errors=errors, seconds=time.monotonic() - start)
+        shots, errors = self.sampler.count_errors(suggested_shots, _BATCH_SECONDS)
+        return sinter.AnonTaskStats(shots=shots, errors=errors, seconds=time.monotonic() - start)
 
 
 class RingcallSampler(_Sampler):  # type: ignore[misc]

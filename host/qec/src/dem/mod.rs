@@ -19,6 +19,8 @@
 
 pub mod text;
 
+use std::collections::HashMap;
+
 use crate::QecError;
 
 /// The most detectors of a model that this crate builds, or reads unless told otherwise: 2^24.
@@ -164,6 +166,44 @@ impl DetectorErrorModel {
         // By value: 0 and -0 are the same time.
         rounds.dedup();
         Ok(times.iter().map(|&time| rounds.partition_point(|&other| other < time) as u32).collect())
+    }
+}
+
+impl DetectorErrorModel {
+    /// The model of some detectors alone, for drawing shots: of every mechanism what it flips among those that `keeps` names, and
+    /// observables. Mechanisms that flip the same then are one. The joint distribution of those detectors and all observables is that of
+    /// this model; the other detectors keep their numbers and never fire. Mechanisms have no components.
+    ///
+    /// ```
+    /// let model = ringcall_qec::dem::text::parse("error(0.1) D0 L0\nerror(0.2) D0 D1 L0\nerror(0.3) D1")?;
+    /// let kept = model.marginal(|detector| detector == 0);
+    /// assert_eq!((kept.num_detectors, kept.mechanisms.len()), (2, 1));
+    /// assert!((kept.mechanisms[0].probability - (0.1 * 0.8 + 0.9 * 0.2)).abs() < 1e-15);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn marginal(&self, mut keeps: impl FnMut(u32) -> bool) -> Self {
+        let kept: Vec<bool> = (0..self.num_detectors).map(&mut keeps).collect();
+        let mut places = HashMap::new();
+        let mut mechanisms: Vec<Mechanism> = Vec::new();
+        for mechanism in &self.mechanisms {
+            let is_kept = |&detector: &u32| kept.get(detector as usize).is_some_and(|&kept| kept);
+            let detectors: Vec<u32> = mechanism.detectors.iter().copied().filter(is_kept).collect();
+            if detectors.is_empty() && mechanism.observables.is_empty() {
+                continue;
+            }
+            let (p, observables) = (mechanism.probability, mechanism.observables.clone());
+            let next = mechanisms.len();
+            let at = *places.entry((detectors.clone(), observables.clone())).or_insert(next);
+            match mechanisms.get_mut(at) {
+                Some(Mechanism { probability: q, .. }) => *q = p * (1.0 - *q) + *q * (1.0 - p),
+                None => {
+                    let components = Vec::new();
+                    mechanisms.push(Mechanism { probability: p, detectors, observables, components });
+                }
+            }
+        }
+        Self { mechanisms, coordinates: self.coordinates.clone(), ..*self }
     }
 }
 

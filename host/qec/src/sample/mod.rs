@@ -31,6 +31,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bulk;
+
+pub use bulk::BulkSampler;
+
 use std::sync::Arc;
 
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
