@@ -113,9 +113,9 @@ enum Task {
     Package(package::PackageOptions),
     /// The packages of the crates that are published, without building them. Needs the index of crates.io.
     Publishable,
-    /// What changed in the interfaces of the published crates since the last tag, against their version. Needs crates.io, for
-    /// cargo-semver-checks and for what the crates depend on.
-    Semver,
+    /// What changed in the interfaces of the published crates since the last tag, or another revision, against their version. Needs
+    /// crates.io, for cargo-semver-checks and for what the crates depend on.
+    Semver(semver::SemverOptions),
     /// What a machine with a GPU needs to test and measure: programs and a script, in `target/gpu-bundle`.
     GpuBundle(bundle::BundleOptions),
 }
@@ -157,7 +157,7 @@ fn run(task: Task) -> Result<()> {
         Task::Wheel(options) => wheel::test(&shell, &options).and_then(asked_for),
         Task::Package(options) => package::make(&shell, &options).and_then(asked_for),
         Task::Publishable => publish::step(&shell).and_then(asked_for),
-        Task::Semver => semver::step(&shell).and_then(asked_for),
+        Task::Semver(options) => semver::step(&shell, &options).and_then(asked_for),
         Task::GpuBundle(options) => bundle::make(&shell, &options),
     }
 }
