@@ -250,10 +250,10 @@ impl Network {
         let mut state = self.state();
         let to_services =
             state.flying.iter().filter(|Reverse(flying)| !state.peers.contains_key(&flying.datagram.to));
-        let mut followers: Vec<(u64, Datagram)> =
+        let mut behind: Vec<(u64, Datagram)> =
             to_services.filter_map(|Reverse(flying)| Some((flying.at, forged(&flying.datagram)?))).collect();
-        if !followers.is_empty() {
-            let (at, datagram) = followers.swap_remove(random.index(followers.len()));
+        if !behind.is_empty() {
+            let (at, datagram) = behind.swap_remove(random.index(behind.len()));
             state.fly(datagram, at);
         }
     }
