@@ -7,7 +7,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Handle;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 /// The exit status of a command that a signal ended.
@@ -185,13 +185,33 @@ impl Shared {
     }
 }
 
+/// How long the last words may take, which is long only where nobody reads standard error, and how long after them what was printed before:
+/// a thread that waits for somebody to read it holds standard output.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Ends the process: unfinished files are removed, the last words and what was printed before are written, and no exit handler or destructor
+/// runs. Libraries take down in these what other threads, which run to the last moment, still use.
 fn end(signal: i32, during: &str) -> ! {
-    let mut out = std::io::stderr();
-    if out.is_terminal() {
-        // What a progress bar has left of its line.
-        let _ = write!(out, "\r\x1b[K");
-    }
     crate::output::discard();
-    eprintln!("ringcall: stopped by signal {signal} {during}");
-    std::process::exit(128 + signal)
+    let words = format!("ringcall: stopped by signal {signal} {during}");
+    let (done, written) = mpsc::channel();
+    let writer = std::thread::Builder::new().spawn(move || {
+        say(&words);
+        let _ = done.send(());
+        // What cannot be written now never will be.
+        let _ = std::io::stdout().flush();
+        let _ = done.send(());
+    });
+    if writer.is_ok() && written.recv_timeout(LAST_WORDS_TIMEOUT).is_ok() {
+        let _ = written.recv_timeout(FLUSH_TIMEOUT);
+    }
+    signal_hook::low_level::exit(128 + signal)
+}
+
+fn say(words: &str) {
+    let mut out = std::io::stderr();
+    // What a progress bar has left of its line.
+    let line = if out.is_terminal() { "\r\x1b[K" } else { "" };
+    let _ = out.write_all(format!("{line}{words}\n").as_bytes());
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Result, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 /// Files that are being written beside their place.
 static PARTS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -13,9 +14,22 @@ fn parts() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes unfinished files, before the process ends without more ado. A file that takes its place meanwhile is whole.
+/// How often, and after which pauses, [`discard`] tries to see the list of files.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Removes unfinished files, before the process ends without more ado. A file that takes its place meanwhile is whole. The list is
+/// waited for no longer than [`TRIES`] pauses: a thread that holds it may never run again.
 pub(crate) fn discard() {
-    for part in parts().iter() {
+    let listed = (0..TRIES).find_map(|_| match PARTS.try_lock() {
+        Ok(parts) => Some(parts),
+        Err(TryLockError::Poisoned(parts)) => Some(parts.into_inner()),
+        Err(TryLockError::WouldBlock) => {
+            std::thread::sleep(PAUSE);
+            None
+        }
+    });
+    for part in listed.iter().flat_map(|parts| parts.iter()) {
         // The process is ending: a failure cannot be reported.
         let _ = std::fs::remove_file(part);
     }
@@ -124,6 +138,19 @@ mod tests {
         target.write_all(b"whole").unwrap();
         target.commit().unwrap();
         assert_eq!((std::fs::read(&path).unwrap(), names()), (b"whole".to_vec(), 1));
+    }
+
+    /// A thread that holds the list, and is never given a core again, keeps nobody from ending.
+    #[test]
+    fn a_list_that_is_held_is_not_waited_for() {
+        let held = parts();
+        let (done, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            discard();
+            let _ = done.send(());
+        });
+        assert!(ended.recv_timeout(Duration::from_secs(60)).is_ok(), "it waits for the list");
+        drop(held);
     }
 
     #[test]
