@@ -42,6 +42,7 @@ pub(super) fn run(bench: &Bench) -> Result<Row> {
     let there = CachePadded(SystemU64::new(0));
     let back = CachePadded(SystemU64::new(0));
     let mut times = histogram()?;
+    let mut trips = bench.all_trips();
     std::thread::scope(|scope| {
         let echo = scope.spawn(|| {
             pinning::pin("echo", bench.cores.server());
@@ -50,15 +51,15 @@ pub(super) fn run(bench: &Bench) -> Result<Row> {
         let client = scope.spawn(|| -> Result<()> {
             let _stop = Stop(&there);
             pinning::pin("client", bench.cores.client());
-            let warm_up = bench.trips / 10;
             let mut before = clock::now_ns();
-            for i in 1..=warm_up + bench.trips {
+            while let Some(trip) = trips.next(before) {
+                let i = trip.number + 1;
                 there.store(i, Ordering::Release);
                 while back.load(Ordering::Acquire) != i {
                     hint::spin();
                 }
                 let now = clock::now_ns();
-                if i > warm_up {
+                if trip.is_timed {
                     times.record((now - before).max(1))?;
                 }
                 before = now;
@@ -69,7 +70,7 @@ pub(super) fn run(bench: &Bench) -> Result<Row> {
         echo.join().map_err(|_| anyhow!("the echo thread panicked"))?;
         done
     })?;
-    Ok(Row::new(&times))
+    Ok(Row { cut_from: trips.cut_from(), ..Row::new(&times) })
 }
 
 #[cfg(test)]

@@ -25,8 +25,9 @@ const NOISE: f64 = 0.003;
 const SEED: u64 = 5;
 /// Of the surface code. Its errors count as wholes, of both bases together, and flip more checks than a device's kernel takes.
 const SURFACE_DISTANCE: u32 = 13;
-/// How long the CPU may take for a row.
+/// How long the CPU may decode for a row, and how long the row may take in all.
 const CPU_NS: u64 = 3_000_000_000;
+const WHOLE_NS: u64 = 2 * CPU_NS;
 /// Shots over which round trips with a device take turns.
 const SHOTS: usize = 4000;
 
@@ -58,7 +59,9 @@ impl Case {
         let (mut times, mut iterations) = (histogram()?, counts()?);
         let (mut requests, mut owed) = (Vec::new(), HashMap::new());
         let mut total = 0;
-        while requests.len() < most && (total < CPU_NS || requests.is_empty()) {
+        let end = clock::now_ns() + WHOLE_NS;
+        let is_over = |total| total >= CPU_NS || clock::now_ns() >= end;
+        while requests.len() < most && (requests.is_empty() || !is_over(total)) {
             sampler.sample_into(&mut shot)?;
             shot.detectors.ones_into(&mut defects);
             let begin = clock::now_ns();
@@ -146,8 +149,9 @@ pub(super) fn graph(bench: &Bench, code: Code) -> Result<Row> {
         let mut engine = model.instantiate()?;
         let mut bytes = vec![0; model.layout().bytes()];
         let (mut times, mut said, mut wrong) = (histogram()?, Said::new()?, 0);
-        let warm_up = trips / 10 + 1;
-        for (i, request) in (0..warm_up + trips).zip(case.requests.iter().cycle()) {
+        let mut trips = bench.trips_after(trips / 10 + 1, trips);
+        let mut requests = case.requests.iter().cycle();
+        while let Some((trip, request)) = trips.next(clock::now_ns()).zip(requests.next()) {
             let begin = clock::now_ns();
             engine.run(&[request], &mut [&mut bytes])?;
             let took = clock::now_ns() - begin;
@@ -155,11 +159,12 @@ pub(super) fn graph(bench: &Bench, code: Code) -> Result<Row> {
                 Some(answer) => said.record(&case, answer, &bytes),
                 None => wrong += 1,
             }
-            if i >= warm_up {
+            if trip.is_timed {
                 times.record(took.max(1))?;
             }
         }
-        Ok(said.on(Row { wrong, ..Row::new(&times) }, times.value_at_quantile(0.9999)))
+        let row = Row { wrong, cut_from: trips.cut_from(), ..Row::new(&times) };
+        Ok(said.on(row, times.value_at_quantile(0.9999)))
     })
 }
 

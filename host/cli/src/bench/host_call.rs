@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Slots in flight in the throughput measurement.
 const SLOTS: u32 = 64;
+/// Turns of the throughput measurement between looks at the clock, which take longer than a turn.
+const LOOK_EVERY: u32 = 1 << 10;
 /// Longer than any round trip: beyond this a request counts as lost.
 const TIMEOUT_NS: u64 = 5_000_000_000;
 
@@ -67,9 +69,10 @@ fn one_outstanding(bench: &Bench, client: &mut Client, payload_bytes: usize) -> 
     let mut out = vec![0; payload_bytes];
     let mut times = histogram()?;
     let (mut lost, mut wrong) = (0, 0);
-    let warm_up = bench.trips / 10;
+    let mut trips = bench.all_trips();
     let mut before = clock::now_ns();
-    for i in 0..warm_up + bench.trips {
+    while let Some(trip) = trips.next(before) {
+        let i = trip.number;
         payload[0] = i as u8;
         let slot = client.send(function, i as u32, 0, &payload)?;
         let right = loop {
@@ -82,7 +85,7 @@ fn one_outstanding(bench: &Bench, client: &mut Client, payload_bytes: usize) -> 
             }
         };
         let now = clock::now_ns();
-        if i >= warm_up {
+        if trip.is_timed {
             times.record((now - before).max(1))?;
         }
         before = now;
@@ -92,7 +95,7 @@ fn one_outstanding(bench: &Bench, client: &mut Client, payload_bytes: usize) -> 
             None => lost += 1,
         }
     }
-    Ok(Row { lost, wrong, ..Row::new(&times) })
+    Ok(Row { lost, wrong, cut_from: trips.cut_from(), ..Row::new(&times) })
 }
 
 struct Flood {
@@ -110,8 +113,14 @@ fn many_outstanding(bench: &Bench, client: &mut Client, payload_bytes: usize) ->
     let mut ids = [0_u32; SLOTS as usize];
     let begin = clock::now_ns();
     let mut last = begin;
-    while got < bench.requests {
-        while sent < bench.requests {
+    let (mut requests, mut turns) = (bench.requests, 0_u32);
+    while got < requests {
+        turns = turns.wrapping_add(1);
+        if turns.is_multiple_of(LOOK_EVERY) && clock::now_ns() - begin >= bench.limits.requests_ns {
+            // Those under way are still answered.
+            requests = sent;
+        }
+        while sent < requests {
             let Ok(slot) = client.send(function, sent as u32, 0, &payload) else { break };
             ids[slot.as_usize()] = sent as u32;
             sent += 1;

@@ -9,27 +9,54 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall::pin;
 use ringcall_gpu::clock;
 use serde::Serialize;
+use std::time::Duration;
 
 /// How much to measure, and where.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Bench {
     pub(super) trips: u64,
     pub(super) requests: u64,
     pub(super) cores: Cores,
     /// The longest pause before a round trip with a device, ns.
     pub(super) spread_ns: u64,
+    /// How long a row's timed round trips may take, and its throughput.
+    pub(super) limits: Limits,
+}
+
+/// Where the machine gives no cores, measuring ends by the clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) trips_ns: u64,
+    pub(super) requests_ns: u64,
+}
+
+impl Limits {
+    /// What one may take, many times longer than on a machine with free cores.
+    const TRIP_NS: u64 = 100_000;
+    const REQUEST_NS: u64 = 10_000;
+    const LEAST_NS: u64 = 10_000_000_000;
+
+    pub(super) fn new(trips: u64, requests: u64) -> Self {
+        let limit = |count: u64, each_ns: u64| count.saturating_mul(each_ns).max(Self::LEAST_NS);
+        Self { trips_ns: limit(trips, Self::TRIP_NS), requests_ns: limit(requests, Self::REQUEST_NS) }
+    }
 }
 
 impl Bench {
     /// The same with less to measure: for what takes long.
     pub(super) fn shorter(&self, by: u64) -> Self {
         let less = |n: u64| (n / by).max(1);
-        Self {
-            trips: less(self.trips),
-            requests: less(self.requests),
-            cores: self.cores.clone(),
-            spread_ns: self.spread_ns,
-        }
+        Self { trips: less(self.trips), requests: less(self.requests), ..self.clone() }
+    }
+
+    /// The trips of a row, a tenth as many before them to warm up.
+    pub(super) fn all_trips(&self) -> Trips {
+        self.trips_after(self.trips / 10, self.trips)
+    }
+
+    /// So many timed trips, and those before them that warm up.
+    pub(super) fn trips_after(&self, warm_up: u64, timed: u64) -> Trips {
+        Trips::new(warm_up, timed, Duration::from_nanos(self.limits.trips_ns), clock::now_ns())
     }
 
     /// Pauses between round trips.
@@ -48,6 +75,64 @@ impl Bench {
                 .join()
                 .map_err(|_| anyhow!("the client thread panicked"))?
         })
+    }
+}
+
+/// Round trips in order: those that warm up, then those that are timed. Either ends early where its time is up; one trip is timed in any case.
+#[derive(Debug)]
+pub(super) struct Trips {
+    number: u64,
+    warm_up_left: u64,
+    timed: u64,
+    timed_left: u64,
+    limit_ns: u64,
+    /// Of the trips that warm up; then of those that are timed.
+    end_ns: u64,
+    is_timing: bool,
+}
+
+/// One round trip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Trip {
+    /// From 0 on.
+    pub(super) number: u64,
+    pub(super) is_timed: bool,
+}
+
+impl Trips {
+    fn new(warm_up: u64, timed: u64, limit: Duration, now_ns: u64) -> Self {
+        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let end_ns = now_ns.saturating_add(limit_ns / 10);
+        Self {
+            number: 0,
+            warm_up_left: warm_up,
+            timed,
+            timed_left: timed,
+            limit_ns,
+            end_ns,
+            is_timing: false,
+        }
+    }
+
+    /// The next one, if there is one more; `now_ns` is the caller's, whose clock is part of what it measures.
+    pub(super) fn next(&mut self, now_ns: u64) -> Option<Trip> {
+        let is_over = now_ns >= self.end_ns;
+        if !self.is_timing && (self.warm_up_left == 0 || is_over) {
+            self.is_timing = true;
+            self.end_ns = now_ns.saturating_add(self.limit_ns);
+        } else if self.is_timing && is_over {
+            return None;
+        }
+        let left = if self.is_timing { &mut self.timed_left } else { &mut self.warm_up_left };
+        *left = left.checked_sub(1)?;
+        let number = self.number;
+        self.number += 1;
+        Some(Trip { number, is_timed: self.is_timing })
+    }
+
+    /// How many were to be timed, where time was up before.
+    pub(super) fn cut_from(&self) -> Option<u64> {
+        (self.timed_left > 0).then_some(self.timed)
     }
 }
 
@@ -119,6 +204,9 @@ impl Cores {
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) n: u64,
+    /// How many there were to be, where time was up before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cut_from: Option<u64>,
     pub(super) min_ns: u64,
     pub(super) p50_ns: u64,
     pub(super) p90_ns: u64,
@@ -170,6 +258,7 @@ impl Row {
         Self {
             name: String::new(),
             n: times.len(),
+            cut_from: None,
             min_ns: times.min(),
             p50_ns: at(0.5),
             p90_ns: at(0.9),
@@ -217,6 +306,9 @@ impl std::fmt::Display for Row {
         let [p50, p99, p999, max] =
             [self.p50_ns, self.p99_ns, self.p999_ns, self.max_ns].map(|ns| time(ns as f64));
         write!(f, "{:23} {p50:>8} {p99:>9} {p999:>9} {max:>8} {ratio:>8} {rate:>9}", self.name)?;
+        if let Some(line) = cut_in_words(self.n, self.cut_from) {
+            write!(f, "{line}")?;
+        }
         if let Some(floor) = self.arithmetic_floor_ns {
             let share = floor / self.p50_ns as f64 * 100.0;
             write!(f, "\n  arithmetic alone {} on an H200: {share:.0}% of p50", time(floor))?;
@@ -229,6 +321,17 @@ impl std::fmt::Display for Row {
         }
         Ok(())
     }
+}
+
+/// A line for a row that was cut short.
+pub(super) fn cut_in_words(n: u64, cut_from: Option<u64>) -> Option<String> {
+    cut_from.map(|all| {
+        format!(
+            "\n  {} of {}: this machine had no time for more",
+            crate::report::count(n),
+            crate::report::count(all)
+        )
+    })
 }
 
 /// What a row of belief propagation has beside its times.
@@ -304,10 +407,44 @@ mod tests {
     }
 
     #[test]
+    fn trips_are_as_many_as_there_is_time_for() {
+        let limit = Duration::from_nanos(100);
+        let made = |mut trips: Trips, each_ns: u64| {
+            let mut now_ns = 0;
+            let mut made = [0, 0];
+            while let Some(Trip { number, is_timed }) = trips.next(now_ns) {
+                assert_eq!(number, made[0] + made[1], "numbers follow each other");
+                made[usize::from(is_timed)] += 1;
+                now_ns += each_ns;
+            }
+            (made, trips.cut_from())
+        };
+        assert_eq!(made(Trips::new(2, 5, limit, 0), 1), ([2, 5], None));
+        // A tenth of the time is for those that warm up.
+        assert_eq!(made(Trips::new(20, 500, limit, 0), 2), ([5, 50], Some(500)));
+        // However slow the machine is, there is a time to report.
+        assert_eq!(made(Trips::new(3, 5, limit, 0), 1000), ([1, 1], Some(5)));
+        assert_eq!(made(Trips::new(0, 1, limit, 0), 1000), ([0, 1], None));
+    }
+
+    #[test]
+    fn limits_grow_with_what_is_asked_for() {
+        let limits = |trips, requests| {
+            let Limits { trips_ns, requests_ns } = Limits::new(trips, requests);
+            [trips_ns, requests_ns].map(|ns| ns / 1_000_000_000)
+        };
+        assert_eq!(limits(1, 1), [10, 10]);
+        assert_eq!(limits(200_000, 2_000_000), [20, 20]);
+        assert_eq!(limits(u64::MAX, u64::MAX), [u64::MAX / 1_000_000_000; 2]);
+    }
+
+    #[test]
     fn a_row_fits_a_terminal() {
         let mut times = histogram().expect("a histogram");
         times.record(40_000_000).expect("recorded");
-        let row = Row { name: "cooperative/132x256/512".into(), per_s: Some(1.5e6), ..Row::new(&times) };
+        let cut_from = Some(10_000_000_000);
+        let row =
+            Row { name: "cooperative/132x256/512".into(), per_s: Some(1.5e6), cut_from, ..Row::new(&times) };
         let text = format!("{}\n{row}", Row::HEADING);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }

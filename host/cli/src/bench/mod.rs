@@ -23,7 +23,7 @@ use crate::usage::{Given, misuse};
 use anyhow::{Result, bail};
 use device::Way;
 use journal::{Before, Journal, Report};
-use measure::{Bench, Cores, Row};
+use measure::{Bench, Cores, Limits, Row};
 use ringcall_kernels::samples::graph;
 use ringcall_kernels::samples::handlers::{
     rpc_increment, rpc_increment_bytes, rpc_increment_grid, rpc_increment_warp,
@@ -258,6 +258,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<(
         requests: args.requests,
         cores,
         spread_ns: u64::try_from(args.spread.as_nanos()).unwrap_or(u64::MAX),
+        limits: Limits::new(args.trips, args.requests),
     };
     let host = crate::machine::describe();
     let report = Report {

@@ -22,6 +22,8 @@ const PAYLOAD: usize = 42;
 const TIMEOUTS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 /// Polls between looks at the clock.
 const LOOK_EVERY: u32 = 1 << 10;
+/// Requests of the throughput measurement between looks at the clock.
+const SUBMITTED_EVERY: u64 = 1 << 6;
 
 pub(super) fn run(bench: &Bench) -> Result<Row> {
     let model =
@@ -96,10 +98,11 @@ fn measure(
     let function = FunctionId::of("copy");
     let mut payload = [0; PAYLOAD];
     let mut times = histogram()?;
-    let warm_up = bench.trips / 10;
+    let mut trips = bench.all_trips();
     let mut before = clock::now_ns();
     let mut waiter = wait.resolve(4).waiter();
-    for i in 0..warm_up + bench.trips {
+    while let Some(trip) = trips.next(before) {
+        let i = trip.number;
         payload[0] = i as u8;
         injector.submit(function, &payload, i)?;
         let mut timeout = None;
@@ -120,17 +123,22 @@ fn measure(
         }
         waiter.reset();
         let now = clock::now_ns();
-        if i >= warm_up {
+        if trip.is_timed {
             times.record((now - before).max(1))?;
         }
         before = now;
     }
     let done_before = count.load(Ordering::Acquire);
     let begin = clock::now_ns();
-    let requests = bench.requests.min(1_000_000);
-    for i in 0..requests {
-        payload[0] = i as u8;
-        injector.submit(function, &payload, i)?;
+    let most = bench.requests.min(1_000_000);
+    let mut requests = 0;
+    while requests < most {
+        payload[0] = requests as u8;
+        injector.submit(function, &payload, requests)?;
+        requests += 1;
+        if requests.is_multiple_of(SUBMITTED_EVERY) && clock::now_ns() - begin >= bench.limits.requests_ns {
+            break;
+        }
     }
     let timeout = patient();
     while count.load(Ordering::Acquire) - done_before < requests {
@@ -141,5 +149,5 @@ fn measure(
         }
     }
     let seconds = (clock::now_ns() - begin) as f64 / 1e9;
-    Ok(Row { per_s: Some(requests as f64 / seconds), ..Row::new(&times) })
+    Ok(Row { per_s: Some(requests as f64 / seconds), cut_from: trips.cut_from(), ..Row::new(&times) })
 }

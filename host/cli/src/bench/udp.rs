@@ -28,15 +28,17 @@ pub(super) fn tag(bench: &Bench, payload_bytes: usize) -> Result<Row> {
     let mut answer = request.clone();
     let mut wrong = 0;
     let mut times = histogram()?;
-    for _ in 0..bench.trips.div_ceil(BATCH) {
-        let begin = clock::now_ns();
+    let mut batches = bench.trips_after(0, bench.trips.div_ceil(BATCH));
+    let mut begin = clock::now_ns();
+    while batches.next(begin).is_some() {
+        begin = clock::now_ns();
         for _ in 0..BATCH {
             wrong += u64::from(key.open(black_box(&request)).is_none());
             black_box(key.seal(black_box(&mut answer), frame_bytes));
         }
         times.record(((clock::now_ns() - begin) / BATCH).max(1))?;
     }
-    Ok(Row { wrong, ratio_to_floor: f64::NAN, ..Row::new(&times) })
+    Ok(Row { wrong, ratio_to_floor: f64::NAN, cut_from: batches.cut_from(), ..Row::new(&times) })
 }
 
 /// Round trips, one outstanding.
@@ -63,10 +65,11 @@ fn round_trips(bench: &Bench, payload_bytes: usize, key: Option<FrameKey>) -> Re
     let function = FunctionId::of(names::RPC_INCREMENT);
     let mut times = histogram()?;
     let (mut lost, mut wrong) = (0, 0);
-    let warm_up = bench.trips / 10;
-    for i in 0..warm_up + bench.trips {
-        let begin = clock::now_ns();
-        caller.send(function, i, &payload)?;
+    let mut trips = bench.all_trips();
+    let mut begin = clock::now_ns();
+    while let Some(trip) = trips.next(begin) {
+        begin = clock::now_ns();
+        caller.send(function, trip.number, &payload)?;
         while caller.waiting() > 0 {
             caller.flush();
             link.poll();
@@ -78,12 +81,12 @@ fn round_trips(bench: &Bench, payload_bytes: usize, key: Option<FrameKey>) -> Re
                 Outcome::Lost | Outcome::Unsent => lost += 1,
             });
         }
-        if i >= warm_up {
+        if trip.is_timed {
             times.record((clock::now_ns() - begin).max(1))?;
         }
     }
     if link.watch().statistics().balance() != (0, 0) {
         bail!("requests are unaccounted for: {}", link.watch().statistics());
     }
-    Ok(Row { lost, wrong, ratio_to_floor: f64::NAN, ..Row::new(&times) })
+    Ok(Row { lost, wrong, ratio_to_floor: f64::NAN, cut_from: trips.cut_from(), ..Row::new(&times) })
 }

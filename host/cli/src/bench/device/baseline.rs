@@ -10,12 +10,13 @@ use ringcall_launch::ring::BaselineEcho;
 pub(in super::super) fn run(bench: &Bench) -> Result<Row> {
     let echo = BaselineEcho::start(&context()?)?;
     let mut times = histogram()?;
+    let mut trips = bench.all_trips();
     std::thread::scope(|scope| {
         let client = scope.spawn(|| -> Result<()> {
             pinning::pin("client", bench.cores.client());
-            let warm_up = bench.trips / 10;
             let mut pause = bench.pause();
-            for i in 1..=warm_up + bench.trips {
+            while let Some(trip) = trips.next(clock::now_ns()) {
+                let i = trip.number + 1;
                 pause.wait();
                 let before = clock::now_ns();
                 echo.send(i);
@@ -24,7 +25,7 @@ pub(in super::super) fn run(bench: &Bench) -> Result<Row> {
                         bail!("the flag did not come back");
                     }
                 }
-                if i > warm_up {
+                if trip.is_timed {
                     times.record((clock::now_ns() - before).max(1))?;
                 }
             }
@@ -32,5 +33,5 @@ pub(in super::super) fn run(bench: &Bench) -> Result<Row> {
         });
         client.join().unwrap_or_else(|_| bail!("the client thread panicked"))
     })?;
-    Ok(Row::new(&times))
+    Ok(Row { cut_from: trips.cut_from(), ..Row::new(&times) })
 }

@@ -48,10 +48,11 @@ pub(in super::super) fn run(bench: &Bench, bytes: usize, way: Way) -> Result<Row
     let trips = bench.shorter(10).trips;
     bench.on_client_core(|| {
         let (mut times, mut wrong) = (histogram()?, 0);
-        let warm_up = trips / 10 + 1;
+        let mut trips = bench.trips_after(trips / 10 + 1, trips);
         let sent = |i: u64| vec![(i % 251) as u8; bytes];
         let mut left = vec![0; bytes];
-        for i in 0..warm_up + trips {
+        while let Some(trip) = trips.next(clock::now_ns()) {
+            let i = trip.number;
             // Now and then another input, whose bytes must come out.
             let told = i % 64 == 0;
             if told {
@@ -72,10 +73,10 @@ pub(in super::super) fn run(bench: &Bench, bytes: usize, way: Way) -> Result<Row
             let took = clock::now_ns() - begin;
             lane.ready().store(0, 0, Ordering::Release);
             wrong += u64::from(told && !(lane.output().read(0, &mut left) && left == sent(i)));
-            if i >= warm_up {
+            if trip.is_timed {
                 times.record(took.max(1))?;
             }
         }
-        Ok(Row { wrong, ..Row::new(&times) })
+        Ok(Row { wrong, cut_from: trips.cut_from(), ..Row::new(&times) })
     })
 }

@@ -61,16 +61,18 @@ pub(in super::super) fn burst(bench: &Bench) -> Result<Row> {
         let (mut lost, mut wrong) = (0, 0);
         let short = bench.shorter(1);
         let begin = ringcall_gpu::clock::now_ns();
-        let bursts = (100_000 / BURST).min(bench.requests.div_ceil(BURST));
-        for _ in 0..bursts {
-            let before = ringcall_gpu::clock::now_ns();
+        let mut bursts = bench.trips_after(0, (100_000 / BURST).min(bench.requests.div_ceil(BURST)));
+        let mut before = begin;
+        while bursts.next(before).is_some() {
+            before = ringcall_gpu::clock::now_ns();
             let flood = all_outstanding(&short, ring.ring(), work, BURST)?;
             times.record((ringcall_gpu::clock::now_ns() - before).max(1))?;
             lost += flood.lost;
             wrong += flood.wrong;
         }
         let seconds = (ringcall_gpu::clock::now_ns() - begin) as f64 / 1e9;
-        Ok(Row { lost, wrong, per_s: Some((bursts * BURST) as f64 / seconds), ..Row::new(&times) })
+        let per_s = Some((times.len() * BURST) as f64 / seconds);
+        Ok(Row { lost, wrong, per_s, cut_from: bursts.cut_from(), ..Row::new(&times) })
     };
     with_dispatcher(BURST as u32, |ring, work| bench.on_client_core(|| measure(ring, work)))
 }

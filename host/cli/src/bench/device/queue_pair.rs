@@ -54,6 +54,16 @@ impl Peer {
         (id % u64::from(DEPTH)) as usize
     }
 
+    /// Cuts short what takes longer than it may: warm-up, and requests.
+    fn cut_short(&mut self, took_ns: u64, limit_ns: u64) {
+        if took_ns >= limit_ns / 10 {
+            self.warm_up = self.warm_up.min(self.answered);
+        }
+        if took_ns >= limit_ns {
+            self.requests = self.sent;
+        }
+    }
+
     /// When the request began that this is the answer to, if it is one.
     fn settle(&mut self, response: &[u8]) -> Option<u64> {
         let header = ResponseHeader::from_bytes(response).ok()?;
@@ -139,9 +149,21 @@ pub(in super::super) fn run(
     handler: Handler,
     payload_bytes: usize,
 ) -> Result<Row> {
-    let (row, _) = exchange(bench, kernels, handler, payload_bytes, 1, bench.trips, bench.trips / 10)?;
-    let (flood, per_s) = exchange(bench, kernels, handler, payload_bytes, WINDOW.into(), bench.requests, 0)?;
+    let exchange = |part: &Part| exchange(bench, kernels, handler, payload_bytes, part);
+    let (warm_up, limit_ns) = (bench.trips / 10, bench.limits.trips_ns);
+    let (row, _) = exchange(&Part { window: 1, trips: bench.trips, warm_up, limit_ns })?;
+    let limit_ns = bench.limits.requests_ns;
+    let (flood, per_s) =
+        exchange(&Part { window: WINDOW.into(), trips: bench.requests, warm_up: 0, limit_ns })?;
     Ok(Row { per_s: Some(per_s), lost: row.lost + flood.lost, wrong: row.wrong + flood.wrong, ..row })
+}
+
+/// How much is asked, so many requests at a time, and how long that may take; a tenth of the time is for requests that warm up.
+struct Part {
+    window: u64,
+    trips: u64,
+    warm_up: u64,
+    limit_ns: u64,
 }
 
 /// Kernels that run.
@@ -193,10 +215,9 @@ fn exchange(
     kernels: Kernels,
     handler: Handler,
     payload_bytes: usize,
-    window: u64,
-    trips: u64,
-    warm_up: u64,
+    part: &Part,
 ) -> Result<(Row, f64)> {
+    let &Part { window, trips, warm_up, limit_ns } = part;
     let context = context()?;
     let stride = (HEADER_BYTES + payload_bytes).next_multiple_of(64) as u32;
     let receives = kernels.receives();
@@ -263,8 +284,12 @@ fn exchange(
                 }
                 turns += 1;
                 // A look at the clock costs as much as a step.
-                if turns.is_multiple_of(1024) && clock::now_ns().saturating_sub(peer.last) > TIMEOUT_NS {
-                    break;
+                if turns.is_multiple_of(1024) {
+                    let now = clock::now_ns();
+                    if now.saturating_sub(peer.last) > TIMEOUT_NS {
+                        break;
+                    }
+                    peer.cut_short(now.saturating_sub(begin), limit_ns);
                 }
             }
             clock::now_ns() - begin
@@ -291,6 +316,8 @@ fn exchange(
     }
     let peer = nic.port();
     let per_s = peer.answered as f64 * 1e9 / nanoseconds as f64;
-    let row = Row { lost: peer.requests - peer.answered, wrong: peer.wrong, ..Row::new(&peer.times) };
+    let cut_from = (peer.requests < warm_up + trips).then_some(trips);
+    let lost = peer.requests - peer.answered;
+    let row = Row { lost, wrong: peer.wrong, cut_from, ..Row::new(&peer.times) };
     Ok((row, per_s))
 }

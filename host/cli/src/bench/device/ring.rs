@@ -50,10 +50,11 @@ pub(in super::super) fn round_trips(
         let mut out = vec![0; answer_bytes];
         let mut times = histogram()?;
         let (mut lost, mut wrong) = (0, 0);
-        let warm_up = bench.trips / 10;
+        let mut trips = bench.all_trips();
         let mut pause = bench.pause();
         let mut slot = geometry.slot(0).ok_or_else(|| anyhow!("a ring without slots"))?;
-        for i in 0..warm_up + bench.trips {
+        while let Some(trip) = trips.next(clock::now_ns()) {
+            let i = trip.number;
             prepare(i, &mut payload);
             pause.wait();
             let before = clock::now_ns();
@@ -73,12 +74,14 @@ pub(in super::super) fn round_trips(
             let good = header.status == 0 && header.request_id == i as u32 && is_right(&payload, &out[..len]);
             wrong += u64::from(!good);
             response.release(ring);
-            if i >= warm_up {
+            if trip.is_timed {
                 times.record((now - begin).max(1))?;
             }
             slot = geometry.next(slot);
         }
-        Ok(Row { lost, wrong, ..Row::new(&times) })
+        // A lost request ends the row, too, which says so.
+        let cut_from = trips.cut_from().filter(|_| lost == 0);
+        Ok(Row { lost, wrong, cut_from, ..Row::new(&times) })
     })
 }
 
@@ -112,13 +115,14 @@ pub(super) fn all_outstanding(bench: &Bench, ring: &Ring, work: Work, requests: 
     let cores: Vec<usize> = std::iter::once(bench.cores.client()).chain(bench.cores.extra(0)).collect();
     let clients = if few { 1 } else { cores.len().min(slots.len()) };
     let begin = clock::now_ns();
+    let end = begin.saturating_add(bench.limits.requests_ns);
     let counts = if few {
-        vec![keep_in_flight(ring, &slots, work, requests)?]
+        vec![keep_in_flight(ring, &slots, work, requests, end)?]
     } else {
         let client = |slots, core, share| {
             move || {
                 pinning::pin("client", core);
-                keep_in_flight(ring, slots, work, share)
+                keep_in_flight(ring, slots, work, share, end)
             }
         };
         std::thread::scope(|scope| {
@@ -154,8 +158,14 @@ struct Count {
     wrong: u64,
 }
 
-/// One client's part of [`all_outstanding`].
-fn keep_in_flight(ring: &SharedRing, slots: &[SlotIndex], work: Work, requests: u64) -> Result<Count> {
+/// One client's part of [`all_outstanding`], which sends nothing more when it is `end_ns`.
+fn keep_in_flight(
+    ring: &SharedRing,
+    slots: &[SlotIndex],
+    work: Work,
+    mut requests: u64,
+    end_ns: u64,
+) -> Result<Count> {
     let mut ids: Vec<Option<u32>> = vec![None; slots.len()];
     let payload = vec![7; work.payload_bytes];
     let expected = vec![8; work.payload_bytes];
@@ -186,6 +196,9 @@ fn keep_in_flight(ring: &SharedRing, slots: &[SlotIndex], work: Work, requests: 
             }
         }
         let now = clock::now_ns();
+        if now >= end_ns {
+            requests = count.sent;
+        }
         if count.got > before {
             last = now;
         } else if now - last > TIMEOUT_NS {

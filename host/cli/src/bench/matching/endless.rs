@@ -1,8 +1,8 @@
 //! Endless runs: the time from the last round to the answer, at the end of a long run.
 
+use super::LIMIT;
 use super::problem::engine_graph;
-use crate::bench::measure::histogram;
-use crate::bench::measure::time;
+use crate::bench::measure::{cut_in_words, histogram, time};
 use crate::runs::RunSource;
 use anyhow::{Context, Result, ensure};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -72,6 +72,9 @@ pub(in crate::bench) fn names() -> impl Iterator<Item = &'static str> {
 pub(in crate::bench) struct Row {
     pub(in crate::bench) name: &'static str,
     runs: u64,
+    /// How many there were to be, where time was up before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut_from: Option<u64>,
     rounds: u32,
     /// The mean number of defects in a round.
     defects: f64,
@@ -109,6 +112,9 @@ impl std::fmt::Display for Row {
         if self.latest_ns > 0 {
             write!(f, ", {} late at most", time(self.latest_ns as f64))?;
         }
+        if let Some(line) = cut_in_words(self.runs, self.cut_from) {
+            write!(f, "{line}")?;
+        }
         Ok(())
     }
 }
@@ -141,7 +147,7 @@ pub(in crate::bench) fn run(
         let row = std::thread::scope(|scope| {
             let measuring = scope.spawn(|| {
                 crate::pinning::pin("matching", cpu);
-                measure(name, endless, runs)
+                measure(name, endless, runs, shots.is_none().then(|| Instant::now() + LIMIT))
             });
             measuring.join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))?
         });
@@ -150,7 +156,8 @@ pub(in crate::bench) fn run(
     Ok(())
 }
 
-fn measure(name: &'static str, endless: Endless, runs: usize) -> Result<Row> {
+/// Measures so many runs, or those that there is time for: one at least.
+fn measure(name: &'static str, endless: Endless, runs: usize, end: Option<Instant>) -> Result<Row> {
     let Endless { distance, per_mille, rounds, paced, correlated } = endless;
     let noise = CircuitNoise::uniform(f64::from(per_mille) / 1000.0);
     let experiment = MemoryExperiment { distance, rounds: SHORT_ROUNDS, basis: Basis::Z, noise };
@@ -162,7 +169,8 @@ fn measure(name: &'static str, endless: Endless, runs: usize) -> Result<Row> {
     let mut times = histogram()?;
     let mut row = Row {
         name,
-        runs: runs as u64,
+        runs: 0,
+        cut_from: None,
         rounds,
         defects: 0.0,
         p50_ns: 0,
@@ -176,6 +184,10 @@ fn measure(name: &'static str, endless: Endless, runs: usize) -> Result<Row> {
     let (mut defects, mut taken) = (0, Duration::ZERO);
     // The first run warms the caches and is not counted.
     for count in 0..=runs {
+        if count > 1 && end.is_some_and(|end| Instant::now() >= end) {
+            row.cut_from = Some(runs as u64);
+            break;
+        }
         let run = source.draw(layers, &mut rng);
         let before_tail = layers as usize - decoder.tail_rounds();
         let tail: Vec<&[u32]> = (before_tail..layers as usize).map(|t| run.round(t)).collect();
@@ -212,7 +224,8 @@ fn measure(name: &'static str, endless: Endless, runs: usize) -> Result<Row> {
         row.forced += decoder.forced();
         row.errors += u64::from(flipped != run.flips(0));
     }
-    let all_rounds = runs as f64 * f64::from(rounds);
+    row.runs = times.len();
+    let all_rounds = row.runs as f64 * f64::from(rounds);
     row.defects = defects as f64 / all_rounds;
     row.round_ns = taken.as_nanos() as f64 / all_rounds;
     [row.p50_ns, row.p99_ns, row.p999_ns] = [0.5, 0.99, 0.999].map(|q| times.value_at_quantile(q));

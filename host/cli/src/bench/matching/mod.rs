@@ -11,8 +11,7 @@ mod pool;
 mod problem;
 mod reference;
 
-use super::measure::histogram;
-use super::measure::time;
+use super::measure::{cut_in_words, histogram, time};
 use anyhow::{Context, Result};
 use ours::Ours;
 use problem::Problem;
@@ -21,9 +20,12 @@ use ringcall_matching::ParallelConfig;
 use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Requests that one decodes before it is the next one's turn.
 const BLOCK: usize = 1000;
+/// How long a row may take, unless it is said how many requests it has. On a machine with a free core it takes seconds.
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// Requests before each block that warm the caches and are not counted.
 const WARM_UP: usize = 100;
 
@@ -108,6 +110,9 @@ pub(super) struct Beside {
 pub(super) struct Row {
     pub(super) name: &'static str,
     n: u64,
+    /// How many there were to be, where time was up before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut_from: Option<u64>,
     detectors: u32,
     /// The mean number of defects in a request.
     defects: f64,
@@ -132,6 +137,9 @@ impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [p50, p99] = [self.p50_ns, self.p99_ns].map(|ns| time(ns as f64));
         write!(f, "{:29} {p50:>8} {p99:>8}", self.name)?;
+        if let Some(line) = cut_in_words(self.n, self.cut_from) {
+            write!(f, "{line}")?;
+        }
         for (name, beside) in [("core", &self.core), ("pip", &self.pip)] {
             if let Some(beside) = beside {
                 let theirs = time(beside.p50_ns as f64);
@@ -243,18 +251,26 @@ fn measure(
         Kind::Cores { cores, .. } => Ours::cores(&problem, &ParallelConfig::new(cores))?,
     };
     let mut ours = Side::default();
+    let end = options.shots.is_none().then(|| Instant::now() + LIMIT);
+    let is_over = || end.is_some_and(|end| Instant::now() >= end);
     let mut at = 0;
-    while at < requests {
-        let block = at..(at + BLOCK).min(requests);
+    while at < requests && (at == 0 || !is_over()) {
+        let mut block = at..(at + BLOCK).min(requests);
         // Before the first block there is nothing; its own requests serve.
         let warm_up = if at == 0 { 0..WARM_UP.min(requests) } else { at.saturating_sub(WARM_UP)..at };
-        let list = warm_up.clone().chain(block.clone());
         for round in 0..options.rounds {
-            let answers: Vec<Answer> =
-                list.clone().map(|request| decoder.decode(&problem, request)).collect::<Result<_>>()?;
+            let mut answers = Vec::with_capacity(warm_up.len() + block.len());
+            for request in warm_up.clone().chain(block.clone()) {
+                // The first round says how far the block goes; one request is decoded in any case.
+                if round == 0 && answers.len() > warm_up.len() && is_over() {
+                    block.end = request;
+                    break;
+                }
+                answers.push(decoder.decode(&problem, request)?);
+            }
             ours.take(round, &answers[warm_up.len()..]);
             for (_, other, side) in &mut others {
-                let answers = other.decode(&problem, list.clone())?;
+                let answers = other.decode(&problem, warm_up.clone().chain(block.clone()))?;
                 side.take(round, &answers[warm_up.len()..]);
             }
         }
@@ -265,7 +281,8 @@ fn measure(
     let step = 1.0 / problem.graph()?.scale();
     let mut row = Row {
         name,
-        n: requests as u64,
+        n: at as u64,
+        cut_from: (at < requests).then_some(requests as u64),
         detectors: problem.detectors(),
         defects: problem.defects() as f64 / requests as f64,
         p50_ns: ours.at(0.5),

@@ -39,19 +39,19 @@ pub(in super::super) fn graph(bench: &Bench, d: u32) -> Result<Row> {
         let mut engine = model.instantiate()?;
         let mut answer = vec![0; wiring.answer_bytes()];
         let (mut times, mut wrong) = (histogram()?, 0);
-        let warm_up = trips / 10 + 1;
-        for i in 0..warm_up + trips {
+        let mut trips = bench.trips_after(trips / 10 + 1, trips);
+        while let Some(trip) = trips.next(clock::now_ns()) {
             let begin = clock::now_ns();
             engine.run(&[&case.request], &mut [&mut answer])?;
             let took = clock::now_ns() - begin;
             wrong += u64::from(answer != expected);
             // Nothing of it can pass for the next one.
             answer.fill(0xFF);
-            if i >= warm_up {
+            if trip.is_timed {
                 times.record(took.max(1))?;
             }
         }
-        Ok(Row { wrong, ..Row::new(&times) })
+        Ok(Row { wrong, cut_from: trips.cut_from(), ..Row::new(&times) })
     })?;
     Ok(with_baseline(row, d))
 }
