@@ -2,7 +2,7 @@
 //! that feeds it syndromes at a pace and checks every answer.
 //!
 //! ```text
-//! ShotSource ─► injector ─► ring ─► dispatcher ─► InferStage ─► DecodeStage ─► response ─► Driver: right or wrong?
+//! ShotSource ─► injector ─► ring ─► dispatcher ─► InferStage ─► LastStage ─► response ─► Driver: right or wrong?
 //! ```
 //! A request is the bit-packed detectors of one shot, a response what [`ringcall::wire::qec`] says of
 //! `decode_syndrome`: predicted observables, corrections, convergence. A problem may have [other forms](WireForm): raw

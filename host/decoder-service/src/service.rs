@@ -4,7 +4,7 @@ use crate::driver::{DriveError, Pace, drive};
 use crate::form::Answer;
 use crate::problem::Problem;
 use crate::source::ShotSource;
-use crate::stages::{AnsweredStage, DecodeStage, Density, Inference, InferenceError};
+use crate::stages::{Density, Inference, InferenceError, LastStage};
 use crate::summary::{Outcome, Predicted, Progress, Summary};
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::{Ring, RingConfig, Wait};
@@ -202,10 +202,7 @@ impl Service {
             })
             .cpu_stage(move |worker| {
                 let density = Arc::clone(&stage_densities[worker as usize]);
-                if decoded {
-                    return Ok(Box::new(AnsweredStage::new(&decode_problem, density)));
-                }
-                Ok(Box::new(DecodeStage::new(&decode_problem, density)?))
+                Ok(Box::new(LastStage::new(&decode_problem, decoded, density)?))
             })
             .on_completion(handler)
             .build()?
@@ -268,10 +265,7 @@ impl Service {
             .result_bytes(u32::try_from(problem.result_bytes()).unwrap_or(u32::MAX))
             .stage(move |worker| {
                 let density = Arc::clone(&stage_densities[worker as usize]);
-                if decoded {
-                    return Ok(Box::new(AnsweredStage::new(&decode_problem, density)));
-                }
-                Ok(Box::new(DecodeStage::new(&decode_problem, density)?))
+                Ok(Box::new(LastStage::new(&decode_problem, decoded, density)?))
             })
             .on_completion(handler)
             .build()?

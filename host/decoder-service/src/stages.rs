@@ -82,7 +82,7 @@ pub enum InferenceError {
     Shape {
         /// The model.
         model: String,
-        /// What was expected and what was found.
+        /// The expected and the found tensors.
         reason: String,
     },
     /// The engine's own error.
@@ -320,71 +320,61 @@ pub(crate) struct Density {
     pub(crate) empty: DeviceU64,
 }
 
-/// Matching on the residual, with what came in and what was left counted.
-pub(crate) struct DecodeStage {
-    decoder: ResidualDecoder,
+impl Density {
+    /// Counts a request with `fired` detectors, of which inference left `left`.
+    fn count(&self, fired: usize, left: usize) {
+        self.before.fetch_add(fired as u64, Ordering::Relaxed);
+        self.after.fetch_add(left as u64, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if left == 0 {
+            self.empty.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The last stage: it decodes the residual, or, if an engine has decoded the request, checks the engine's answer and passes it on.
+pub(crate) struct LastStage {
+    /// `None` if an engine has decoded.
+    decoder: Option<ResidualDecoder>,
     form: WireForm,
     /// The detectors of a request.
     bits: Vec<u8>,
     density: Arc<Density>,
 }
 
-impl DecodeStage {
-    pub(crate) fn new(problem: &Problem, density: Arc<Density>) -> Result<Self, DecodeError> {
+impl LastStage {
+    pub(crate) fn new(problem: &Problem, decoded: bool, density: Arc<Density>) -> Result<Self, DecodeError> {
+        let decoder = if decoded { None } else { Some(ResidualDecoder::new(problem)?) };
         let bits = vec![0; packed_len(problem.detectors() as usize)];
-        Ok(Self { decoder: ResidualDecoder::new(problem)?, form: problem.form().clone(), bits, density })
+        Ok(Self { decoder, form: problem.form().clone(), bits, density })
     }
 
-    /// From a request's payload and what inference made of it to an answer.
-    fn decode(&mut self, payload: &[u8], inferred: &[u8], out: &mut [u8]) -> Result<usize, Status> {
-        let _range = range(c"matching");
-        // Padding is checked on the way in: what a user sends must be what the schema says.
+    /// From a request's payload and the output of inference to an answer.
+    fn answer(&mut self, payload: &[u8], inferred: &[u8], out: &mut [u8]) -> Result<usize, Status> {
+        let _range = range(if self.decoder.is_some() { c"matching" } else { c"answer" });
+        // Padding is checked on the way in: a request must be as its schema says.
         let fired = self.form.detectors(payload, &mut self.bits)?;
-        let len = self.decoder.decode(inferred, out)?;
-        let (density, left) = (&self.density, self.decoder.left() as u64);
-        density.before.fetch_add(fired as u64, Ordering::Relaxed);
-        density.after.fetch_add(left, Ordering::Relaxed);
-        density.requests.fetch_add(1, Ordering::Relaxed);
-        if left == 0 {
-            density.empty.fetch_add(1, Ordering::Relaxed);
-        }
+        let (len, left) = match &mut self.decoder {
+            Some(decoder) => {
+                let len = decoder.decode(inferred, out)?;
+                (len, decoder.left())
+            }
+            None => (self.pass_on(inferred, out)?, fired),
+        };
+        self.density.count(fired, left);
         Ok(len)
     }
-}
 
-/// The last stage where an engine has decoded already: checks its answer, and passes on what is a result of `decode_syndrome`.
-pub(crate) struct AnsweredStage {
-    form: WireForm,
-    /// The detectors of a request.
-    bits: Vec<u8>,
-    density: Arc<Density>,
-}
-
-impl AnsweredStage {
-    pub(crate) fn new(problem: &Problem, density: Arc<Density>) -> Self {
-        let bits = vec![0; packed_len(problem.detectors() as usize)];
-        Self { form: problem.form().clone(), bits, density }
-    }
-
-    fn answer(&mut self, payload: &[u8], answered: &[u8], out: &mut [u8]) -> Result<usize, Status> {
-        let _range = range(c"answer");
-        let fired = self.form.detectors(payload, &mut self.bits)?;
-        // Not trusted: it was made elsewhere.
+    /// Copies an engine's answer, which is not trusted, if it begins with a result of `decode_syndrome`.
+    fn pass_on(&self, answered: &[u8], out: &mut [u8]) -> Result<usize, Status> {
         let result = answered.get(..self.form.result_bytes()).ok_or(Status::ENGINE_FAILED)?;
         self.form.read_result(result).ok_or(Status::ENGINE_FAILED)?;
         out.get_mut(..result.len()).ok_or(Status::RESULT_TOO_LONG)?.copy_from_slice(result);
-        let (density, fired) = (&self.density, fired as u64);
-        density.before.fetch_add(fired, Ordering::Relaxed);
-        density.after.fetch_add(fired, Ordering::Relaxed);
-        density.requests.fetch_add(1, Ordering::Relaxed);
-        if fired == 0 {
-            density.empty.fetch_add(1, Ordering::Relaxed);
-        }
         Ok(result.len())
     }
 }
 
-impl CpuStage for AnsweredStage {
+impl CpuStage for LastStage {
     fn process(&mut self, context: &mut StageContext<'_>) -> StageOutcome {
         match self.answer(context.request.payload, context.output, context.response) {
             Ok(len) => StageOutcome::Done(len),
@@ -393,7 +383,7 @@ impl CpuStage for AnsweredStage {
     }
 }
 
-impl RemoteStage for AnsweredStage {
+impl RemoteStage for LastStage {
     fn process(
         &mut self,
         request: RequestView<'_>,
@@ -401,26 +391,6 @@ impl RemoteStage for AnsweredStage {
         response: &mut [u8],
     ) -> Result<usize, StageError> {
         self.answer(request.payload, output, response).map_err(StageError)
-    }
-}
-
-impl CpuStage for DecodeStage {
-    fn process(&mut self, context: &mut StageContext<'_>) -> StageOutcome {
-        match self.decode(context.request.payload, context.output, context.response) {
-            Ok(len) => StageOutcome::Done(len),
-            Err(status) => StageOutcome::Failed(status),
-        }
-    }
-}
-
-impl RemoteStage for DecodeStage {
-    fn process(
-        &mut self,
-        request: RequestView<'_>,
-        output: &[u8],
-        response: &mut [u8],
-    ) -> Result<usize, StageError> {
-        self.decode(request.payload, output, response).map_err(StageError)
     }
 }
 

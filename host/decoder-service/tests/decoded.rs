@@ -127,6 +127,11 @@ impl Engine for DecodingEngine {
     }
 }
 
+/// A timeout that no busy machine reaches: with 1 s, the default, some requests are answered `TIMED_OUT` there.
+fn config() -> ServiceConfig {
+    ServiceConfig { request_timeout: Some(Duration::from_secs(120)), ..ServiceConfig::default() }
+}
+
 fn drive(problem: &Problem, service: Service) -> Summary {
     let pace = Pace { requests: Some(REQUESTS), duration: None, interval: Duration::ZERO };
     let source = ShotSource::sampled(problem, 7).unwrap();
@@ -138,18 +143,17 @@ fn remote(problem: &Problem, spoil: fn(&mut [u8])) -> Service {
         ((problem.request_bytes().max(problem.result_bytes() + MORE)) as u32 + 24).next_multiple_of(64);
     let ring = Ring::allocate(RingConfig { slots: 16, slot_bytes }).unwrap();
     let device = FakeDevice { ring, problem: problem.clone(), spoil, running: None };
-    Service::start_remote_decoder(problem, device, ServiceConfig::default()).unwrap()
+    Service::start_remote_decoder(problem, device, config()).unwrap()
 }
 
 #[test]
 fn a_decoder_elsewhere_answers_as_one_here() {
     let problem = problem();
-    let here = drive(&problem, Service::start(&problem, &Inference::None, ServiceConfig::default()).unwrap());
+    let here = drive(&problem, Service::start(&problem, &Inference::None, config()).unwrap());
     assert!(here.rate.errors > 0 && here.rate.shots == REQUESTS, "{:?}", here.rate);
     let model = Decoding::new(&problem, problem.result_bytes() + MORE);
     let model = Inference::Decoder(Arc::new(model));
-    let services =
-        [remote(&problem, |_| ()), Service::start(&problem, &model, ServiceConfig::default()).unwrap()];
+    let services = [remote(&problem, |_| ()), Service::start(&problem, &model, config()).unwrap()];
     for service in services {
         let elsewhere = drive(&problem, service);
         assert_eq!((elsewhere.lost(), elsewhere.stats.succeeded), (0, REQUESTS));
