@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// Where the book is, from the root, and its list of chapters.
 pub(crate) const BOOK: &str = "docs";
 const SUMMARY: &str = "docs/SUMMARY.md";
+/// Its pictures, and what those say of themselves that a report is the source of.
+const PICTURES: &str = "docs/pictures";
+const MADE_BY_A_REPORT: &str = "<desc id=\"provenance\">Made by ringcall ";
 /// Pages besides the book's whose links are checked.
 const PAGES: [&str; 6] = [
     "README.md",
@@ -69,14 +72,21 @@ fn check(root: &Path) -> Result<()> {
         let figures = name.starts_with("docs/performance/");
         breaches.extend(figures.then(|| lacking(&name, &text)).into_iter().flatten());
     }
-    for picture in charts::draw(root)? {
+    let drawn = charts::draw(root)?;
+    for picture in &drawn {
         if std::fs::read_to_string(&picture.path).ok().as_ref() != Some(&picture.svg) {
             breaches.push(format!("{} is not what `cargo xtask charts` draws", below(root, &picture.path)));
         }
     }
+    for path in files::entries(&root.join(PICTURES))? {
+        let is_chart = drawn.iter().any(|picture| picture.path == path);
+        if !is_chart && !std::fs::read_to_string(&path)?.contains(MADE_BY_A_REPORT) {
+            breaches.push(format!("{} does not say which run made it", below(root, &path)));
+        }
+    }
     ensure!(breaches.is_empty(), "the book:\n{}", breaches.join("\n"));
     println!(
-        "{} pages: every chapter is listed, every link leads somewhere, every quote is in its file, every block of code has what runs it, every chart is that of its figures",
+        "{} pages: every chapter is listed, every link leads somewhere, every quote is in its file, every block of code has what runs it, every chart is that of its figures, every picture says where it is from",
         pages.len()
     );
     Ok(())

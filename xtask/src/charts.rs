@@ -83,6 +83,36 @@ pub(crate) fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What a reader of a picture asks about its figures: the question, and the keys of a JSON file that answer it.
+const ASKED: [(&str, &[&str]); 4] = [
+    ("commit", &["commit", "before", "after"]),
+    ("date", &["date"]),
+    ("machine", &["device", "host", "machine"]),
+    ("command", &["command", "how", "program"]),
+];
+
+/// Where the figures of a JSON file come from: what the file says at its top, or in the provenance that a report has.
+fn provenance(name: &str, json: &Value) -> String {
+    let provenance = &json["provenance"];
+    let said = |key: &str| {
+        let text = [provenance, json].into_iter().find_map(|object| object[key].as_str());
+        text.filter(|text| *text != "unknown").map(|text| format!("{key} {text}"))
+    };
+    let mut parts: Vec<String> = said("version").into_iter().collect();
+    let mut unknown = Vec::new();
+    for (question, keys) in ASKED {
+        let before = parts.len();
+        parts.extend(keys.iter().filter_map(|key| said(key)));
+        if parts.len() == before {
+            unknown.push(question);
+        }
+    }
+    if !unknown.is_empty() {
+        parts.push(format!("not on record: {}", unknown.join(", ")));
+    }
+    format!("Drawn by `cargo xtask charts` from {FIGURES}/{name}: {}", parts.join("; "))
+}
+
 /// Where one step of a way leads.
 fn step<'a>(at: &'a Value, to: &str) -> Option<&'a Value> {
     match at {
@@ -149,8 +179,10 @@ impl Chart {
         let height = (rows.len() as f64).mul_add(ROW, TOP + FOOT);
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\
-             <title>{}</title><style>{STYLE}</style><rect width=\"100%\" height=\"100%\" style=\"fill:var(--card)\"/>\n",
-            escaped(&self.title)
+             <title>{}</title><desc id=\"provenance\">{}</desc><style>{STYLE}</style>\
+             <rect width=\"100%\" height=\"100%\" style=\"fill:var(--card)\"/>\n",
+            escaped(&self.title),
+            escaped(&provenance(&self.json, json))
         );
         // Writing to a String cannot fail.
         if self.logarithmic {
@@ -232,6 +264,33 @@ mod tests {
             assert!(svg.contains("a &lt; b") && svg.contains("1.00 | 2.00 µs"), "{svg}");
         }
         assert!(chart(&[&["gone", "results", "z"]], false).svg(&json).is_err());
+    }
+
+    #[test]
+    fn a_picture_says_where_its_figures_come_from() {
+        let said = |json: Value| provenance("x.json", &json);
+        let report = json!({ "device": "a GPU; a CPU", "provenance": {
+            "version": "0.1.0", "commit": "abc", "date": "2026-11-25T23:37:03Z", "host": "vm: a CPU", "command": "ringcall bench <x>",
+        } });
+        let words = "Drawn by `cargo xtask charts` from docs/performance/x.json: version 0.1.0; commit abc; date 2026-11-25T23:37:03Z; \
+                     device a GPU; a CPU; host vm: a CPU; command ringcall bench <x>";
+        assert_eq!(said(report), words);
+        let turns = said(json!({ "device": "d", "before": "a", "after": "b", "how": "by hand" }));
+        assert!(
+            turns.ends_with(": before a; after b; device d; how by hand; not on record: date"),
+            "{turns}"
+        );
+        assert!(
+            said(json!({ "commit": "unknown" })).ends_with("not on record: commit, date, machine, command")
+        );
+        let chart = chart(&[&["first", "0"]], false);
+        let svg = chart.svg(&json!([{ "p50_ns": 1, "tail": { "p99_ns": 2 } }])).unwrap();
+        assert!(
+            svg.contains(
+                "<desc id=\"provenance\">Drawn by `cargo xtask charts` from docs/performance/c.json: "
+            ),
+            "{svg}"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Chart of round-trip times: one panel a benchmark, one axis for all panels.
 
 use super::measure::{Row, time};
+use crate::report::{Provenance, page};
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
@@ -13,11 +14,11 @@ const FOOT: u32 = 48;
 const BARS: RGBColor = RGBColor(59, 130, 246);
 const MEDIAN: RGBColor = RGBColor(217, 119, 6);
 
-/// An SVG of every row that timed round trips; `None` if there is none.
+/// An SVG of every row that timed round trips, with where they were timed; `None` if there is none.
 ///
 /// # Errors
 /// The drawing library's.
-pub(super) fn svg(rows: &[Row]) -> Result<Option<String>> {
+pub(super) fn svg(rows: &[Row], provenance: &Provenance) -> Result<Option<String>> {
     let rows: Vec<&Row> = rows.iter().filter(|row| !row.bins.is_empty()).collect();
     let ends = rows.iter().flat_map(|row| [row.min_ns, row.max_ns]);
     let (Some(least), Some(most)) = (ends.clone().min(), ends.max()) else { return Ok(None) };
@@ -28,7 +29,7 @@ pub(super) fn svg(rows: &[Row]) -> Result<Option<String>> {
         let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
         draw(&root, &rows, &range).map_err(|error| anyhow!("drawing the histogram: {error}"))?;
     }
-    Ok(Some(text))
+    Ok(Some(page::described(&text, provenance)))
 }
 
 type Failure<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
@@ -87,8 +88,13 @@ mod tests {
         let row = |name: &str| Row { name: name.to_owned(), ..Row::new(&times) };
         let bins: u64 = row("a").bins.iter().map(|bin| bin.2).sum();
         assert_eq!(bins, 5, "every trip is in a bin");
-        let svg = svg(&[row("first/32"), row("second/32")]).unwrap().unwrap();
+        let made = Provenance::now();
+        let svg = svg(&[row("first/32"), row("second/32")], &made).unwrap().unwrap();
         assert!(svg.contains("first/32: p50 1.00 µs") && svg.contains("second/32"), "{svg}");
-        assert_eq!(super::svg(&[]).unwrap(), None);
+        assert!(
+            svg.contains("<desc id=\"provenance\">Made by ringcall") && svg.contains(&made.date),
+            "{svg}"
+        );
+        assert_eq!(super::svg(&[], &made).unwrap(), None);
     }
 }

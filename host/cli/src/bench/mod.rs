@@ -288,7 +288,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<(
     }
     let report = journal.finish()?;
     if let Some(path) = args.json.as_ref().filter(|path| path.as_os_str() != "-")
-        && let Some(svg) = chart::svg(&report.results)?
+        && let Some(svg) = chart::svg(&report.results, &report.provenance)?
     {
         crate::output::write_text(&path.with_extension("svg"), &svg)?;
     }

@@ -171,7 +171,7 @@ fn explain(problem: &Problem, kind: MatchingEngine, chosen: &Chosen) -> Result<(
     let svg = picture::svg(&explained, &growth);
     let page = page(&explained, &growth, kind, chosen, &svg);
     let file = svg.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1);
-    Ok((page, file))
+    Ok((page, page::described(&file, &Provenance::now())))
 }
 
 fn page(

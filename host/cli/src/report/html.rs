@@ -39,7 +39,7 @@ pub(crate) fn to_html(report: &RunReport) -> String {
 /// # Errors
 /// Nothing was completed.
 pub(crate) fn to_svg(report: &RunReport) -> anyhow::Result<String> {
-    svg_file(charts::histogram(report, Screen::Wide), &[])
+    svg_file(charts::histogram(report, Screen::Wide), &[], &report.provenance)
 }
 
 /// The latency histogram as a PDF.
@@ -244,6 +244,26 @@ mod tests {
             footer.contains(&report.provenance.date) && footer.contains(report.provenance.version),
             "{footer}"
         );
+    }
+
+    #[test]
+    fn its_picture_can_be_cited() {
+        let mut report = sample::full();
+        report.provenance.command = "ringcall run --in 'a<b'".to_owned();
+        let picture = to_svg(&report).expect("a chart");
+        let description = picture.split("</desc>").next().expect("its beginning");
+        assert!(
+            description.starts_with("<svg ")
+                && description.contains("<desc id=\"provenance\">Made by ringcall ")
+        );
+        assert!(
+            description.contains(&report.provenance.date) && description.ends_with("--in 'a&lt;b'"),
+            "{description}"
+        );
+        // A PDF says it in its own way, and nowhere on the page.
+        let pdf = to_pdf(&report).expect("a page");
+        let found = |words: &[u8]| pdf.windows(words.len()).filter(|part| part == &words).count();
+        assert_eq!(found(b"Made by ringcall"), 1);
     }
 
     #[test]

@@ -95,11 +95,21 @@ pub(crate) fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
 }
 
-/// A chart as an SVG file, with a background, the legend at the upper left, and colours for light and dark.
+/// An SVG file that says where its figures come from, as its description: readers of the file have it, the picture does not show it.
+pub(crate) fn described(svg: &str, provenance: &Provenance) -> String {
+    let description = html! { desc id="provenance" { (provenance.in_words()) } }.into_string();
+    // After the outermost element's head, wherever that begins.
+    match svg.find("<svg").and_then(|begin| svg[begin..].find('>').map(|end| begin + end + 1)) {
+        Some(body) => format!("{}{description}{}", &svg[..body], &svg[body..]),
+        None => svg.to_owned(),
+    }
+}
+
+/// A chart as an SVG file, with a background, the legend at the upper left, colours for light and dark, and where its figures come from.
 ///
 /// # Errors
 /// There is nothing to draw, or it could not be drawn.
-pub(crate) fn svg_file(svg: Svg, legend: &[(&str, RGBColor)]) -> Result<String> {
+pub(crate) fn svg_file(svg: Svg, legend: &[(&str, RGBColor)], provenance: &Provenance) -> Result<String> {
     let svg =
         svg.context("no data for a chart: nothing was completed")?.context("the chart could not be drawn")?;
     let (head, body) = svg.split_once('>').context("a chart without an element")?;
@@ -116,7 +126,8 @@ pub(crate) fn svg_file(svg: Svg, legend: &[(&str, RGBColor)]) -> Result<String> 
         }
     };
     let body = body.trim_end().strip_suffix("</svg>").context("a chart without an end")?;
-    Ok(format!("{head}>{}{body}{}</svg>\n", front.into_string(), back.into_string()))
+    let file = format!("{head}>{}{body}{}</svg>\n", front.into_string(), back.into_string());
+    Ok(described(&file, provenance))
 }
 
 /// Refuses a report's file whose extension stands for a form that this report does not have; without one it is HTML.

@@ -19,7 +19,8 @@ use std::fmt::Write;
 /// No shot was taken.
 pub(super) fn to_svg(results: &Results) -> Result<String> {
     let labels = lines::codes(&results.points);
-    page::svg_file(plot::svg(&results.points, &results.fits, Per::Shot, Screen::Wide), &legend(&labels))
+    let plot = plot::svg(&results.points, &results.fits, Per::Shot, Screen::Wide);
+    page::svg_file(plot, &legend(&labels), &results.provenance)
 }
 
 /// The plot as a PDF.
