@@ -24,8 +24,17 @@ const CHAPTERS: [(&str, &str); 11] = [
     ("tuning", include_str!("../docs/guide/tuning.md")),
     ("refusals", include_str!("../docs/guide/refusals.md")),
 ];
+/// On a machine that other work keeps busy an answer may take seconds, which is no matter here.
+const TIMEOUTS: [(&str, &str); 2] = [("RINGCALL_RUN_TIMEOUT", "60s"), ("RINGCALL_EMULATE_TIMEOUT", "10s")];
 /// How the README runs the program from a clone.
 const FROM_A_CLONE: &str = "cargo run --release --";
+
+/// The program.
+fn ringcall() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringcall"));
+    command.envs(TIMEOUTS);
+    command
+}
 
 /// The arguments of each command of the program: in a page's shell blocks, then in its text.
 fn commands(page: &str) -> Vec<Vec<String>> {
@@ -70,7 +79,7 @@ fn the_first_command_answers_every_request() {
     let commands = commands(README);
     let first = commands.first().expect("a command in the README");
     assert_eq!(first, &["run"], "the README begins with the main job");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringcall"));
+    let mut command = ringcall();
     let output = command.args(first).args(["--requests", "500", "--json", "-"]).assert().success();
     let report: Value = serde_json::from_slice(&output.get_output().stdout).expect("one JSON document");
     for (key, expected) in [("submitted", 500), ("completed", 500), ("refused", 0), ("timed_out", 0)] {
@@ -108,7 +117,7 @@ fn every_command_is_one_that_the_program_takes() {
         // An unknown option before `--help` is an error. A plug-in's own arguments are not looked at.
         let own = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
         arguments.insert(own, "--help".to_owned());
-        Command::new(env!("CARGO_BIN_EXE_ringcall")).args(&arguments).assert().success();
+        ringcall().args(&arguments).assert().success();
     }
 }
 
@@ -139,25 +148,30 @@ fn lessened(arguments: &[String]) -> Vec<String> {
         .iter()
         .map(|argument| match argument.as_str() {
             address if address.starts_with("127.0.0.1:") => "127.0.0.1:0".to_owned(),
+            // Addresses that are not this machine's, or any of its.
+            "0.0.0.0:4000" | "10.0.0.2:4791" => "127.0.0.1:0".to_owned(),
             // A shell finds the file.
-            "d=*,p=*.stim" => "d=3,p=0.1.stim".to_owned(),
+            glob if glob.ends_with("d=*,p=*.stim") => glob.replace('*', "X").replace("d=X,p=X", "d=3,p=0.1"),
             other => other.to_owned(),
         })
         .collect();
-    if arguments[0] == "sweep"
+    if matches!(arguments[0].as_str(), "run" | "sweep")
         && let Some(at) = arguments.iter().position(|argument| argument == "--shots")
     {
         arguments.drain(at..at + 2);
     }
     let given = |option: &str| arguments.iter().any(|argument| argument == option);
     let less: &[&str] = match arguments[0].as_str() {
-        "run" if given("--shots") => &[],
+        "run" if given("--interval") => &["--requests", "30"],
         "run" if given("bb144") => &["--requests", "2"],
         "run" => &["--requests", "30", "--interval-us", "1000"],
         "sweep" if given("--code") => &["--shots", "2", "--distances", "3"],
         "sweep" => &["--shots", "200"],
         "serve" => &["--seconds", "300ms"],
         "bench" if given("--list") => &[],
+        // Names of its own are of short ones.
+        "bench" if !arguments[1].starts_with("--") => &["--trips", "500", "--requests", "500"],
+        "top" => &["--interval", "50ms", "--count", "2"],
         "bench" => &["floor-host", "--trips", "500", "--requests", "500"],
         _ => &[],
     };
@@ -175,9 +189,130 @@ fn furnish(folder: &Path) {
           OBSERVABLE_INCLUDE(0) rec[-3]\n";
     write("my.stim", circuit);
     write("d=3,p=0.1.stim", circuit);
+    std::fs::create_dir(folder.join("circuits")).expect("a folder");
+    for name in ["mine.stim", "circuits/d=3,p=0.1.stim"] {
+        write(name, circuit);
+    }
+    // Help's examples have other names.
+    write("model.dem", b"error(0.1) D0 L0\nerror(0.1) D0 D1\nerror(0.1) D1\n");
+    write("shots.dets", b"shot D0 L0\nshot\nshot D0 D1\n");
+    write("truth.01", b"1\n0\n1\n");
     let page = include_str!("../docs/decoding-server.md");
     let yaml = page.split("```yaml").nth(1).and_then(|rest| rest.split_once('\n')?.1.split("```").next());
     write("decoders.yaml", yaml.expect("a configuration on the page").as_bytes());
+}
+
+/// The examples at the end of a command's help: the command, and the file that its standard output goes to.
+fn examples(of: &str) -> Vec<(Vec<String>, Option<String>)> {
+    let output = ringcall().args([of, "--help"]).assert().success();
+    let help = String::from_utf8(output.get_output().stdout.clone()).expect("text");
+    let (_, text) = help.split_once("\nExamples:\n").unwrap_or_else(|| panic!("{of} has no examples"));
+    // A line that goes on in the next one ends so. What is no command says what one does.
+    let text = text.replace("\\\n", " ");
+    let commands = text.lines().filter_map(|line| line.strip_prefix("  ringcall "));
+    let example = |line: &str| {
+        // What comes after it is another's: `doctor` guards it.
+        let line = line.split(" && ").next().unwrap_or_default();
+        let (line, file) =
+            line.split_once(" > ").map_or((line, None), |(line, file)| (line, Some(file.to_owned())));
+        (words(line), file)
+    };
+    commands.map(example).collect()
+}
+
+/// Every command's help ends with examples, and each of them runs.
+#[test]
+fn examples_of_help_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    furnish(folder.path());
+    let mut service = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"))
+        .args(["serve", "--distance", "7", "--p", "0.003", "--metrics", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .map(Service)
+        .expect("started");
+    let mut endpoint = String::new();
+    BufReader::new(service.0.stdout.take().expect("piped")).read_line(&mut endpoint).expect("a line");
+    let of =
+        |key: &str| endpoint.split_whitespace().find_map(|word| word.strip_prefix(key)).expect("an address");
+    let (port, metrics) = (of("port="), of("metrics="));
+    let commands = [
+        "run",
+        "bench",
+        "serve",
+        "top",
+        "emulate",
+        "sweep",
+        "merge",
+        "predict",
+        "count_mistakes",
+        "explain",
+        "doctor",
+        "completions",
+        "man",
+        "help",
+    ];
+    let output = ringcall().arg("help").assert().success();
+    let help = String::from_utf8(output.get_output().stdout.clone()).expect("text");
+    let listed =
+        help.split_once("Commands:\n").and_then(|(_, rest)| rest.split_once("\n\n")).expect("a list").0;
+    for name in listed
+        .lines()
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+    {
+        assert!(commands.contains(&name), "{name} is a new command: its examples are to be run here");
+    }
+    for name in commands {
+        for (arguments, file) in examples(name) {
+            if arguments[0] == "sweep" && arguments.iter().any(|argument| argument == "1/2") {
+                // The other half, which another machine counts.
+                let other =
+                    arguments.iter().map(|argument| argument.replace("1/2", "2/2")).collect::<Vec<_>>();
+                let mut half = ringcall();
+                half.args(lessened(&other))
+                    .current_dir(&folder)
+                    .timeout(Duration::from_secs(120))
+                    .assert()
+                    .success();
+            }
+            let arguments = match name {
+                "emulate" => {
+                    let now = |word: String| match word.as_str() {
+                        "127.0.0.1:4000" => format!("127.0.0.1:{port}"),
+                        "$LINE" => endpoint.trim().to_owned(),
+                        "1e5" => "500".to_owned(),
+                        _ => word,
+                    };
+                    let few = arguments.iter().any(|word| word == "--requests");
+                    let least = if few { None } else { Some(["--requests", "500"].map(str::to_owned)) };
+                    arguments.into_iter().map(now).chain(least.into_iter().flatten()).collect()
+                }
+                "top" => {
+                    let without =
+                        |words: Vec<String>| match words.iter().position(|word| word == "--interval") {
+                            Some(at) => words[..at].to_vec(),
+                            None => words,
+                        };
+                    let mut words = lessened(&without(arguments));
+                    words[1] = metrics.to_owned();
+                    words
+                }
+                _ => lessened(&arguments),
+            };
+            let output = ringcall()
+                .args(&arguments)
+                .current_dir(&folder)
+                .timeout(Duration::from_secs(120))
+                .output()
+                .expect("a process");
+            let good = output.status.success() || name == "doctor" && output.status.code() == Some(1);
+            assert!(good, "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+            if let Some(file) = file {
+                assert!(!output.stdout.is_empty(), "{arguments:?} writes nothing for {file}");
+            }
+        }
+    }
 }
 
 /// A service that ends with the test.
@@ -212,10 +347,11 @@ fn ask(serve: &[String], emulate: &[String], folder: &Path) {
     assert!(endpoint.contains(&port.to_string()), "{endpoint}");
     let words = |argument: &String| -> String {
         let port = port.to_string();
-        let known = [("4791", port.as_str()), ("4700", &port), ("10000", "500"), ("1000", "500")];
+        let known =
+            [("4791", port.as_str()), ("4792", &port), ("4700", &port), ("10000", "500"), ("1000", "500")];
         known.iter().fold(argument.clone(), |text, (known, now)| text.replace(known, now))
     };
-    Command::new(env!("CARGO_BIN_EXE_ringcall"))
+    ringcall()
         .args(emulate.iter().map(words))
         .current_dir(folder)
         .timeout(Duration::from_secs(60))
@@ -240,7 +376,7 @@ fn every_command_runs() {
                 ask(&serve, &arguments, folder.path());
                 continue;
             }
-            let output = Command::new(env!("CARGO_BIN_EXE_ringcall"))
+            let output = ringcall()
                 .args(lessened(&arguments))
                 .current_dir(&folder)
                 .timeout(Duration::from_secs(120))
@@ -263,10 +399,7 @@ fn a_command_that_the_program_does_not_take_is_noticed() {
         words("emulate --connect \"a b\" --loss 0.01"),
         ["emulate", "--connect", "a b", "--loss", "0.01"]
     );
-    Command::new(env!("CARGO_BIN_EXE_ringcall"))
-        .args(["run", "--distnace", "13", "--help"])
-        .assert()
-        .failure();
+    ringcall().args(["run", "--distnace", "13", "--help"]).assert().failure();
 }
 
 /// The blocks of a chapter that are marked `sh test`, as one script.
@@ -301,6 +434,7 @@ fn the_scripts_of_the_book_run() {
             .args(["-e", "-c", &text])
             .current_dir(&place)
             .env("PATH", &path)
+            .envs(TIMEOUTS)
             .timeout(std::time::Duration::from_secs(300))
             .output()
             .expect("a shell");

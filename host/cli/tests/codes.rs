@@ -11,7 +11,8 @@ use std::path::Path;
 
 fn ringcall(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringcall"));
-    command.args(args);
+    // An answer may take seconds where other work keeps the machine busy.
+    command.args(args).env("RINGCALL_RUN_TIMEOUT", "60s");
     command
 }
 

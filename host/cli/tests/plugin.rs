@@ -19,7 +19,8 @@ fn plugin() -> String {
 
 fn ringcall(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringcall"));
-    command.args(args);
+    // An answer may take seconds where other work keeps the machine busy.
+    command.args(args).env("RINGCALL_RUN_TIMEOUT", "60s");
     command
 }
 

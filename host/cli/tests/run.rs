@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 fn ringcall() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_ringcall"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringcall"));
+    // An answer may take seconds where other work keeps the machine busy.
+    command.env("RINGCALL_RUN_TIMEOUT", "60s");
+    command
 }
 
 fn write(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {

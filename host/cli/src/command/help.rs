@@ -23,8 +23,8 @@ const TOPICS: [(&str, &str, &str); 6] = [
     ("exit", "Exit codes, and what Ctrl-C does", include_str!("topics/exit.txt")),
 ];
 
-/// Examples of each command.
-pub(super) const EXAMPLES: [(&str, &str); 7] = [
+/// Examples of each command, which `tests/readme.rs` runs.
+pub(super) const EXAMPLES: [(&str, &str); 14] = [
     (
         "run",
         "Examples:
@@ -45,7 +45,17 @@ pub(super) const EXAMPLES: [(&str, &str); 7] = [
   ringcall sweep --circuit circuits/d=*,p=*.stim
       your own circuits; distance and noise are read from their names
   ringcall sweep --shots 1e8 --max-errors 200 --state study.jsonl
-      a long study, which the same command continues after Ctrl-C",
+      a long study, which the same command continues after Ctrl-C
+  ringcall sweep --shots 1e8 --state shards --shard 1/2
+      half of a study; another machine counts 2/2",
+    ),
+    (
+        "merge",
+        "Examples:
+  ringcall merge shards --report merged.html
+      the study whose parts `ringcall sweep --state shards --shard i/n` counted
+  ringcall merge shards --sinter-csv counts.csv
+      its counts, for `sinter plot`",
     ),
     (
         "predict",
@@ -57,19 +67,53 @@ pub(super) const EXAMPLES: [(&str, &str); 7] = [
     (
         "count_mistakes",
         "Examples:
-  ringcall count_mistakes --dem model.dem --in shots.b8 \\
+  ringcall count_mistakes --dem model.dem --in shots.b8 --in_format b8 \\
       --in_includes_appended_observables
-  ringcall count_mistakes --dem model.dem --in shots.b8 --obs_in truth.01",
+  ringcall count_mistakes --dem model.dem --in shots.b8 --in_format b8 \\
+      --obs_in truth.01",
+    ),
+    (
+        "explain",
+        "Examples:
+  ringcall explain --distance 5 --p 0.006 --output shot.html
+      the first sampled shot with a defect, as an animated page
+  ringcall explain --dem model.dem --in shots.b8 --shot 2 --output shot.svg
+      the third shot of a file, as a picture",
+    ),
+    (
+        "bench",
+        "Examples:
+  ringcall bench --list
+      what can be measured
+  ringcall bench floor-host host-call --json before.json
+      a bare flag between two threads, and calls; the figures in a file
+  ringcall bench floor-host host-call --baseline before.json
+      whether they changed since, and by more than the noise
+  ringcall bench \"matching/d7/*\" --shots 1000
+      matching, beside PyMatching where it is installed",
     ),
     (
         "serve",
         "Examples:
   ringcall serve --distance 7 --p 0.003
       a decoder on a free UDP port, until Ctrl-C
-  ringcall serve --circuit mine.stim --bind 0.0.0.0:4000 --metrics 127.0.0.1:9090
-      your own circuit, with counters for Prometheus
+  ringcall serve --circuit mine.stim --metrics 127.0.0.1:9090
+      your own circuit, with counters for Prometheus and `ringcall top`
+  ringcall serve --bind 0.0.0.0:4000
+      to every machine that reaches this one, not to this one alone
+  ringcall serve --dem model.dem --write-config decoders.yaml
+  ringcall serve --config decoders.yaml
+      your own model as a decoding server; `kill -HUP` reads the file again
   ringcall serve --transport roce --bind 10.0.0.2:4791
       as an FPGA asks for it",
+    ),
+    (
+        "top",
+        "Examples:
+  ringcall top 127.0.0.1:9090
+      the service that has `--metrics 127.0.0.1:9090`, until q
+  ringcall top 127.0.0.1:9090 --interval 10s --count 6 > minute.txt
+      a line every ten seconds, for a minute",
     ),
     (
         "emulate",
@@ -87,6 +131,28 @@ pub(super) const EXAMPLES: [(&str, &str); 7] = [
       the commands that would
   ringcall doctor --require gpu && ringcall run --engine gpu
       for scripts",
+    ),
+    (
+        "completions",
+        "Examples:
+  ringcall completions bash > ringcall.bash
+      sourced by ~/.bashrc, or put into /etc/bash_completion.d
+  ringcall completions zsh > _ringcall
+      put into a folder of $fpath",
+    ),
+    (
+        "man",
+        "Examples:
+  ringcall man .
+      a page for each command: `man ./ringcall-run.1`",
+    ),
+    (
+        "help",
+        "Examples:
+  ringcall help run
+      every option of a command
+  ringcall help latency
+      a topic",
     ),
 ];
 
@@ -126,6 +192,14 @@ fn of_command(name: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A longer line would be broken, and be no command any more.
+    #[test]
+    fn examples_fit_a_terminal() {
+        for (name, text) in EXAMPLES {
+            assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{name}");
+        }
+    }
 
     #[test]
     fn topics_fit_a_terminal() {
