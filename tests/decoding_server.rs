@@ -352,6 +352,8 @@ fn options_that_do_not_apply_are_refused() {
     let emulate = |more: &[&'static str]| [&["emulate", "--connect", "127.0.0.1:1"], more].concat();
     refused(&emulate(&["--protocol", "decoding"]), "needs --config");
     refused(&emulate(&["--parts", "2"]), "--parts does not apply to --protocol rpc");
+    let line = "QEC_DECODING_SERVER_READY port=1 transport=udp ip=127.0.0.1";
+    refused(&["emulate", "--connect", line, "--function", "decode"], "--protocol decoding --config FILE");
     for option in
         [&["--loss", "0.1"][..], &["--payload", "3"], &["--distance", "3"], &["--function", "decode"]]
     {

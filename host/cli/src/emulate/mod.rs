@@ -186,6 +186,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
         return decoding::run(args, given, signals);
     }
     given.refuse(&["config", "parts", "run_rounds"], "--protocol rpc")?;
+    Target::refuse_decoding_server(&args.connect)?;
     for (name, value) in [("loss", args.loss), ("duplicate", args.duplicate), ("reorder", args.reorder)] {
         if !(0.0..=1.0).contains(&value) {
             bail!(misuse(format!("--{name} must be a probability from 0 to 1, not {value}")));

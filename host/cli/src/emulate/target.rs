@@ -45,6 +45,16 @@ impl<'a> Target<'a> {
         Ok(Self { pairs, address: None })
     }
 
+    /// Refuses a decoding server, which has none of the functions of the other protocol.
+    pub(super) fn refuse_decoding_server(text: &str) -> Result<()> {
+        if text.trim().starts_with(DECODING_SERVER.trim()) {
+            bail!(misuse(
+                "the endpoint is a decoding server: --protocol decoding --config FILE, the file that it serves, asks it"
+            ));
+        }
+        Ok(())
+    }
+
     fn get(&self, key: &str) -> Option<&'a str> {
         self.pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
     }

@@ -352,7 +352,9 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
 
     let mut turn = |hung_up| {
         if hung_up {
-            tracing::warn!("SIGHUP: this service has no --config to read again");
+            tracing::warn!(
+                "SIGHUP: this service has no --config to read again; `ringcall serve --write-config FILE` with a model writes one"
+            );
         }
     };
     serve_until_told(args, signals, &line, &mut Watchman::new(figures), &mut turn);
