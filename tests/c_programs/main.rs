@@ -15,9 +15,10 @@ mod decoder_cases;
 
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/c_programs");
 /// What an installed tree has in one folder.
-const INCLUDE: [&str; 2] = [
+const INCLUDE: [&str; 3] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/include"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/../bridge/include"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../rdma/include"),
 ];
 
 /// Where cargo has put `libringcall_c.so`: beside this test.
@@ -124,6 +125,16 @@ fn device_code_is_looked_at() {
 #[test]
 fn a_transport_is_driven_from_one_thread() {
     check("unified.c", &[]);
+}
+
+#[test]
+fn a_loop_works_the_queues_that_a_context_names() {
+    check("hsb.c", &[]);
+}
+
+#[test]
+fn the_wiring_example_answers_every_request() {
+    check_with("../../examples/c/hsb.c", &[], &["2000"]);
 }
 
 #[test]

@@ -192,7 +192,7 @@ fn check(shell: &Shell, out: &Path, device: bool) -> Result<()> {
         shell,
         &work,
         out,
-        &["host_path", "decoder", "relay", "decoding_client", "udp_echo"],
+        &["host_path", "decoder", "relay", "decoding_client", "udp_echo", "hsb"],
     )? {
         dist_compat::check_cmake(
             shell,

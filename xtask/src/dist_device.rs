@@ -15,12 +15,15 @@ use std::path::{Path, PathBuf};
 /// The architectures of the committed PTX, and of the machine code made from it: PTX is forward compatible,
 /// and programs for Blackwell get the machine code that the PTX for Hopper gives.
 const ARCHITECTURES: [(u32, &[u32]); 2] = [(80, &[80]), (90, &[90, 100])];
-/// The kernels, each with the name of its committed PTX.
-const KERNELS: [(&str, &str); 3] = [
-    ("ringcall_dispatch", "dispatch"),
-    ("ringcall_dispatch_grid", "grid"),
-    ("ringcall_dispatch_graph", "graph"),
+/// The kernels, each with the name of its committed PTX and the bytes of its parameters.
+const KERNELS: [(&str, &str, u32); 4] = [
+    ("ringcall_dispatch", "dispatch", 128),
+    ("ringcall_dispatch_grid", "grid", 128),
+    ("ringcall_dispatch_graph", "graph", 128),
+    ("ringcall_unified", "unified", 248),
 ];
+/// What names the kernels in a program, an object each.
+const ENTRIES: [&str; 2] = ["entry", "unified"];
 
 /// Makes `libringcall_device.a` in the installed tree `out`.
 pub(crate) fn make(shell: &Shell, out: &Path) -> Result<()> {
@@ -33,12 +36,13 @@ pub(crate) fn make(shell: &Shell, out: &Path) -> Result<()> {
         .flat_map(|(text, sm)| ["-gencode".to_owned(), format!("arch=compute_{text},code=sm_{sm}")])
         .collect();
 
-    let mut objects = vec!["entry.o".to_owned()];
-    for (kernel, text) in KERNELS {
+    let mut objects: Vec<String> = ENTRIES.iter().map(|entry| format!("{entry}.o")).collect();
+    for (kernel, text, bytes) in KERNELS {
         let object = format!("{kernel}.o");
         let mut plan = cuda.tool(shell, "nvcc");
         plan.current_dir(&work).args(["-rdc=true", "-dryrun", "--keep", "--keep-dir", "."]).args(&codes);
-        plan.arg(format!("-DKERNEL={kernel}")).args(["-Wno-deprecated-gpu-targets", "-c"]);
+        plan.args([format!("-DKERNEL={kernel}"), format!("-DBYTES={bytes}")])
+            .args(["-Wno-deprecated-gpu-targets", "-c"]);
         plan.arg(source.join("kernel.cu")).args(["-o", &object]);
         let output = plan.output().with_context(|| format!("cannot start {}", shown(&plan)))?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -51,14 +55,14 @@ pub(crate) fn make(shell: &Shell, out: &Path) -> Result<()> {
         objects.push(object);
     }
 
-    let mut entry = cuda.tool(shell, "nvcc");
-    entry.current_dir(&work).args(["-rdc=true", "-O2", "-Wno-deprecated-gpu-targets"]).args(&codes);
-    entry.args(
-        crate::dist_names::HEADERS
-            .iter()
-            .map(|headers| format!("-I{}", shell.root().join(headers).display())),
-    );
-    run(entry.arg("-c").arg(source.join("entry.cu")).args(["-o", "entry.o"]))?;
+    for name in ENTRIES {
+        let mut entry = cuda.tool(shell, "nvcc");
+        entry.current_dir(&work).args(["-rdc=true", "-O2", "-Wno-deprecated-gpu-targets"]).args(&codes);
+        let headers = crate::dist_names::HEADERS.iter();
+        entry.args(headers.map(|headers| format!("-I{}", shell.root().join(headers).display())));
+        let source = source.join(format!("{name}.cu"));
+        run(entry.arg("-c").arg(source).args(["-o", &format!("{name}.o")]))?;
+    }
     let archive = out.join("lib/libringcall_device.a");
     let mut ar = shell.command("ar", &["rcs"]);
     run(ar.current_dir(&work).arg(&archive).args(objects))?;

@@ -50,6 +50,11 @@ impl<T> Registry<T> {
         self.live().values().map(Arc::as_ref).for_each(look);
     }
 
+    /// The first that `is` says yes to, under the lock.
+    pub(crate) fn find(&self, is: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+        self.live().values().find(|value| is(value)).cloned()
+    }
+
     fn unknown(&self, handle: *const c_void) -> Fault {
         let what = self.what;
         if handle.is_null() {

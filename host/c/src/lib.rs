@@ -20,6 +20,7 @@
 //! | `ringcall_bridge::c_api` | transports from shared libraries, UDP and RoCE: exported from here as well |
 //! | `decoder` | decoders by matching and by Relay-BP: models and check matrices in, observables out |
 //! | `pipeline` | GPU stage, CPU stage and completion handler of C programs, over `ringcall-pipeline` |
+//! | `hsb` | unified loops over an adapter's queues, by transport contexts, and an adapter without hardware |
 //! | `device` | the device path: launch functions on streams, kernels of the device archive or linked with modules |
 
 #![allow(unsafe_code)] // named for it: the boundary to C
@@ -35,6 +36,7 @@ mod entries;
 mod handles;
 mod host_call;
 mod host_loop;
+mod hsb;
 pub mod layout;
 mod manager;
 mod pipeline;
@@ -48,6 +50,7 @@ pub use device::api::*;
 pub use dispatcher::*;
 pub use engine::api::*;
 pub use host_loop::api::*;
+pub use hsb::api::*;
 pub use manager::*;
 pub use pipeline::api::*;
 pub use ring_helpers::*;

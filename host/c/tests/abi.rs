@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 const LISTING: &str = include_str!("../abi/exports.txt");
-const HEADERS: [&str; 7] = [
+const HEADERS: [&str; 8] = [
     include_str!("../include/cudaq/realtime/daemon/dispatcher/cudaq_realtime.h"),
     include_str!("../include/cudaq/realtime/daemon/dispatcher/graph_launch_engine.h"),
     include_str!("../include/ringcall_decoder.h"),
+    include_str!("../include/ringcall_hsb.h"),
     include_str!("../include/ringcall_pipeline.h"),
     include_str!("../../bridge/include/cudaq/realtime/daemon/bridge/bridge_interface.h"),
     include_str!("../../bridge/include/cudaq/realtime/cpu_transport/udp_wrapper.h"),
@@ -49,7 +50,9 @@ fn declared(text: &str) -> BTreeSet<String> {
                 .into_iter()
                 .rev()
                 .collect();
-            if ["cudaq_", "ringcall_", "cpu_udp_", "cpu_roce_"].iter().any(|prefix| word.starts_with(prefix))
+            if ["cudaq_", "ringcall_", "cpu_udp_", "cpu_roce_", "HSB_"]
+                .iter()
+                .any(|prefix| word.starts_with(prefix))
             {
                 names.insert(word);
             }

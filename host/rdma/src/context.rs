@@ -116,7 +116,7 @@ const _: () = {
 };
 
 /// The three forms as a C header.
-pub const C_HEADER: &str = include_str!("../include/ringcall_hsb.h");
+pub const C_HEADER: &str = include_str!("../include/ringcall_hsb_context.h");
 
 /// Bytes that are no context, or a context that another form cannot hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -13,7 +13,7 @@ use ringcall_wire::entry::FunctionEntry;
 use std::sync::Arc;
 
 /// The reason why nothing is launched: handlers are addresses in a module that does not contain these kernels.
-fn not_linked(call: &str) -> Fault {
+pub(crate) fn not_linked(call: &str) -> Fault {
     match Driver::load() {
         Err(error) => error.into(),
         Ok(_) => Fault::unsupported(format!(

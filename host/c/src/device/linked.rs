@@ -164,6 +164,36 @@ unsafe fn kernel(context: &Arc<Context>, which: Which, function: *mut c_void) ->
     Ok(unsafe { Module::foreign_kernel(context, function, which.name()) }?)
 }
 
+/// The device that the archive's kernels are loaded on.
+pub(crate) fn linked_context(device: c_int) -> Result<Arc<Context>, Fault> {
+    context(device)
+}
+
+/// The archive's unified kernel.
+///
+/// # Safety
+/// `function` is that kernel, loaded on `context`'s device.
+pub(crate) unsafe fn linked_kernel(context: &Arc<Context>, function: *mut c_void) -> Result<Kernel, Fault> {
+    if function.is_null() {
+        return Err(Fault::invalid("the kernel is null"));
+    }
+    // SAFETY: the caller's promise; a program's kernels are never unloaded.
+    Ok(unsafe { Module::foreign_kernel(context, function, "ringcall_unified") }?)
+}
+
+/// The functions of a table, wherever it lies, that a unified kernel calls.
+///
+/// # Safety
+/// `count` entries are there.
+pub(crate) unsafe fn linked_functions(
+    context: &Context,
+    table: *mut FunctionEntry,
+    count: usize,
+) -> Result<Vec<LinkedFunction>, Fault> {
+    // SAFETY: the caller's promise.
+    unsafe { functions(context, table, count, Which::Regular) }
+}
+
 impl Linked {
     /// # Safety
     /// The header's contract of the launch helpers; `function` as for [`kernel`].
@@ -179,7 +209,7 @@ impl Linked {
         // SAFETY: the caller's promise.
         let kernel = unsafe { kernel(&context, which, function) }?;
         // SAFETY: the caller's promise.
-        let functions = unsafe { functions(&context, asked, which) }?;
+        let functions = unsafe { functions(&context, asked.table, asked.count, which) }?;
         let trigger =
             (asked.graphs.trigger != 0).then_some(("the trigger graph".to_owned(), asked.graphs.trigger));
         let graphs = functions.iter().filter(|function| function.kind == HandlerKind::Graph);
@@ -304,6 +334,7 @@ impl Linked {
                 // are not served by another.
                 std::mem::forget((hold, dispatcher, served));
             }
+            Ok(())
         })
     }
 
@@ -386,14 +417,18 @@ fn watch(context: &Context, dispatcher: &LinkedDispatcher, shutdown: u64, stats:
 /// Reads the table from any memory.
 ///
 /// # Safety
-/// `asked.count` entries are there.
-unsafe fn functions(context: &Context, asked: &Asked, which: Which) -> Result<Vec<LinkedFunction>, Fault> {
+/// `count` entries are there.
+unsafe fn functions(
+    context: &Context,
+    entries: *mut FunctionEntry,
+    count: usize,
+    which: Which,
+) -> Result<Vec<LinkedFunction>, Fault> {
     let Beside { layout, schemas, shared, .. } = beside();
-    let count = u32::try_from(asked.count).unwrap_or(u32::MAX);
-    check_table(&cudaq_function_table_t { entries: asked.table, count })?;
-    let mut bytes = vec![0; asked.count * layout.bytes()];
+    check_table(&cudaq_function_table_t { entries, count: u32::try_from(count).unwrap_or(u32::MAX) })?;
+    let mut bytes = vec![0; count * layout.bytes()];
     // SAFETY: the caller's promise.
-    unsafe { context.read_foreign(asked.table.addr() as u64, &mut bytes) }?;
+    unsafe { context.read_foreign(entries.addr() as u64, &mut bytes) }?;
     table(layout.parse_all(&bytes)?, schemas, which, shared)
 }
 

@@ -11,12 +11,15 @@ use crate::config::Config;
 use crate::entries::{EntryLayout, Schemas};
 use crate::handles::lock;
 use crate::layout::{
-    DispatchLaunchFn, UnifiedLaunchFnV1, UnifiedLaunchFnV2, cudaq_function_table_t, cudaq_ringbuffer_t,
+    DispatchLaunchFn, UnifiedLaunchFnV1, UnifiedLaunchFnV2, cudaStream_t, cudaq_function_table_t,
+    cudaq_ringbuffer_t,
 };
 use crate::status::{Fault, attempt};
+pub(crate) use api::not_linked;
 pub(crate) use code::Code;
 use core::ffi::{c_int, c_void};
 use linked::{Asked, Linked, Which};
+pub(crate) use linked::{linked_context, linked_functions, linked_kernel};
 use ringcall::external::BadRequests;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver, Stream, StreamState};
@@ -26,7 +29,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use watcher::Watcher;
+pub(crate) use watcher::Watcher;
 
 /// The function that starts a kernel.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +76,28 @@ pub(crate) struct Beside {
     pub(crate) skip_marks: bool,
     /// Address of request slot 0 on the host, which flags may hold as well; 0 if unknown.
     pub(crate) rx_host: u64,
+    /// Whether a loop on the host is asked for, and no kernel.
+    pub(crate) host: bool,
+    /// How long a stop may take.
+    pub(crate) stop: Duration,
+}
+
+impl Beside {
+    /// What an order tells.
+    pub(crate) fn of(order: &Order<'_>) -> Self {
+        let Config { shared, skip_marks, .. } = order.config;
+        Self {
+            layout: order.layout,
+            schemas: order.schemas,
+            bad_requests: order.bad_requests,
+            serial_handlers: order.serial_handlers,
+            shared,
+            skip_marks,
+            rx_host: order.ring.map_or(0, |ring| ring.rx_data_host.addr() as u64),
+            host: false,
+            stop: order.stop,
+        }
+    }
 }
 
 thread_local! {
@@ -82,8 +107,38 @@ thread_local! {
     static WATCHERS: RefCell<Option<Vec<Watcher>>> = const { RefCell::new(None) };
 }
 
+/// Calls a launch function, and tells it what there is beside its arguments; the watchers of what it has launched, and why it launched
+/// nothing, if it said so.
+pub(crate) fn call_launch(beside: Beside, launch: impl FnOnce()) -> (Vec<Watcher>, Option<Fault>) {
+    BESIDE.set(beside);
+    FAULT.set(None);
+    WATCHERS.set(Some(Vec::new()));
+    launch();
+    BESIDE.set(Beside::default());
+    (WATCHERS.take().unwrap_or_default(), FAULT.take())
+}
+
+/// Calls a transport's launch function.
+///
+/// # Safety
+/// The header's contract of `cudaq_dispatcher_start`, and the launch function's own.
+pub(crate) unsafe fn launch_unified(order: &Order<'_>, stream: cudaStream_t) {
+    let Order { config, ring, table, shutdown, stats, .. } = order;
+    let (entries, count) = (table.entries, table.count as usize);
+    match order.launch {
+        // SAFETY: the caller's promise.
+        Launch::UnifiedV1(launch, ctx) => unsafe { launch(ctx, entries, count, *shutdown, *stats, stream) },
+        Launch::UnifiedV2(launch, ctx) => {
+            let stride = ring.map_or(config.slot_bytes as usize, |ring| ring.tx_stride_sz);
+            // SAFETY: the caller's promise.
+            unsafe { launch(ctx, stride, entries, count, *shutdown, *stats, stream) };
+        }
+        Launch::Ring(_) | Launch::Code => report(Fault::invalid("this launch function is not for UNIFIED")),
+    }
+}
+
 /// Passes a kernel's watcher to the dispatcher that is being started on this thread, if any.
-fn hand_over(watcher: Watcher) {
+pub(crate) fn hand_over(watcher: Watcher) {
     WATCHERS.with_borrow_mut(|watchers| watchers.as_mut().map(|watchers| watchers.push(watcher)));
 }
 
@@ -142,24 +197,10 @@ impl DeviceRun {
         // Counts begin here, before the launch, since the kernel may count at once. SAFETY: the caller's promise: a
         // word that the device sees.
         unsafe { run.context.write_foreign(run.stats, &0_u64.to_ne_bytes()) }?;
-        let Config { shared, skip_marks, .. } = order.config;
-        let rx_host = order.ring.map_or(0, |ring| ring.rx_data_host.addr() as u64);
-        BESIDE.set(Beside {
-            layout: order.layout,
-            schemas: order.schemas,
-            bad_requests: order.bad_requests,
-            serial_handlers: order.serial_handlers,
-            shared,
-            skip_marks,
-            rx_host,
-        });
-        FAULT.set(None);
-        WATCHERS.set(Some(Vec::new()));
         // SAFETY: the caller's promise.
-        unsafe { run.launch(order) };
-        BESIDE.set(Beside::default());
-        *lock(&run.watchers) = WATCHERS.take().unwrap_or_default();
-        if let Some(fault) = FAULT.take() {
+        let (watchers, fault) = call_launch(Beside::of(order), || unsafe { run.launch(order) });
+        *lock(&run.watchers) = watchers;
+        if let Some(fault) = fault {
             return Err(run.undone(fault));
         }
         match run.stream.query() {
@@ -223,14 +264,7 @@ impl DeviceRun {
                 report(Fault::invalid("cudaq_dispatcher_set_ringbuffer was not called"));
             }
             // SAFETY: the caller's promise.
-            (Launch::UnifiedV1(launch, ctx), _) => unsafe {
-                launch(ctx, entries, count, *shutdown, *stats, stream);
-            },
-            (Launch::UnifiedV2(launch, ctx), ring) => {
-                let stride = ring.map_or(config.slot_bytes as usize, |ring| ring.tx_stride_sz);
-                // SAFETY: the caller's promise.
-                unsafe { launch(ctx, stride, entries, count, *shutdown, *stats, stream) };
-            }
+            (Launch::UnifiedV1(..) | Launch::UnifiedV2(..), _) => unsafe { launch_unified(order, stream) },
         }
     }
 
@@ -267,9 +301,12 @@ impl DeviceRun {
         Ok(bytes)
     }
 
-    /// Sets the flag and waits for the kernel and its watchers. Returns the count. From then on the caller's memory
-    /// is not accessed.
-    pub(crate) fn stop(&self) -> Result<u64, Fault> {
+    /// Sets the flag and waits for the kernel and its watchers. Returns the count and what a watcher found wrong. From
+    /// then on the caller's memory is not accessed.
+    ///
+    /// # Errors
+    /// Something has not ended.
+    pub(crate) fn stop(&self) -> Result<(u64, Option<Fault>), Fault> {
         let begin = Instant::now();
         // SAFETY: the contract of `start`: the flag stays until a stop has said that all is over.
         unsafe { self.context.write_foreign(self.shutdown, &1_i32.to_ne_bytes()) }?;
@@ -284,18 +321,28 @@ impl DeviceRun {
             Err(error) => return Err(error.into()),
             Ok(()) => (),
         }
-        let mut watchers = lock(&self.watchers);
-        while let Some(watcher) = watchers.last() {
+        let watchers = lock(&self.watchers);
+        for watcher in &*watchers {
             if !watcher.wait(self.stop.saturating_sub(begin.elapsed()).max(NOTICE)) {
-                return Err(Fault::internal("the kernel has ended, and its watcher has not noticed yet"));
+                return Err(Fault::internal("the kernel has not ended, or its watcher has not noticed yet"));
             }
-            watchers.pop();
         }
-        self.processed()
+        let fault = watchers.iter().find_map(Watcher::fault);
+        Ok((self.count()?, fault))
     }
 
     /// The kernel's count, read past the running kernel.
+    ///
+    /// # Errors
+    /// It has ended by itself, with something to say.
     pub(crate) fn processed(&self) -> Result<u64, Fault> {
+        // Held by a stop, which says it.
+        let fault =
+            self.watchers.try_lock().ok().and_then(|watchers| watchers.iter().find_map(Watcher::fault));
+        fault.map_or_else(|| self.count(), Err)
+    }
+
+    fn count(&self) -> Result<u64, Fault> {
         // SAFETY: as for `stop`.
         Ok(u64::from_ne_bytes(unsafe { self.read::<8>(self.stats) }?))
     }

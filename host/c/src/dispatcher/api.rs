@@ -50,9 +50,9 @@ pub unsafe extern "C" fn cudaq_dispatcher_create(
 pub unsafe extern "C" fn cudaq_dispatcher_destroy(dispatcher: *mut c_void) -> c_int {
     status(|| {
         let dispatcher = DISPATCHERS.remove(dispatcher)?;
-        let stopped = dispatcher.end();
-        if stopped.is_err() {
-            // A dispatcher that still runs uses it.
+        let (over, stopped) = dispatcher.end();
+        if !over {
+            // What still runs uses it.
             std::mem::forget(dispatcher);
         }
         stopped
@@ -125,6 +125,7 @@ fn set_launch(
             return Err(Fault::invalid("this launch function is not for this kernel type and dispatch path"));
         }
         state.launch = Some(launch);
+        state.dataplane = None;
         Ok(())
     })
 }
@@ -140,7 +141,7 @@ pub unsafe extern "C" fn cudaq_dispatcher_set_launch_fn(
 }
 
 fn unified(config: &Config) -> bool {
-    config.path == DispatchPath::Device && config.kernel == KernelType::Unified
+    config.kernel == KernelType::Unified
 }
 
 /// Sets a unified launch function of the specification's signature.
@@ -182,6 +183,8 @@ pub unsafe extern "C" fn cudaq_dispatcher_set_cpu_dataplane(
             // SAFETY: made to be checked; nothing is touched.
             drop(unsafe { Dataplane::new(&plane, config.slots.max(1)) }?);
             state.dataplane = Some(plane);
+            // The later of the two wirings counts.
+            state.launch = None;
             Ok(())
         })
     })

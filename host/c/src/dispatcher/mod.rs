@@ -13,6 +13,7 @@ use crate::handles::{Registry, lock};
 use crate::host_call::CallCounter;
 use crate::host_loop::api::STOP;
 use crate::host_loop::{HostThread, Shutdown, Source, Wiring, bad_requests};
+use crate::hsb::HostRun;
 use crate::layout::{cudaq_cpu_dataplane_t, cudaq_function_table_t, cudaq_ringbuffer_t};
 use crate::manager::Manager;
 use crate::raw_ring::{View, check};
@@ -42,6 +43,7 @@ struct Dispatcher {
 enum Progress {
     None,
     Host(CallCounter, Option<TransportFaults>),
+    Launched(Arc<HostRun>),
     Device(Arc<DeviceRun>),
     /// A kernel that has ended: the caller's word is not accessed any more.
     Ended(u64),
@@ -76,6 +78,8 @@ unsafe impl Send for State {}
 #[derive(Debug)]
 enum Running {
     Host(HostThread),
+    /// A loop that a launch function has started.
+    Launched(Arc<HostRun>),
     Device(Arc<DeviceRun>),
 }
 
@@ -131,6 +135,8 @@ impl Dispatcher {
         let mut state = lock(&self.state);
         state.check_stopped()?;
         let (running, progress) = match self.config.path {
+            // SAFETY: the caller's promise.
+            DispatchPath::Host if state.launch.is_some() => unsafe { self.start_launched(&state) }?,
             // SAFETY: the caller's promise.
             DispatchPath::Host => unsafe { self.start_host(&state) }?,
             // SAFETY: the caller's promise.
@@ -242,8 +248,36 @@ impl Dispatcher {
             None if unified => None,
             None => Some(State::wired(state.ring, "cudaq_dispatcher_set_ringbuffer")?),
         };
-        let order = Order {
-            config: *config,
+        let order = self.order(state, ring, table, (shutdown, stats), launch);
+        // SAFETY: the caller's promise.
+        let run = Arc::new(unsafe { DeviceRun::start(&order) }?);
+        Ok((Running::Device(Arc::clone(&run)), Progress::Device(run)))
+    }
+
+    /// A launch function's loop on the host.
+    ///
+    /// # Safety
+    /// As for [`start`](Self::start).
+    unsafe fn start_launched(&self, state: &State) -> Result<(Running, Progress), Fault> {
+        let launch = State::wired(state.launch, "cudaq_dispatcher_set_unified_launch")?;
+        let table = State::wired(state.table, "cudaq_dispatcher_set_function_table")?;
+        let control = State::wired(state.control, "cudaq_dispatcher_set_control")?;
+        let order = self.order(state, state.ring, table, control, launch);
+        // SAFETY: the caller's promise.
+        let run = Arc::new(unsafe { HostRun::start(&order) }?);
+        Ok((Running::Launched(Arc::clone(&run)), Progress::Launched(run)))
+    }
+
+    fn order<'a>(
+        &self,
+        state: &'a State,
+        ring: Option<cudaq_ringbuffer_t>,
+        table: cudaq_function_table_t,
+        (shutdown, stats): (*mut c_int, *mut u64),
+        launch: Launch,
+    ) -> Order<'a> {
+        Order {
+            config: self.config,
             ring,
             table,
             layout: state.entries,
@@ -255,10 +289,7 @@ impl Dispatcher {
             launch,
             code: &state.code,
             stop: state.stop,
-        };
-        // SAFETY: the caller's promise.
-        let run = Arc::new(unsafe { DeviceRun::start(&order) }?);
-        Ok((Running::Device(Arc::clone(&run)), Progress::Device(run)))
+        }
     }
 
     /// Stops the dispatcher. A dispatcher that does not run counts as stopped.
@@ -266,24 +297,30 @@ impl Dispatcher {
         self.stop_locked(&mut lock(&self.state))
     }
 
+    /// # Errors
+    /// It has not ended; or it has, and not well.
     fn stop_locked(&self, state: &mut State) -> Result<(), Fault> {
-        match &mut state.running {
+        let (count, fault) = match &mut state.running {
             None => return Ok(()),
-            Some(Running::Host(thread)) => thread.stop()?,
-            Some(Running::Device(run)) => {
-                let count = run.stop()?;
-                *lock(&self.progress) = Progress::Ended(count);
+            Some(Running::Host(thread)) => {
+                thread.stop()?;
+                state.running = None;
+                return Ok(());
             }
-        }
+            Some(Running::Launched(run)) => run.stop()?,
+            Some(Running::Device(run)) => run.stop()?,
+        };
+        *lock(&self.progress) = Progress::Ended(count);
         state.running = None;
-        Ok(())
+        fault.map_or(Ok(()), Err)
     }
 
-    /// The handle is destroyed: stops the dispatcher and starts it no more.
-    fn end(&self) -> Result<(), Fault> {
+    /// The handle is gone: stops what runs, and starts nothing any more. Whether nothing runs any more, and how the stop went.
+    fn end(&self) -> (bool, Result<(), Fault>) {
         let mut state = lock(&self.state);
         state.manager = None;
-        self.stop_locked(&mut state)
+        let stopped = self.stop_locked(&mut state);
+        (state.running.is_none(), stopped)
     }
 
     fn processed(&self) -> Result<u64, Fault> {
@@ -291,6 +328,7 @@ impl Dispatcher {
         match &*lock(&self.progress) {
             Progress::None => Ok(0),
             Progress::Host(counter, _) => Ok(counter.get()),
+            Progress::Launched(run) => run.processed(),
             Progress::Device(run) => run.processed(),
             Progress::Ended(count) => Ok(*count),
         }

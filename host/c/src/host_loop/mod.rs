@@ -36,6 +36,8 @@ pub(crate) struct Shutdown(*mut c_int);
 
 // SAFETY: an int of the caller's that any thread may access; here only atomically.
 unsafe impl Send for Shutdown {}
+// SAFETY: as above.
+unsafe impl Sync for Shutdown {}
 
 impl Shutdown {
     /// # Safety
@@ -168,7 +170,7 @@ impl Wiring {
 }
 
 /// The C function at an address that an entry gives.
-fn host_function(address: u64) -> Result<HostRpcFn, Fault> {
+pub(crate) fn host_function(address: u64) -> Result<HostRpcFn, Fault> {
     let at = address as usize as *const core::ffi::c_void;
     // SAFETY: a function pointer has a pointer's size, and null is `None`; that it is such a function is what an entry of
     // mode HOST_CALL says.

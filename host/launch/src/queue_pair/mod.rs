@@ -25,6 +25,7 @@
 
 mod claim;
 mod hooks;
+mod linked;
 mod queues;
 mod stop;
 mod wire;
@@ -46,6 +47,7 @@ use ringcall_dispatcher::queue_pair::single::Extent;
 use ringcall_dispatcher::shared_layout::Needs;
 use ringcall_gpu::shared::Words;
 use ringcall_mlx5::Event;
+use ringcall_mlx5::endpoint::Config;
 use ringcall_protocol::Geometry;
 use ringcall_protocol::counters::Snapshot;
 use ringcall_wire::Counter;
@@ -88,7 +90,8 @@ struct Resources {
     _tables: [DeviceBuffer; 2],
     _memory: [Option<DeviceBuffer>; 3],
     _graphs: Vec<LoadedGraph>,
-    _module: Module,
+    /// `None`: the program's own.
+    _module: Option<Module>,
 }
 
 impl Halt for Resources {
@@ -162,6 +165,18 @@ pub struct UnifiedDispatcher<State = Wired> {
     state: State,
 }
 
+/// Refuses slots that a kernel cannot copy pair by pair.
+fn check_strides(config: &Config) -> Result<(), DeviceError> {
+    for stride in [config.rx_stride, config.tx_stride] {
+        if !stride.is_multiple_of(16) {
+            return Err(DeviceError::Shape(format!(
+                "slots of a unified dispatcher are multiples of 16 bytes, not {stride}"
+            )));
+        }
+    }
+    Ok(())
+}
+
 impl UnifiedDispatcher<Wired> {
     /// Links, loads and allocates everything that a dispatcher of these queues needs.
     ///
@@ -193,13 +208,7 @@ impl UnifiedDispatcher<Wired> {
                 return Err(DeviceError::Shape(why.to_owned()));
             }
         };
-        for stride in [config.rx_stride, config.tx_stride] {
-            if !stride.is_multiple_of(16) {
-                return Err(DeviceError::Shape(format!(
-                    "slots of a unified dispatcher are multiples of 16 bytes, not {stride}"
-                )));
-            }
-        }
+        check_strides(config)?;
         let geometry = Geometry::new(config.slots, config.rx_stride, config.tx_stride, 0, 0, 0)?;
         let parts = Parts {
             context,
@@ -266,6 +275,15 @@ impl UnifiedWatch {
     #[must_use]
     pub fn event(&self, event: Event) -> u64 {
         self.resources.read(control::EVENTS + event as usize)
+    }
+}
+
+impl UnifiedDispatcher<Running> {
+    /// Whether the kernel has ended by itself, well or not: a [`stop`](Self::stop) says how. Never blocks.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(self.resources.read(control::STATE), control::STATE_ENDED | control::STATE_FAILED)
+            || matches!(self.stream.query(), StreamState::Failed(_))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::{QueuePair, Resources, UnifiedDispatcher, Wired};
 use crate::ring::{
-    DeviceError, Functions, KernelKind, Modules, UnifiedKernel, UnifiedLauncher, link_unified,
+    DeviceError, Functions, KernelKind, Modules, UnifiedKernel, UnifiedLauncher, UnifiedTable, link_unified,
 };
-use ringcall_cuda::driver::{Context, DeviceBuffer, MappedRegion, Stream};
+use ringcall_cuda::driver::{Context, DeviceBuffer, Kernel, MappedRegion, Module, Stream};
 use ringcall_dispatcher::queue_pair::single::Extent;
 use ringcall_dispatcher::queue_pair::{Copying, Plan};
 use ringcall_dispatcher::ring::grid::GridChannel;
@@ -84,17 +84,34 @@ impl<L: Fn(u32, u32, u32, bool) -> u32> Parts<'_, L> {
         functions: &Functions,
         modules: &Modules,
     ) -> Result<UnifiedDispatcher<Wired>, DeviceError> {
-        let Self { context, geometry, kind, kernel, warps, threads, transport, layout } = self;
+        let (context, geometry, kind, kernel) = (self.context, self.geometry, self.kind, self.kernel);
         let stream = Arc::new(Stream::new(context)?);
+        let graphs = kernel == UnifiedKernel::Graph;
+        let saved = if graphs { Some(DeviceBuffer::zeroed(context, saved::WORDS * 8)?) } else { None };
+        let at = saved.as_ref().map_or(0, |buffer| buffer.address().0);
+        let (table, module) =
+            link_unified(context, functions, modules, &geometry, kind, kernel, at, &stream)?;
+        let loaded = module.kernel(kernel.entry())?;
+        self.over(params, table, loaded, (stream, saved, Some(module)))
+    }
+
+    /// Allocates, for a kernel that is loaded and a table of its functions; `kept` is what else was made for it: its stream, the words that
+    /// graphs count in, its module where that is not the program's.
+    pub(super) fn over(
+        self,
+        params: UnifiedParams,
+        table: UnifiedTable,
+        loaded: Kernel,
+        kept: (Arc<Stream>, Option<DeviceBuffer>, Option<Module>),
+    ) -> Result<UnifiedDispatcher<Wired>, DeviceError> {
+        let Self { context, geometry, kind, kernel, warps, threads, transport, layout } = self;
+        let (stream, saved, module) = kept;
         let zeroed = |wanted: bool, bytes: usize| -> Result<Option<DeviceBuffer>, DeviceError> {
             Ok(if wanted { Some(DeviceBuffer::zeroed(context, bytes)?) } else { None })
         };
         let address = |buffer: &Option<DeviceBuffer>| buffer.as_ref().map_or(0, |buffer| buffer.address().0);
         let graphs = kernel == UnifiedKernel::Graph;
         let grid = kernel == UnifiedKernel::Grid;
-        let saved = zeroed(graphs, saved::WORDS * 8)?;
-        let (table, module) =
-            link_unified(context, functions, modules, &geometry, kind, kernel, address(&saved), &stream)?;
         let (rx_stride, tx_stride) = (geometry.rx_stride(), geometry.tx_stride());
         let stage = stage_bytes(rx_stride.max(tx_stride));
         let (cells, entries) = (table.cells.len() as u32, table.entries.len() as u32);
@@ -132,11 +149,10 @@ impl<L: Fn(u32, u32, u32, bool) -> u32> Parts<'_, L> {
             execs: table.execs,
             ..params
         };
-        let name = kernel.entry();
         let launcher = UnifiedLauncher::unified(
             context,
-            &module,
-            name,
+            loaded,
+            kernel.entry(),
             kind,
             [threads, shared],
             params.as_bytes(),

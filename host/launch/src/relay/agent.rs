@@ -134,7 +134,7 @@ impl Agent {
         let shared = if in_shared { stage } else { 0 };
         let launcher = UnifiedLauncher::unified(
             context,
-            module,
+            module.kernel(kernel.entry())?,
             kernel.entry(),
             kind,
             [WARP_LANES, shared],

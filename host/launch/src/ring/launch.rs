@@ -72,7 +72,7 @@ impl Launcher {
     /// The same for the kernel `name` with blocks of `threads` threads and these parameters.
     pub(crate) fn unified(
         context: &Arc<Context>,
-        module: &Module,
+        kernel: Kernel,
         name: &'static str,
         kind: KernelKind,
         [threads, shared]: [u32; 2],
@@ -81,7 +81,7 @@ impl Launcher {
     ) -> Result<Self, DeviceError> {
         let how = How { name, kind, threads, shared, blocks: kind.blocks(), cluster: 1 };
         let args = KernelArgs::new().bytes(params);
-        Self::prepare(context, module.kernel(name)?, &how, args, stream)
+        Self::prepare(context, kernel, &how, args, stream)
     }
 
     fn prepare(

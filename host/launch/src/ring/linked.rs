@@ -9,6 +9,7 @@ use super::index::{Clash, chain, index};
 use super::launch::Launcher;
 use super::modules::{Modules, addresses};
 use super::resources::{check_shape, option_bits, polling_blocks, shared_memory};
+use super::unified::UnifiedTable;
 use super::{DeviceError, DispatcherOptions, Footprint, KernelKind, LaunchStats, Triggers};
 use core::sync::atomic::Ordering;
 use ringcall_cuda::CudaError;
@@ -18,7 +19,7 @@ use ringcall_dispatcher::ring::{Partition, stage_bytes};
 use ringcall_dispatcher::shared_layout::Needs;
 use ringcall_gpu::shared::Words;
 use ringcall_protocol::Geometry;
-use ringcall_protocol::table::IndexError;
+use ringcall_protocol::table::{Cell, IdIndex, IndexError};
 use ringcall_wire::Counter;
 use ringcall_wire::launch::{DeviceEntry, DispatchParams, HandlerKind, control, saved};
 use std::sync::Arc;
@@ -133,16 +134,7 @@ impl LinkedDispatcher {
         check_kernel(functions, graphs, &chosen)?;
         let LinkedRing { slots, rx_stride, tx_stride, .. } = ring;
         Geometry::new(slots, rx_stride, tx_stride, ring.rx_data, ring.rx_peer, ring.tx_data)?;
-        let mut entries = entries(functions, graphs.trigger);
-        let heads = chain(&mut entries[..functions.len()], |_, _| true).map_err(|clash| {
-            DeviceError::Shape(match clash {
-                Clash::Id { first, second, id } => IndexError::Collision { id, first, second }.to_string(),
-                Clash::Route { second, key } => {
-                    format!("entry {second}: another graph of its id has the routing key {key}, too")
-                }
-            })
-        })?;
-        let (index, cells) = index(&entries, &heads)?;
+        let (entries, cells, index) = lay_out(functions, graphs.trigger)?;
         let stage = stage_bytes(rx_stride.max(tx_stride));
         let needs = |shared_stages| Needs {
             slots: Partition::of(slots, 0, polling_blocks(kind)).count,
@@ -297,6 +289,42 @@ impl LinkedDispatcher {
     pub fn footprint(&self) -> Footprint {
         self.launcher.footprint()
     }
+}
+
+/// A table of functions whose addresses are known.
+fn lay_out(
+    functions: &[LinkedFunction],
+    trigger: u64,
+) -> Result<(Vec<DeviceEntry>, Vec<Cell>, IdIndex), DeviceError> {
+    let mut entries = entries(functions, trigger);
+    let heads = chain(&mut entries[..functions.len()], |_, _| true).map_err(|clash| {
+        DeviceError::Shape(match clash {
+            Clash::Id { first, second, id } => IndexError::Collision { id, first, second }.to_string(),
+            Clash::Route { second, key } => {
+                format!("entry {second}: another graph of its id has the routing key {key}, too")
+            }
+        })
+    })?;
+    let (index, cells) = index(&entries, &heads)?;
+    Ok((entries, cells, index))
+}
+
+/// The same for a unified kernel, which launches no graphs.
+///
+/// # Errors
+/// Two functions with one id, or one that is not called by a thread or a warp.
+pub(crate) fn unified_table(functions: &[LinkedFunction]) -> Result<UnifiedTable, DeviceError> {
+    let called =
+        |function: &&LinkedFunction| matches!(function.kind, HandlerKind::Thread | HandlerKind::Warp);
+    if let Some(function) = functions.iter().find(|function| !called(function)) {
+        return Err(DeviceError::Shape(format!(
+            "function {:#010x} is called by neither a thread nor a warp: no other is served by a program's unified kernel",
+            function.id
+        )));
+    }
+    let (entries, cells, index) = lay_out(functions, 0)?;
+    let names = functions.iter().map(|function| (function.id, format!("{:#010x}", function.id))).collect();
+    Ok(UnifiedTable { entries, cells, index, names, graphs: Vec::new(), execs: 0 })
 }
 
 /// The table's entries: the functions, and after them the trigger graph, which is not in the index. Every handler may

@@ -61,6 +61,7 @@ pub use graphs::{GraphFunction, GraphKernel, GraphNodes};
 pub use host_graph::HostGraph;
 pub(crate) use launch_stats::failure;
 pub use launch_stats::{LaunchStats, Triggers};
+pub(crate) use linked::unified_table;
 pub use linked::{LinkedDispatcher, LinkedFunction, LinkedGraphs, LinkedRing};
 pub(crate) use loaded_graph::LoadedGraph;
 pub use manager::{Manager, NotStarted};
@@ -72,7 +73,7 @@ pub(crate) use resources::check_shape;
 pub use ring_graphs::RingGraphs;
 pub use ringcall_protocol::counters::Snapshot;
 pub use stop::{StopReport, Stopped};
-pub(crate) use unified::{UnifiedLauncher, link_unified};
+pub(crate) use unified::{UnifiedLauncher, UnifiedTable, link_unified};
 pub(crate) use unified_kernel::UnifiedKernel;
 pub use watch::{Busy, Hung, Watch};
 

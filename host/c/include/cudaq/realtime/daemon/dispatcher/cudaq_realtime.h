@@ -298,7 +298,8 @@ cudaq_status_t cudaq_dispatcher_set_control(cudaq_dispatcher_t *dispatcher, vola
 /* Device path, REGULAR and COOPERATIVE. NULL is refused; so is the host path. */
 cudaq_status_t cudaq_dispatcher_set_launch_fn(cudaq_dispatcher_t *dispatcher, cudaq_dispatch_launch_fn_t launch_fn);
 
-/* UNIFIED on the device path. `transport_ctx` is passed on as it is. */
+/* UNIFIED. `transport_ctx` is passed on as it is. On the host path the launch function starts a thread, as those of ringcall_hsb.h do, and
+ * `stream` is null; it and a data plane replace each other. */
 cudaq_status_t cudaq_dispatcher_set_unified_launch(cudaq_dispatcher_t *dispatcher,
                                                    cudaq_unified_launch_fn_v1_t unified_launch_fn,
                                                    void *transport_ctx);

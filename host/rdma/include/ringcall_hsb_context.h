@@ -1,6 +1,6 @@
 /* What a unified kernel is launched with. The first two forms are the CUDA-Q Realtime host API's; the third says its size. */
-#ifndef RINGCALL_HSB_H
-#define RINGCALL_HSB_H
+#ifndef RINGCALL_HSB_CONTEXT_H
+#define RINGCALL_HSB_CONTEXT_H
 
 #include <stdint.h>
 
@@ -19,8 +19,9 @@ typedef struct ringcall_context48 {
     uint32_t reserved;
 } ringcall_context48;
 
-/* The name that the specification's wiring example has for it. It answers from the request's slot: Ringcall's own kernels want one of
- * the other two. */
+/* The name that the specification's wiring example has for it. It names no response slots, since the reference answers from the request's
+ * slot. Ringcall's kernels do not: with an adapter of its own (ringcall_hsb.h) they know where its response slots are, and with another
+ * they want one of the other two forms. */
 typedef ringcall_context48 HSB_doca_transport_ctx;
 
 typedef struct ringcall_context72 {
