@@ -17,7 +17,7 @@ fn problem(deadline: Option<Duration>) -> Problem {
 fn run(deadline: Option<Duration>) -> Summary {
     let problem = problem(deadline);
     let source = ShotSource::sampled(&problem, 5).unwrap();
-    let config = ServiceConfig { workers: 1, ..ServiceConfig::default() };
+    let config = ServiceConfig { workers: 1, request_timeout: None, ..ServiceConfig::default() };
     let service = Service::start(&problem, &Inference::None, config).unwrap();
     let pace = Pace { requests: Some(2000), duration: None, interval: Duration::ZERO };
     service.drive(source, pace, &mut |_| true).unwrap()

@@ -71,7 +71,7 @@ fn serves_a_pipeline() {
     let problem = Problem::new(experiment().detector_error_model().unwrap()).unwrap();
     let pace = Pace { requests: Some(300), duration: None, interval: Duration::ZERO };
     let failures = |inference: &Inference| {
-        let config = ServiceConfig { workers: 1, ..ServiceConfig::default() };
+        let config = ServiceConfig { workers: 1, request_timeout: None, ..ServiceConfig::default() };
         let service = Service::start(&problem, inference, config).unwrap();
         let source = ShotSource::sampled(&problem, 1).unwrap();
         let summary = service.drive(source, pace, &mut |_| true).unwrap();
@@ -137,7 +137,8 @@ fn a_network_that_gives_no_number_fails_its_request() {
     let problem = Problem::new(experiment().detector_error_model().unwrap()).unwrap();
     let pace = Pace { requests: Some(300), duration: None, interval: Duration::ZERO };
     let refused = |inference: Inference| {
-        let service = Service::start(&problem, &inference, ServiceConfig::default()).unwrap();
+        let config = ServiceConfig { request_timeout: None, ..ServiceConfig::default() };
+        let service = Service::start(&problem, &inference, config).unwrap();
         let source = ShotSource::sampled(&problem, 1).unwrap();
         let summary = service.drive(source, pace, &mut |_| true).unwrap();
         assert_eq!(

@@ -118,7 +118,7 @@ fn problem() -> Problem {
 }
 
 fn config() -> ServiceConfig {
-    ServiceConfig { workers: 2, ..ServiceConfig::default() }
+    ServiceConfig { workers: 2, request_timeout: None, ..ServiceConfig::default() }
 }
 
 fn drive(problem: &Problem, service: Service) -> Result<Summary, DriveError> {
