@@ -453,7 +453,6 @@ fn what_cannot_be_is_one_clear_line() {
         (&["serve", "--transport", "nic", "--bind", "[::1]:0"][..], "over IPv4"),
         (&["serve", "--slot-bytes", "64", "--distance", "11"], "give --slot-bytes more"),
         (&["serve", "--transport", "roce", "--bind", "[::1]:0"], "over IPv4"),
-        (&["serve", "--transport", "roce", "--slots", "5000"], "give 1 to 4096"),
         (&["serve", "--bind", "192.0.2.1:9"], "cannot bind 192.0.2.1:9"),
     ] {
         is_refused(args, 1, says);
@@ -488,6 +487,17 @@ fn options_that_do_not_apply_are_errors() {
     for option in ["--slots", "--slot-bytes"] {
         let args = ["serve", "--preset", "d7", option, "64"];
         is_refused(&args, 2, &format!("{option} does not apply to --preset"));
+    }
+    // More slots than what serves them can tell apart.
+    for (args, slots) in [
+        (&["--dispatcher", "device"][..], "4097"),
+        (&["--transport", "nic", "--dispatcher", "device"], "4097"),
+        (&["--transport", "roce"], "4097"),
+        (&["--transport", "nic"], "4097"),
+        (&["--transport", "hsb", "--device", "emulated"], "8192"),
+        (&["--transport", "verbs", "--device", "rxe0", "--peer", "127.0.0.2", "--remote-qp", "3"], "4097"),
+    ] {
+        is_refused(&[&["serve", "--slots", slots], args].concat(), 2, "4096");
     }
     let rc = ["serve", "--transport", "roce", "--qp-type", "rc"];
     let verbs = ["serve", "--transport", "verbs", "--device", "rxe0"];

@@ -386,7 +386,7 @@ impl ExperimentArgs {
             }
             None => {
                 let experiment = self.choice().experiment()?;
-                let estimate = || around(Estimate::process().experiment(&experiment));
+                let estimate = || around(Estimate::process().experiment(&experiment).further(&self.decoder));
                 let problem = if self.slices {
                     let surface = surface_for("--slices", Some(&experiment))?;
                     memory.admit(&estimate())?;

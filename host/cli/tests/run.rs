@@ -297,6 +297,10 @@ fn options_of_measurements_slices_and_models_are_checked() {
             "--measurements is for --dispatcher host",
         ),
         (&["--ptp-clock", "sundial"], "--ptp-clock"),
+        (&["--slots", "1048577"], "a number from 1 to 1048576"),
+        (&["--engine", "gpu", "--dispatcher", "device", "--slots", "4097"], "poll 4096 slots at most"),
+        (&["--engine", "gpu", "--dispatcher", "graphs", "--slots", "4097"], "poll 4096 slots at most"),
+        (&["--engine", "relay", "--dispatcher", "device", "--slots", "4097"], "poll 4096 slots at most"),
         (&["--engine-save-path", "x.engine"], "--model"),
         (&["--engine", "cpu", "--model", "/no.onnx", "--engine-save-path", "x"], "--engine tensorrt"),
     ];

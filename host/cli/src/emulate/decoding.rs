@@ -121,7 +121,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
     }
     target.check_tag(args.tags.key())?;
     let config = file::read(path, args.memory)?;
-    args.memory.admit(&file::estimate(&config))?;
+    args.memory.admit(&file::estimate(path, &config))?;
     let mut patients = Vec::with_capacity(config.decoders.len());
     for (i, decoder) in config.decoders.iter().enumerate() {
         let patient = Patient::new(args, path, &target, decoder, i as u64);

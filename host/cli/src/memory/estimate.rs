@@ -1,13 +1,14 @@
 //! Estimates of a configuration's memory in bytes, by formulas that were fitted to peaks of resident memory
 //! (docs/performance/memory.md).
 
-use crate::decoder::DecoderArgs;
+use crate::decoder::{DecoderArgs, MatchingArg};
 use ringcall_matching::DecoderConfig;
 use ringcall_qec::circuit::{Code, DetectorBases, Experiment};
+use ringcall_qec::decode::OrderedStatistics;
 use ringcall_qec::dem::DetectorErrorModel;
 
 /// The program itself.
-const PROCESS: f64 = 14.0 * 1024.0 * 1024.0;
+const PROCESS: f64 = 16.0 * 1024.0 * 1024.0;
 /// The engine of a network on the CPU.
 const NETWORK: f64 = 22.0 * 1024.0 * 1024.0;
 /// Per detector: the circuit's analysis, the error model and the decoder's graph of a generated experiment.
@@ -22,6 +23,20 @@ const RELAY_ERROR: f64 = 15.0;
 const RELAY_FLIP: f64 = 4.0;
 /// Of an error in the graph that decoders by Relay-BP share.
 const RELAY_GRAPH_ERROR: f64 = 85.0;
+/// Per detector, each matching decoder beside the first.
+const MATCHING_DETECTOR: f64 = 200.0;
+/// Of a column, in each decoder that may go on to ordered statistics.
+const ORDERED_COLUMN: f64 = 10.0;
+/// Per detector, what an ensemble adds to each decoder, and the errors' table that its decoders share.
+const ENSEMBLE_DETECTOR: f64 = 1_600.0;
+const ENSEMBLE_SHARED: f64 = 400.0;
+/// A decoder of runs without end, at least, and for each detector and round that its window is long: by d³, plain and correlated.
+const ENDLESS: f64 = 0.4 * 1024.0 * 1024.0;
+const ENDLESS_PLAIN: f64 = 14_200.0;
+const ENDLESS_CORRELATED: f64 = 32_500.0;
+/// Windows of codes up to this distance are longer, measured in it.
+const ENDLESS_SMALL: f64 = 5.0;
+const ENDLESS_CORRELATED_SMALL: f64 = 49_000.0;
 /// Of an error of a model.
 pub(super) const MECHANISM: u64 = 170;
 /// Lists grow by doubling, and are cut to size at the end.
@@ -42,6 +57,8 @@ pub(crate) struct Estimate {
     detectors: f64,
     /// Bytes of the decoder's near lists.
     lists: f64,
+    /// Columns of a decoder by Relay-BP: the errors of its model.
+    columns: f64,
     /// Bytes of each decoder beside the first; 0: by detectors.
     decoder: f64,
 }
@@ -54,7 +71,7 @@ impl Estimate {
     /// The program with nothing to do.
     pub(crate) fn process() -> Self {
         let process = Part { what: "the program", bytes: PROCESS };
-        Self { parts: vec![process], detectors: 0.0, lists: 0.0, decoder: 0.0 }
+        Self { parts: vec![process], detectors: 0.0, lists: 0.0, columns: 0.0, decoder: 0.0 }
     }
 
     fn and(mut self, what: &'static str, bytes: f64) -> Self {
@@ -75,7 +92,9 @@ impl Estimate {
         // One layer more than there are rounds, where only the memory's basis has detectors.
         let layers = f64::from(rounds) + 1.0;
         let detectors = layers * watched * code.detectors_per_round(distance) as f64;
-        let estimate = Self { detectors, decoder: bytes * detectors / 10.0, ..self };
+        // Seven to ten errors a detector, where there is noise in circuits.
+        let columns = 10.0 * detectors;
+        let estimate = Self { detectors, columns, decoder: bytes * detectors / 10.0, ..self };
         estimate.and(EXPERIMENT, bytes * detectors)
     }
 
@@ -98,18 +117,59 @@ impl Estimate {
 
     /// The decoder of an error model that the options say.
     pub(crate) fn decoder_of(self, model: &DetectorErrorModel, decoder: &DecoderArgs) -> Self {
-        if decoder.is_relay_of(model) {
+        let estimate = if decoder.is_relay_of(model) {
             self.relay(model)
         } else {
             self.model(model, decoder.may_correlate())
-        }
+        };
+        estimate.further(decoder)
+    }
+
+    /// What the options ask for beyond matching in two passes, or beyond Relay-BP.
+    pub(crate) fn further(self, decoder: &DecoderArgs) -> Self {
+        let estimate = match decoder.relay.ordered {
+            Some(order) => self.ordered(order),
+            None => self,
+        };
+        if decoder.kind == Some(MatchingArg::Ensemble) { estimate.ensemble() } else { estimate }
+    }
+
+    /// Ordered statistics behind Relay-BP: in each decoder a square matrix of bits by checks, and the columns of a sweep.
+    pub(crate) fn ordered(mut self, order: OrderedStatistics) -> Self {
+        let swept = match order {
+            OrderedStatistics::Zero => 0.0,
+            OrderedStatistics::CombinationSweep(first) => f64::from(first).min(self.columns),
+        };
+        let words = (self.detectors / 64.0).ceil();
+        let bytes = 8.0 * words * (self.detectors + swept) + ORDERED_COLUMN * self.columns;
+        self.decoder += bytes;
+        self.and("ordered statistics (--relay-osd)", bytes)
+    }
+
+    /// An ensemble of matchings: passes with weights of their own in each decoder, and a table of errors.
+    pub(crate) fn ensemble(mut self) -> Self {
+        let each = ENSEMBLE_DETECTOR * self.detectors;
+        self.decoder = MATCHING_DETECTOR * self.detectors + each;
+        let shared = ENSEMBLE_SHARED * self.detectors;
+        self.and("an ensemble (--matching ensemble)", each + shared)
+    }
+
+    /// A decoder of runs of any length, with so many detectors a round, whose window moves with the run.
+    pub(crate) fn endless(self, each: u32, correlated: bool) -> Self {
+        let distance = (f64::from(each) + 1.0).sqrt();
+        let bytes = match correlated {
+            false => ENDLESS_PLAIN,
+            true if distance <= ENDLESS_SMALL => ENDLESS_CORRELATED_SMALL,
+            true => ENDLESS_CORRELATED,
+        };
+        self.and("decoders of runs without end (--decoders, --distance)", ENDLESS + bytes * distance.powi(3))
     }
 
     /// A decoder of an error model by Relay-BP.
     pub(crate) fn relay(mut self, model: &DetectorErrorModel) -> Self {
         let errors = model.mechanisms.len() as f64;
         let flips: f64 = model.mechanisms.iter().map(|error| error.detectors.len() as f64).sum();
-        self.detectors = f64::from(model.num_detectors);
+        (self.detectors, self.columns) = (f64::from(model.num_detectors), errors);
         self.decoder = RELAY_ERROR * errors + RELAY_FLIP * flips;
         let bytes = (MECHANISM as f64 + RELAY_GRAPH_ERROR) * errors + 2.0 * RELAY_FLIP * flips + self.decoder;
         self.and(MODEL, bytes)
@@ -143,7 +203,7 @@ impl Estimate {
 
     /// Decoders on the same tables, one for each thread; the first is counted.
     pub(crate) fn workers(self, workers: u32) -> Self {
-        let each = if self.decoder > 0.0 { self.decoder } else { 200.0 * self.detectors };
+        let each = if self.decoder > 0.0 { self.decoder } else { MATCHING_DETECTOR * self.detectors };
         let bytes = each * f64::from(workers.saturating_sub(1));
         self.and("decoders of threads (--workers, --threads)", bytes)
     }
@@ -175,6 +235,11 @@ impl Estimate {
     pub(crate) fn windows(self, peers: u32, slots: u32, slot_bytes: u32) -> Self {
         let bytes = f64::from(peers) * f64::from(slots) * (290.0 + f64::from(slot_bytes));
         self.and("windows of peers (--peers, --slots, --slot-bytes)", bytes)
+    }
+
+    /// Beside what is there already, which took so much.
+    pub(crate) fn beside(self, there: &Self) -> Self {
+        self.and("what is there already", (there.bytes() as f64 - PROCESS).max(0.0))
     }
 
     /// All together; as much as can be said where it is more.

@@ -45,6 +45,15 @@ impl MemoryLimit {
         }
     }
 
+    /// The same for what is made while something else of this process is there. A limit that was given is for both; what is free is for
+    /// what is made.
+    pub(crate) fn admit_beside(self, made: Estimate, there: &Estimate) -> Result<()> {
+        match self.max_memory {
+            Some(_) => self.admit(&made.beside(there)),
+            None => self.admit(&made),
+        }
+    }
+
     /// Refuses a configuration that takes more than it may. Says what it takes where that is much, or where the limit was given.
     ///
     /// # Errors
@@ -80,6 +89,9 @@ fn shown(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decoder::{DecoderArgs, MatchingArg, RelayArgs};
+    use ringcall_qec::circuit::{Code, Experiment};
+    use ringcall_qec::decode::OrderedStatistics;
 
     fn limit(text: &str) -> MemoryLimit {
         MemoryLimit { max_memory: Some(text.parse().expect("a size")) }
@@ -96,6 +108,30 @@ mod tests {
             "{line}"
         );
         limit("9GiB").admit(&ring).expect("it fits");
+    }
+
+    #[test]
+    fn a_limit_is_for_what_is_made_and_what_is_there() {
+        let half = Estimate::process().ring(4096, 65_536);
+        limit("700MiB").admit(&half).expect("512 MiB");
+        assert!(limit("700MiB").admit_beside(half.clone(), &half).is_err(), "twice as much");
+        limit("1100MiB").admit_beside(half.clone(), &half).expect("1024 MiB");
+    }
+
+    #[test]
+    fn what_decoders_do_further_takes_more() {
+        let decoders = |code, further: &DecoderArgs| {
+            Estimate::process().experiment(&Experiment::of(code)).further(further).workers(4).bytes()
+        };
+        let neither = DecoderArgs::default();
+        let ensemble = DecoderArgs { kind: Some(MatchingArg::Ensemble), ..DecoderArgs::default() };
+        assert!(decoders(Code::Surface, &ensemble) > decoders(Code::Surface, &neither));
+        let [zero, swept] =
+            [OrderedStatistics::Zero, OrderedStatistics::CombinationSweep(100)].map(|order| {
+                let relay = RelayArgs { ordered: Some(order), ..RelayArgs::default() };
+                decoders(Code::Bb144, &DecoderArgs { relay, ..DecoderArgs::default() })
+            });
+        assert!(swept > zero && zero > decoders(Code::Bb144, &neither));
     }
 
     #[test]

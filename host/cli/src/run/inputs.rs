@@ -34,7 +34,7 @@ pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
                     experiment.code.name()
                 )));
             }
-            let estimate = Estimate::process().experiment(&experiment);
+            let estimate = Estimate::process().experiment(&experiment).further(&decoder);
             // Options before memory: a refused command takes none.
             for (option, given) in [("--slices", args.slices), ("--measurements", args.measurements)] {
                 if given {

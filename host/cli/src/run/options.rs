@@ -14,6 +14,7 @@ use ringcall_decoder_service::gpu::Copies;
 use ringcall_decoder_service::{Pace, ServiceConfig};
 use ringcall_pipeline::CorePinning;
 use ringcall_qec::shots::ShotFormat;
+use ringcall_wire::launch::MAX_SLOTS;
 use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
 use std::fmt;
 use std::fs::File;
@@ -347,7 +348,7 @@ pub(crate) struct Args {
     /// Worker threads, each with an engine and a decoder [default: as many as there are cores to spare, at most 8]
     #[arg(long, value_parser = number::within::<u32>(1, 4096))]
     pub(super) workers: Option<u32>,
-    /// Slots of the ring [default: 32; 64 with --preset]
+    /// Slots of the ring, 1048576 at most; 4096 where a GPU polls them [default: 32; 64 with --preset]
     #[arg(long, value_parser = number::within::<u32>(1, 1_048_576))]
     slots: Option<u32>,
     #[command(flatten)]
@@ -452,6 +453,13 @@ impl Args {
         }
         if self.dispatcher == DispatcherArg::Graphs && self.engine != EngineArg::Gpu {
             bail!(misuse("--dispatcher graphs is for --engine gpu"));
+        }
+        if self.dispatcher != DispatcherArg::Host && self.slots() > MAX_SLOTS {
+            bail!(misuse(format!(
+                "--dispatcher {}, whose kernels poll {MAX_SLOTS} slots at most, not --slots {}",
+                if self.dispatcher == DispatcherArg::Device { "device" } else { "graphs" },
+                self.slots()
+            )));
         }
         if self.relay_deadline.is_some() && self.engine != EngineArg::Relay {
             bail!(misuse("--relay-deadline is for --engine relay"));

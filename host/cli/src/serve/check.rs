@@ -10,6 +10,7 @@ use crate::usage::{Given, Misuse};
 use anyhow::{Result, bail};
 use ringcall_roce::{Hosts, MAX_PAGES, ROCE_PORT};
 use ringcall_transport::udp::AllowedPeer;
+use ringcall_wire::launch::MAX_SLOTS;
 use std::net::{IpAddr, SocketAddrV4};
 
 /// Options of a queue pair.
@@ -85,9 +86,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
         ));
     }
     if args.dispatcher == Some(DispatcherArg::Device) {
-        if on_queues && args.slots > MAX_PAGES {
-            bail!(misuse("--dispatcher device works queues of 4096 --slots at most"));
-        }
+        within("--dispatcher device, whose kernels poll", args.slots, MAX_SLOTS)?;
         let what =
             "--dispatcher device, whose kernel serves rpc_increment beside a thread of the transport's";
         given.refuse(&ExperimentArgs::FIELDS, what)?;
@@ -99,8 +98,17 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a ring with more slots than what serves it can tell apart.
+fn within(what: &str, slots: u32, most: u32) -> Result<()> {
+    if slots > most {
+        bail!(misuse(&format!("{what} {most} slots at most, not --slots {slots}")));
+    }
+    Ok(())
+}
+
 /// Refuses what a queue pair would ignore, or lacks.
 fn queue_pair(transport: TransportArg, args: &Args, given: &Given<'_>) -> Result<()> {
+    within(&format!("--transport {}, whose packets name", transport.name()), args.slots, MAX_PAGES)?;
     let works_on_queues = matches!(transport, TransportArg::Nic | TransportArg::Hsb);
     if works_on_queues {
         let what = format!("--transport {}, whose loop works on an adapter's queues", transport.name());
@@ -135,9 +143,7 @@ fn adapter(args: &Args, given: &Given<'_>) -> Result<()> {
     if args.peer.len() > 1 {
         bail!(misuse("--transport verbs has one peer: give one --peer"));
     }
-    if args.slots > MAX_PAGES {
-        bail!(misuse("--transport verbs has 4096 slots at most"));
-    }
+    within("--transport verbs, which has", args.slots, MAX_PAGES)?;
     match (one_peer(args)?, args.rendezvous) {
         (Some(_), Some(_)) => {
             bail!(misuse("give --peer or --rendezvous: an adapter's queue pair has one peer"))

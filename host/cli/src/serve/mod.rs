@@ -153,7 +153,7 @@ pub(crate) struct Args {
     /// --rendezvous
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Slots of the ring; with RoCE, also pages of the window
+    /// Slots of the ring, 1048576 at most; with RoCE also pages of the window, and 4096 at most, as where a GPU polls them
     #[arg(long, default_value_t = DEFAULT_PORT.pages, value_parser = number::within::<u32>(1, 1_048_576))]
     slots: u32,
     /// Bytes of a slot: header and payload; with --preset what a request needs, if that is more

@@ -220,7 +220,7 @@ impl Args {
             } else {
                 Estimate::process().model(&model, self.matching != Some(KindsArg::Plain))
             };
-            self.memory.admit(&decoding.workers(threads))?;
+            self.memory.admit(&self.further(decoding).workers(threads))?;
             grid.add_model(path, model)?;
         }
         self.relay.check(relayed)?;
@@ -252,10 +252,19 @@ impl Args {
         }
     }
 
+    /// What ordered statistics or an ensemble take beside a decoder.
+    fn further(&self, decoding: Estimate) -> Estimate {
+        match (self.matching, self.relay.ordered) {
+            (Some(KindsArg::Ensemble), _) => decoding.ensemble(),
+            (_, Some(order)) => decoding.ordered(order),
+            _ => decoding,
+        }
+    }
+
     /// What a point of this experiment takes.
     fn estimate(&self, experiment: &Experiment) -> Estimate {
         let threads = u32::try_from(self.threads()).unwrap_or(u32::MAX);
-        let decoding = Estimate::process().experiment(experiment).workers(threads);
+        let decoding = self.further(Estimate::process().experiment(experiment)).workers(threads);
         match self.engine() {
             Some(NetworkArg::Cpu | NetworkArg::Onnxruntime) => {
                 decoding.network(threads, experiment.distance, experiment.rounds)

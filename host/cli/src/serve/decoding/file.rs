@@ -46,9 +46,14 @@ pub(crate) fn read(path: &Path, memory: MemoryLimit) -> Result<Config> {
     text.parse().map_err(|error| refusal(path, &error))
 }
 
-/// What its decoders take.
-pub(crate) fn estimate(config: &Config) -> Estimate {
-    config.decoders.iter().fold(Estimate::process(), |estimate, decoder| {
+/// What its decoders take, and what reading it takes, which is more than that for small ones.
+pub(crate) fn estimate(path: &Path, config: &Config) -> Estimate {
+    let text = std::fs::metadata(path).map_or(0, |found| found.len());
+    let estimate = Estimate::process().file(READING * text);
+    config.decoders.iter().fold(estimate, |estimate, decoder| {
+        if let Some((each, _)) = decoder.endless() {
+            return estimate.endless(each, decoder.is_correlated());
+        }
         let model = decoder.model();
         if decoder.is_relay() {
             estimate.relay(&model)

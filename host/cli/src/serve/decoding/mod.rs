@@ -98,7 +98,8 @@ fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config, signals: 
     let room = |estimate: Estimate, decoder: &DecoderConfig| {
         super::around(&Args { slot_bytes: slot_bytes(&args, sized, decoder), ..args.clone() }, estimate)
     };
-    let estimate = config.decoders.iter().fold(file::estimate(config), room);
+    let room = config.decoders.iter().fold(Estimate::process(), room);
+    let estimate = file::estimate(path, config).beside(&room);
     args.memory.admit(&estimate)?;
     let sessions = Sessions::new(config, args.frame.unwrap_or(FrameArg::Volume).into());
     let sessions = Arc::new(sessions.map_err(|error| file::refusal(path, &error))?);
@@ -134,7 +135,7 @@ fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config, signals: 
     let start = |Bound { id, start, .. }: Bound| start().map(|served| DecoderRing { id, served });
     let rings = bound.into_iter().map(start).collect::<Result<Vec<_>>>()?;
     let _ = counts.set(figures(&rings));
-    let mut reload = Reload::new(path, &args, sized, config, &sessions);
+    let mut reload = Reload::new(path, (&args, sized), room, config, &sessions);
     let mut watchman = Watchman::new(Arc::clone(&figures_so_far));
     serve_until_told(&args, signals, &line, &mut watchman, &mut |hung_up| reload.turn(hung_up));
     ending.set();

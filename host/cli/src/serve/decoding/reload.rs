@@ -1,6 +1,7 @@
 //! SIGHUP of a decoding server: its file is read again while it serves.
 
 use super::{Args, FrameArg, file, slot_bytes};
+use crate::memory::Estimate;
 use anyhow::{Context, Result, anyhow, bail};
 use ringcall_decoder_service::decoding_server::{Config, DecoderConfig, Session, Sessions};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,8 @@ struct Reader {
     sized: bool,
     /// Of each ring its decoder, and the bytes of its slots.
     rings: Vec<(i64, u32)>,
+    /// What the rings take.
+    room: Estimate,
 }
 
 /// A changed configuration and its new decoders.
@@ -37,14 +40,14 @@ struct Made {
 impl<'a> Reload<'a> {
     pub(super) fn new(
         path: &Path,
-        args: &Args,
-        sized: bool,
+        (args, sized): (&Args, bool),
+        room: Estimate,
         served: &Config,
         sessions: &'a Sessions,
     ) -> Self {
         let ring = |decoder: &DecoderConfig| (decoder.id(), slot_bytes(args, sized, decoder));
         let rings = served.decoders.iter().map(ring).collect();
-        let reader = Reader { path: path.to_owned(), args: args.clone(), sized, rings };
+        let reader = Reader { path: path.to_owned(), args: args.clone(), sized, rings, room };
         let (reader, served) = (Arc::new(reader), served.clone());
         Self { sessions, reader, served, making: None, asked: false, pending: false }
     }
@@ -112,7 +115,9 @@ impl Reader {
         if config.transport != served.transport {
             bail!("the transport is another one: that takes a start");
         }
-        self.args.memory.admit(&file::estimate(&config))?;
+        // The new decoders are made while the old ones serve.
+        let there = file::estimate(&self.path, served).beside(&self.room);
+        self.args.memory.admit_beside(file::estimate(&self.path, &config), &there)?;
         let frame = self.args.frame.unwrap_or(FrameArg::Volume).into();
         let sessions = config.decoders.iter().map(|decoder| Session::new(decoder, frame));
         let sessions = sessions.collect::<Result<_, _>>();
