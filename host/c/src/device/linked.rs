@@ -24,7 +24,7 @@ use ringcall_launch::ring::{
 };
 use ringcall_wire::Counter;
 use ringcall_wire::entry::FunctionEntry;
-use ringcall_wire::launch::HandlerKind;
+use ringcall_wire::launch::{HandlerKind, MAX_SLOTS};
 use ringcall_wire::status::DispatchMode;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -110,7 +110,9 @@ pub(super) struct Asked {
 
 impl Asked {
     fn slots(&self) -> Result<u32, Fault> {
-        u32::try_from(self.slots).map_err(|_| Fault::invalid(format!("{} slots", self.slots)))
+        u32::try_from(self.slots).ok().filter(|&slots| slots <= MAX_SLOTS).ok_or_else(|| {
+            Fault::invalid(format!("num_slots is {}: a kernel polls {MAX_SLOTS} at most", self.slots))
+        })
     }
 
     fn check(&self) -> Result<(), Fault> {
@@ -586,6 +588,39 @@ mod tests {
             assert_eq!(fault.status, status, "{bad:?}");
         }
         assert_eq!(kinds(&[host], Which::Graph, true).map(|kinds| kinds[0].0), Some(HandlerKind::Elsewhere));
+    }
+
+    #[test]
+    fn a_ring_with_more_slots_than_a_kernel_polls_is_refused() {
+        let ring = cudaq_ringbuffer_t {
+            rx_flags: core::ptr::null_mut(),
+            tx_flags: core::ptr::null_mut(),
+            rx_data: core::ptr::null_mut(),
+            tx_data: core::ptr::null_mut(),
+            rx_stride_sz: 64,
+            tx_stride_sz: 64,
+            rx_flags_host: core::ptr::null_mut(),
+            tx_flags_host: core::ptr::null_mut(),
+            rx_data_host: core::ptr::null_mut(),
+            tx_data_host: core::ptr::null_mut(),
+        };
+        let asked = |slots| Asked {
+            ring,
+            table: core::ptr::null_mut(),
+            count: 0,
+            shutdown: core::ptr::null_mut(),
+            stats: core::ptr::null_mut(),
+            slots,
+            blocks: 1,
+            threads: 32,
+            graphs: LinkedGraphs::default(),
+        };
+        assert_eq!(asked(4096).slots().ok(), Some(4096));
+        for slots in [4097, 1 << 20, usize::MAX] {
+            let fault = asked(slots).check().expect_err("refused");
+            assert_eq!(fault.status, CudaqStatus::InvalidArg, "{slots}");
+            assert!(fault.why.contains("4096 at most"), "{}", fault.why);
+        }
     }
 
     #[test]

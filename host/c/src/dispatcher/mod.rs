@@ -235,6 +235,12 @@ impl Dispatcher {
             (table, launch)
         } else {
             state.code.check()?;
+            if config.slots > MAX_SLOTS {
+                let slots = config.slots;
+                return Err(Fault::invalid(format!(
+                    "num_slots is {slots}: our kernels poll {MAX_SLOTS} at most"
+                )));
+            }
             if state.table.is_some() || state.launch.is_some() {
                 return Err(Fault::invalid(
                     "with modules of its own a dispatcher has neither launch function nor function table: addresses in \
