@@ -36,6 +36,7 @@ SERVE = ["serve", "--bind", "127.0.0.1:0"]
 # Relay-BP in a development build is slow.
 CODE = ["run", "--workers", "1", "--requests", "1", "--relay-iterations", "10"]
 OSD = [*CODE[:-1], "1"]
+NEAR_LISTS = {"bound": "near lists of a model as long as they may be"}
 
 # Name, the command's words, and what else: `bound` says why an estimate is a bound, `reload` the configuration that a service reads again, with another rate in it.
 CONFIGURATIONS = [
@@ -79,10 +80,10 @@ CONFIGURATIONS = [
     ("stream-d7-4", [*SERVE, "--stream", "--distance", "7", "--decoders", "4"], {}),
     ("patches-d5-100", [*SERVE, "--stream", "--distance", "5", "--decoders", "100"], {}),
     ("config-bb144", [*SERVE, "--config", "BB144"], {}),
-    ("config-d13-2", [*SERVE, "--config", "D13"], {}),
-    ("config-d9-2", [*SERVE, "--config", "D9"], {}),
-    ("reload-d9", [*SERVE, "--config", "D9"], {"reload": "D9"}),
-    ("reload-d13", [*SERVE, "--config", "D13"], {"reload": "D13"}),
+    ("config-d13-2", [*SERVE, "--config", "D13"], NEAR_LISTS),
+    ("config-d9-2", [*SERVE, "--config", "D9"], NEAR_LISTS),
+    ("reload-d9", [*SERVE, "--config", "D9"], {"reload": "D9", **NEAR_LISTS}),
+    ("reload-d13", [*SERVE, "--config", "D13"], {"reload": "D13", **NEAR_LISTS}),
     ("reload-bb144", [*SERVE, "--config", "BB144"], {"reload": "BB144"}),
     ("emulate-d17", ["emulate", "--connect", "SERVICE", "--function", "decode", "--distance", "17", "--requests", "5"], {}),
     ("emulate-d9", ["emulate", "--connect", "SERVICE", "--function", "decode", "--distance", "9", "--requests", "5"], {}),
@@ -91,7 +92,7 @@ CONFIGURATIONS = [
     (
         "predict-grid8",
         ["predict", "--dem", "GRID8", "--threads", "1"],
-        {"shots": True, "bound": "near lists of a model as long as they may be"},
+        {"shots": True, **NEAR_LISTS},
     ),
     ("bb144", [*CODE, "--code", "bb144"], {}),
     ("bb288-both-8workers", ["run", "--requests", "1", "--relay-iterations", "10", "--workers", "8", "--code", "bb288", "--detectors", "both"], {}),
