@@ -1,12 +1,16 @@
 //! Chart of round-trip times: one panel a benchmark, one axis for all panels.
 
 use super::measure::{Row, time};
+use crate::report::charts::axis::Axis;
+use crate::report::charts::frame::{FONT, text_width};
 use crate::report::{Provenance, page};
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
 const WIDTH: u32 = 900;
 const PANEL: u32 = 112;
+/// Room on either side of the bars, for half of the axis's outermost label.
+const SIDE: u32 = 34;
 /// Room for what a panel says.
 const TITLE: u32 = 26;
 /// Room for the axis below the last panel.
@@ -22,12 +26,12 @@ pub(super) fn svg(rows: &[Row], provenance: &Provenance) -> Result<Option<String
     let rows: Vec<&Row> = rows.iter().filter(|row| !row.bins.is_empty()).collect();
     let ends = rows.iter().flat_map(|row| [row.min_ns, row.max_ns]);
     let (Some(least), Some(most)) = (ends.clone().min(), ends.max()) else { return Ok(None) };
-    let range = least.max(1) as f64 * 0.9..(most.max(2) as f64 * 1.1);
+    let x = Axis::log("round trip", least.max(1) as f64 * 0.9, most.max(2) as f64 * 1.1).labelled(time);
     let mut text = String::new();
     {
         let size = (WIDTH, PANEL * rows.len() as u32 + FOOT);
         let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
-        draw(&root, &rows, &range).map_err(|error| anyhow!("drawing the histogram: {error}"))?;
+        draw(&root, &rows, &x).map_err(|error| anyhow!("drawing the histogram: {error}"))?;
     }
     Ok(Some(page::described(&text, provenance)))
 }
@@ -37,9 +41,10 @@ type Failure<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::Erro
 fn draw<'a>(
     root: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
     rows: &[&Row],
-    range: &std::ops::Range<f64>,
+    x: &Axis,
 ) -> Result<(), Failure<'a>> {
     root.fill(&WHITE)?;
+    let across = x.positions(f64::from(WIDTH - 2 * SIDE), text_width);
     for (index, row) in rows.iter().enumerate() {
         let last = index + 1 == rows.len();
         let top = PANEL * index as u32;
@@ -47,29 +52,30 @@ fn draw<'a>(
         let panel = root.clone().shrink((0, top), (WIDTH, height));
         let peak = row.bins.iter().map(|bin| bin.2).max().unwrap_or(1) as f64;
         let mut chart = ChartBuilder::on(&panel)
-            .margin_left(10)
-            .margin_right(20)
+            .margin_left(SIDE)
+            .margin_right(SIDE)
             .margin_top(TITLE)
             .x_label_area_size(if last { FOOT } else { 0 })
-            .build_cartesian_2d(range.clone().log_scale(), 0.0..1.05)?;
+            .build_cartesian_2d(across.clone(), 0.0..1.05)?;
+        let label = |at: &f64| across.label(*at);
         let mut mesh = chart.configure_mesh();
+        mesh.x_labels(32).x_label_formatter(&label);
         mesh.disable_y_mesh().disable_y_axis().light_line_style(TRANSPARENT).bold_line_style(BLACK.mix(0.15));
         if last {
-            let font = ("sans-serif", 16).into_font().color(&BLACK);
-            mesh.x_desc("round trip").label_style(font.clone()).axis_desc_style(font);
-            mesh.x_label_formatter(&|ns| time(*ns));
+            let font = FONT.into_font().color(&BLACK);
+            mesh.x_desc(x.title).label_style(font.clone()).axis_desc_style(font);
         }
         mesh.draw()?;
         chart.draw_series(row.bins.iter().map(|&(from, to, count)| {
-            let from = (from as f64).max(range.start);
-            Rectangle::new([(from, 0.0), ((to as f64).max(from), count as f64 / peak)], BARS.filled())
+            let [from, to] = [from, to.max(from)].map(|ns| x.at(ns as f64));
+            Rectangle::new([(from, 0.0), (to, count as f64 / peak)], BARS.filled())
         }))?;
-        let p50 = row.p50_ns as f64;
+        let p50 = x.at(row.p50_ns as f64);
         chart.draw_series([PathElement::new([(p50, 0.0), (p50, 1.05)], MEDIAN.stroke_width(2))])?;
         let [p50, p99, p999] = [row.p50_ns, row.p99_ns, row.p999_ns].map(|ns| time(ns as f64));
         let title = format!("{}: p50 {p50}, p99 {p99}, p99.9 {p999}, {} trips", row.name, row.n);
         // From the left, above the bars: the longest title is as wide as half of the picture.
-        panel.draw_text(&title, &("sans-serif", 16).into_font().color(&BLACK), (12, 6))?;
+        panel.draw_text(&title, &FONT.into_font().color(&BLACK), (12, 6))?;
     }
     root.present()
 }
@@ -96,5 +102,43 @@ mod tests {
             "{svg}"
         );
         assert_eq!(super::svg(&[], &made).unwrap(), None);
+    }
+
+    /// Less than a decade, and across a decade's end, where every unit has a tick.
+    #[test]
+    fn labels_of_the_axis_have_room() {
+        for (least, most) in [(4_700, 10_800), (3_400, 33_000), (900, 1_100), (1_100, 1_150), (50, 9_000_000)]
+        {
+            let mut times = histogram().unwrap();
+            times.record(least).unwrap();
+            times.record(most).unwrap();
+            let svg = svg(&[Row { name: "x".to_owned(), ..Row::new(&times) }], &Provenance::now())
+                .unwrap()
+                .unwrap();
+            let texts = svg.split("<text ").skip(1).filter(|text| text.contains("text-anchor=\"middle\""));
+            let attribute = |text: &str, name: &str| {
+                text.split(name).nth(1).unwrap().split('"').next().unwrap().to_owned()
+            };
+            let mut labels: Vec<(f64, f64)> = texts
+                .filter(|text| text.contains("s\n"))
+                .map(|text| {
+                    let words = text.split('>').nth(1).unwrap().split('<').next().unwrap().trim();
+                    (attribute(text, "x=\"").parse().unwrap(), text_width(words))
+                })
+                .collect();
+            labels.sort_by(|a, b| a.0.total_cmp(&b.0));
+            assert!(labels.len() >= 2, "{least} to {most}: {svg}");
+            for pair in labels.windows(2) {
+                assert!(
+                    pair[1].0 - pair[0].0 >= (pair[0].1 + pair[1].1) / 2.0,
+                    "{least} to {most}: {pair:?}"
+                );
+            }
+            let (first, last) = (labels[0], labels[labels.len() - 1]);
+            assert!(
+                first.0 >= first.1 / 2.0 && last.0 + last.1 / 2.0 <= f64::from(WIDTH),
+                "{first:?} {last:?}"
+            );
+        }
     }
 }

@@ -24,7 +24,7 @@ struct Tick {
 
 /// An axis.
 pub(crate) struct Axis {
-    pub(super) title: &'static str,
+    pub(crate) title: &'static str,
     scale: Scale,
     pub(crate) from: f64,
     pub(crate) to: f64,
@@ -67,12 +67,18 @@ impl Axis {
             label: tick(value),
             decade: step == 1.0,
         });
+        let mut ticks: Vec<Tick> = ticks.collect();
+        if ticks.len() < 2 {
+            // Between two neighbours of these: the round values of a linear axis.
+            let round = Self::linear(title, 10f64.powf(from), 10f64.powf(to)).ticks;
+            ticks = round.into_iter().map(|tick| Tick { at: tick.at.log10(), ..tick }).collect();
+        }
         let minor = on(match to - from {
             few if few < 0.9 => &[1.2, 1.4, 1.6, 1.8, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5],
             _ => &[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
         });
         let minor = minor.into_iter().map(|(_, value)| value.log10()).collect();
-        Self { title, scale: Scale::Log, from, to, ticks: ticks.collect(), minor }
+        Self { title, scale: Scale::Log, from, to, ticks, minor }
     }
 
     /// Logarithmic where the values span enough; room above in either case.
@@ -87,13 +93,23 @@ impl Axis {
     /// A share of all, logarithmic down to `least`, with ticks in percent.
     pub(crate) fn share(title: &'static str, least: f64) -> Self {
         let axis = Self::log(title, least.clamp(1e-12, 0.5), 1.0);
-        let percent = |tick: Tick| {
-            let percent = 10f64.powf(tick.at) * 100.0;
+        let ticks = axis.ticks.into_iter().filter(|tick| tick.decade).collect();
+        Self { ticks, ..axis }.labelled(|share| {
+            let percent = share * 100.0;
             let digits = (-percent.log10()).ceil().max(0.0) as usize;
-            Tick { label: format!("{percent:.digits$}%"), ..tick }
-        };
-        let ticks = axis.ticks.into_iter().filter(|tick| tick.decade).map(percent).collect();
-        Self { ticks, ..axis }
+            format!("{percent:.digits$}%")
+        })
+    }
+
+    /// With labels of the caller's, each from the value at its tick.
+    pub(crate) fn labelled(mut self, label: impl Fn(f64) -> String) -> Self {
+        for tick in &mut self.ticks {
+            tick.label = label(match self.scale {
+                Scale::Linear => tick.at,
+                Scale::Log => 10f64.powf(tick.at),
+            });
+        }
+        self
     }
 
     /// Rows from the top down, each with a label.
@@ -144,6 +160,11 @@ impl Axis {
         shown.into_iter().map(|tick| (tick.at, tick.label.clone())).collect()
     }
 
+    /// As plotters sees it, on so many pixels; `room` is how many pixels a label takes.
+    pub(crate) fn positions(&self, pixels: f64, room: impl Fn(&str) -> f64) -> Positions {
+        Positions { range: self.from..self.to, ticks: self.thinned(pixels, room) }
+    }
+
     #[cfg(test)]
     fn labels(&self) -> Vec<&str> {
         self.ticks.iter().map(|tick| tick.label.as_str()).collect()
@@ -151,13 +172,14 @@ impl Axis {
 }
 
 /// An axis as plotters sees it: linear, with exactly our ticks.
+#[derive(Clone)]
 pub(crate) struct Positions {
-    pub(super) range: Range<f64>,
-    pub(super) ticks: Vec<(f64, String)>,
+    range: Range<f64>,
+    ticks: Vec<(f64, String)>,
 }
 
 impl Positions {
-    pub(super) fn label(&self, position: f64) -> String {
+    pub(crate) fn label(&self, position: f64) -> String {
         let distance = |tick: &(f64, String)| (tick.0 - position).abs();
         let nearest = self.ticks.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
         nearest.map(|tick| tick.1.clone()).unwrap_or_default()
@@ -216,6 +238,11 @@ mod tests {
         );
         assert_eq!(Axis::log("", 19.0, 330.0).labels(), ["20", "50", "100", "200"]);
         assert_eq!(Axis::log("", 0.0065, 0.0094).labels(), ["0.007", "0.008", "0.009"]);
+        assert_eq!(Axis::log("", 1100.0, 1350.0).labels(), ["1100", "1150", "1200", "1250", "1300", "1350"]);
+        assert_eq!(
+            Axis::log("", 1.0, 60.0).labelled(|ns| format!("{ns:.0} ns")).labels(),
+            ["1 ns", "2 ns", "5 ns", "10 ns", "20 ns", "50 ns"]
+        );
         assert_eq!(Axis::log("", 0.5, 1e5).labels(), ["1", "10", "100", "1000", "10k", "100k"]);
         assert_eq!(
             Axis::log("", 2e-5, 2e-3).labels(),
@@ -232,7 +259,7 @@ mod tests {
     fn positions_stay_on_the_axis() {
         let axis = Axis::log("", 1.0, 100.0);
         assert_eq!([0.0, 10.0, 1e9].map(|v| axis.at(v)), [0.0, 1.0, 2.0]);
-        let positions = Positions { range: axis.from..axis.to, ticks: axis.thinned(500.0, |_| 30.0) };
+        let positions = axis.positions(500.0, |_| 30.0);
         assert_eq!(positions.label(1.01), "10");
     }
 

@@ -101,14 +101,9 @@ impl Frame<'_> {
             let area: DrawingArea<SVGBackend<'_>, Shift> =
                 SVGBackend::with_string(&mut svg, size).into_drawing_area();
             let plot_height = f64::from(height.saturating_sub(BELOW + 16));
-            let (across, up) = (
-                Positions { range: x.from..x.to, ticks: x.thinned(self.plot_width(), text_width) },
-                Positions { range: y.from..y.to, ticks: y.thinned(plot_height, |_| 14.0) },
-            );
-            let [across_labels, up_labels] = [&across, &up].map(|positions| Positions {
-                range: positions.range.clone(),
-                ticks: positions.ticks.clone(),
-            });
+            let across = x.positions(self.plot_width(), text_width);
+            let up = y.positions(plot_height, |_| 14.0);
+            let (across_labels, up_labels) = (across.clone(), up.clone());
             let mut chart = ChartBuilder::on(&area)
                 .margin(8)
                 .margin_right(RIGHT)
