@@ -1,13 +1,12 @@
 // A handler in CUDA C++, asked over UDP: the bridge provider's thread moves datagrams between the network and a ring of pinned
 // memory (--pinned-rings), which the dispatch kernel polls. Built with nvcc -rdc=true and the device archive.
-#include "device.h"
+#include "parity.cuh"
 
 #include "cudaq/realtime/cpu_transport/udp_wrapper.h"
 #include "cudaq/realtime/daemon/bridge/bridge_interface.h"
 
 namespace {
 
-constexpr std::uint32_t PARITY = cudaq::realtime::fnv1a_hash("parity");
 constexpr std::uint32_t slots = 8, slot_bytes = 256;
 
 // Waits for the flag of the caller's next answer, for two seconds at most.
@@ -20,29 +19,6 @@ bool answered(cpu_udp_transceiver_t caller, std::uint32_t *slot) {
 }
 
 } // namespace
-
-__device__ int parity_rpc(const void *input, void *output, std::uint32_t arg_len, std::uint32_t max_result_len,
-                          std::uint32_t *result_len) {
-  if (max_result_len < 1)
-    return 1;
-  std::uint8_t parity = 0;
-  for (std::uint32_t i = 0; i < arg_len; ++i)
-    parity ^= static_cast<const std::uint8_t *>(input)[i];
-  *static_cast<std::uint8_t *>(output) = parity;
-  *result_len = 1;
-  return 0;
-}
-
-__global__ void init_function_table(cudaq_function_entry_t *entries) {
-  entries[0] = {};
-  entries[0].handler.device_fn_ptr = reinterpret_cast<void *>(&parity_rpc);
-  entries[0].function_id = PARITY;
-  entries[0].dispatch_mode = CUDAQ_DISPATCH_DEVICE_CALL;
-  entries[0].schema.num_args = 1;
-  entries[0].schema.args[0] = {CUDAQ_TYPE_BIT_PACKED, {0}, 16, 128};
-  entries[0].schema.num_results = 1;
-  entries[0].schema.results[0] = {CUDAQ_TYPE_UINT8, {0}, 1, 1};
-}
 
 int main(int argc, char **argv) {
   if (!have_device())
@@ -71,13 +47,7 @@ int main(int argc, char **argv) {
   CHECK(cudaq_dispatcher_create(manager, &config, &dispatcher));
   CHECK(cudaq_dispatcher_set_ringbuffer(dispatcher, &ring));
   CHECK(cudaq_dispatcher_set_control(dispatcher, shutdown_flag.device, stats.device));
-  cudaq_function_entry_t *entries = nullptr;
-  CHECK_CUDA(cudaMalloc(&entries, sizeof *entries));
-  init_function_table<<<1, 1>>>(entries);
-  CHECK_CUDA(cudaDeviceSynchronize());
-  cudaq_function_table_t table{};
-  table.entries = entries;
-  table.count = 1;
+  ParityTable table;
   CHECK(cudaq_dispatcher_set_function_table(dispatcher, &table));
   CHECK(cudaq_dispatcher_set_launch_fn(dispatcher, &cudaq_launch_dispatch_kernel_regular));
   CHECK(cudaq_dispatcher_start(dispatcher));
@@ -95,23 +65,13 @@ int main(int argc, char **argv) {
   auto *requests = reinterpret_cast<std::uint8_t *>(cpu_udp_get_tx_ring_data_addr(caller));
   auto *answers = reinterpret_cast<std::uint8_t *>(cpu_udp_get_rx_ring_data_addr(caller));
   for (std::uint32_t id = 0; id < 1000; ++id) {
-    cudaq::realtime::RPCHeader header{cudaq::realtime::RPC_MAGIC_REQUEST, PARITY, 16, id, 0};
-    std::uint8_t *request = requests + id % slots * slot_bytes;
-    std::memset(request, 0, slot_bytes);
-    std::memcpy(request, &header, sizeof header);
-    request[sizeof header + id % 16] = static_cast<std::uint8_t>(id);
+    write_parity_request(requests + id % slots * slot_bytes, slot_bytes, id);
     std::uint32_t slot = 0;
     if (!cpu_udp_tx_publish(caller, id % slots) || !answered(caller, &slot)) {
       std::fprintf(stderr, "request %u: no answer\n", id);
       std::_Exit(1); // not exit, which would wait for the kernel
     }
-    cudaq::realtime::RPCResponse response;
-    std::memcpy(&response, answers + slot * slot_bytes, sizeof response);
-    if (response.status != 0 || response.request_id != id ||
-        answers[slot * slot_bytes + sizeof response] != static_cast<std::uint8_t>(id)) {
-      std::fprintf(stderr, "request %u: status %d, request %u\n", id, response.status, response.request_id);
-      std::_Exit(1);
-    }
+    check_parity_answer(answers + slot * slot_bytes, id);
   }
 
   cpu_udp_destroy_transceiver(caller);
@@ -120,7 +80,6 @@ int main(int argc, char **argv) {
   CHECK(cudaq_dispatcher_destroy(dispatcher));
   CHECK(cudaq_dispatch_manager_destroy(manager));
   CHECK(cudaq_bridge_destroy(bridge));
-  CHECK_CUDA(cudaFree(entries));
   std::printf("ran: 1000 requests over UDP (%s) answered on the device\n", endpoint);
   return 0;
 }

@@ -23,7 +23,9 @@ use crate::devx::Layout;
 use crate::doca::{DeviceCompletions, DeviceQp, DeviceReceive, DocaError};
 use ringcall_gpu::shared::{Bytes, Words};
 use ringcall_mlx5::endpoint::{Config, Reply, Windows};
-use ringcall_mlx5::layout::{BLUE_FLAME_BYTES, RECEIVE_WQE_BYTES, RECORD_BYTES, RECORD_SEND, cqe, wqe};
+use ringcall_mlx5::layout::{
+    BLUE_FLAME_BYTES, RECEIVE_WQE_BYTES, RECEIVE_WQE_WORDS, RECORD_BYTES, RECORD_SEND, cqe, wqe,
+};
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sq::RecordMode;
 use ringcall_mlx5::{BlueFlame, Endpoint, QueueError};
@@ -107,6 +109,47 @@ pub enum QueuesError {
 
 fn whose(found: &Option<u32>) -> String {
     found.map_or_else(|| "no device's memory".to_owned(), |device| format!("memory of device {device}"))
+}
+
+/// Where queues in this process's memory are, and how many entries each has: `uar` is their doorbell register.
+#[must_use]
+pub fn addresses_of(windows: &Windows, uar: &Words) -> UnifiedParams {
+    let entries = |words: &Words, each: usize| u32::try_from(words.len() / each).unwrap_or(u32::MAX);
+    UnifiedParams {
+        rx_completions: windows.rx_completions.address(),
+        rx_completion_entries: entries(&windows.rx_completions, cqe::WORDS),
+        receive: windows.receive.address(),
+        receive_entries: entries(&windows.receive, RECEIVE_WQE_WORDS),
+        tx_completions: windows.tx_completions.address(),
+        tx_completion_entries: entries(&windows.tx_completions, cqe::WORDS),
+        send: windows.send.address(),
+        send_entries: entries(&windows.send, wqe::WORDS),
+        record: windows.record.address(),
+        uar: uar.address(),
+        rx_data: windows.rx_data.address(),
+        tx_data: windows.tx_data.address(),
+        ..UnifiedParams::default()
+    }
+}
+
+/// The struct of queue pair `number`, whose queues, record and register are at these addresses.
+#[must_use]
+pub fn pair_at(number: u32, at: &UnifiedParams) -> DeviceQp {
+    let completions = |address, entries| DeviceCompletions { address, entries };
+    DeviceQp {
+        number,
+        send: at.send,
+        send_entries: at.send_entries,
+        send_record: at.record + RECORD_SEND as u64,
+        doorbell: at.uar,
+        send_completions: completions(at.tx_completions, at.tx_completion_entries),
+        receive: Some(DeviceReceive {
+            address: at.receive,
+            entries: at.receive_entries,
+            record: at.record,
+            completions: completions(at.rx_completions, at.rx_completion_entries),
+        }),
+    }
 }
 
 /// A queue pair as a unified loop is told of it, whose values were checked.
@@ -210,23 +253,20 @@ impl UnifiedQueues {
     ) -> Result<Self, QueuesError> {
         let (sends, receives) = (1 << layout.log_send, 1 << layout.log_receive);
         let at = |offset: usize| memory + offset as u64;
-        let record = at(layout.record);
-        let receive = DeviceReceive {
-            address: at(layout.receive),
-            entries: receives,
-            record,
-            completions: DeviceCompletions { address: at(layout.receive_completions), entries: receives },
-        };
-        let pair = DeviceQp {
-            number,
+        let addresses = UnifiedParams {
+            rx_completions: at(layout.receive_completions),
+            rx_completion_entries: receives,
+            receive: at(layout.receive),
+            receive_entries: receives,
+            tx_completions: at(layout.send_completions),
+            tx_completion_entries: sends,
             send: at(layout.send),
             send_entries: sends,
-            send_record: record + RECORD_SEND as u64,
-            doorbell,
-            send_completions: DeviceCompletions { address: at(layout.send_completions), entries: sends },
-            receive: Some(receive),
+            record: at(layout.record),
+            uar: doorbell,
+            ..UnifiedParams::default()
         };
-        Self::new(&Context { qp: memory, ..*context }, &pair)
+        Self::new(&Context { qp: memory, ..*context }, &pair_at(number, &addresses))
     }
 
     /// Whether all of it is memory of the device `wanted`; `of` says whose an address is. The register is an adapter's, and not asked for.

@@ -9,13 +9,13 @@ use ringcall_dispatcher::queue_pair::Copying;
 use ringcall_gpu::shared::{Bytes, Region, Words};
 use ringcall_launch::queue_pair::{MappedQueues, Shape};
 use ringcall_mlx5::endpoint::{Config, Reply, Windows};
-use ringcall_mlx5::layout::{BLUE_FLAME_BYTES, RECEIVE_WQE_WORDS, RECORD_SEND, cqe, wqe};
+use ringcall_mlx5::layout::{BLUE_FLAME_BYTES, RECEIVE_WQE_WORDS, cqe, wqe};
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sq::RecordMode;
 use ringcall_mlx5::{CompletionQueue, Event};
 use ringcall_rdma::context::{Context, Context48, Context72};
-use ringcall_rdma::doca::{DeviceCompletions, DeviceQp, DeviceReceive, QpLayout};
-use ringcall_rdma::unified::UnifiedQueues;
+use ringcall_rdma::doca::QpLayout;
+use ringcall_rdma::unified::{UnifiedQueues, addresses_of, pair_at};
 use ringcall_sim::nic::thread::Running;
 use ringcall_sim::nic::{self, Fault as NicFault, Memory, Message, Nic, Port, Region as Registered, Wire};
 use ringcall_wire::HEADER_BYTES;
@@ -92,41 +92,8 @@ fn host_queues(config: &Config, sends: u32) -> Result<(Windows, Words, UnifiedPa
     CompletionQueue::prepare(&windows.rx_completions);
     CompletionQueue::prepare(&windows.tx_completions);
     let uar = words(BLUE_FLAME_BYTES / 8)?;
-    let addresses = UnifiedParams {
-        rx_completions: windows.rx_completions.address(),
-        rx_completion_entries: config.depth,
-        receive: windows.receive.address(),
-        receive_entries: config.depth,
-        tx_completions: windows.tx_completions.address(),
-        tx_completion_entries: sends,
-        send: windows.send.address(),
-        send_entries: sends,
-        record: windows.record.address(),
-        uar: uar.address(),
-        rx_data: windows.rx_data.address(),
-        tx_data: windows.tx_data.address(),
-        ..UnifiedParams::default()
-    };
+    let addresses = addresses_of(&windows, &uar);
     Ok((windows, uar, addresses))
-}
-
-/// The struct of queues at these addresses, as a DOCA SDK lays it out.
-fn pair_of(at: &UnifiedParams) -> DeviceQp {
-    let completions = |address, entries| DeviceCompletions { address, entries };
-    DeviceQp {
-        number: NUMBER,
-        send: at.send,
-        send_entries: at.send_entries,
-        send_record: at.record + RECORD_SEND as u64,
-        doorbell: at.uar,
-        send_completions: completions(at.tx_completions, at.tx_completion_entries),
-        receive: Some(DeviceReceive {
-            address: at.receive,
-            entries: at.receive_entries,
-            record: at.record,
-            completions: completions(at.rx_completions, at.rx_completion_entries),
-        }),
-    }
 }
 
 impl Adapter {
@@ -183,7 +150,7 @@ impl Adapter {
                 (QueueMemory::Device { ordinal, queues }, windows, uar, at)
             }
         };
-        let pair = QpLayout::SDK.write(&pair_of(&at));
+        let pair = QpLayout::SDK.write(&pair_at(NUMBER, &at));
         let (qp, kept) = Self::keep(&memory, &pair)?;
         let context = Context {
             qp,

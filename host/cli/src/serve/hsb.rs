@@ -3,15 +3,13 @@
 use super::Args;
 use crate::usage::misuse;
 use anyhow::{Context as _, Result, bail};
-use ringcall_gpu::shared::Words;
 use ringcall_launch::queue_pair::{MappedQueues, QueuePair};
-use ringcall_mlx5::layout::{RECEIVE_WQE_WORDS, RECORD_SEND, cqe, wqe};
 use ringcall_mlx5::sq::RecordMode;
 use ringcall_mlx5::{BlueFlame, Endpoint, endpoint};
 use ringcall_rdma::context::Context;
 use ringcall_rdma::devx::Library;
-use ringcall_rdma::doca::{DeviceCompletions, DeviceQp, DeviceReceive, QpLayout};
-use ringcall_rdma::unified::{QueuesError, UnifiedQueues};
+use ringcall_rdma::doca::QpLayout;
+use ringcall_rdma::unified::{QueuesError, UnifiedQueues, addresses_of, pair_at};
 use ringcall_sim::socket_nic::AdapterQueues;
 use ringcall_wire::unified::UnifiedParams;
 
@@ -64,43 +62,11 @@ pub(super) fn pair(
 
 /// Context and struct of an emulated adapter.
 fn hand_out(queues: &AdapterQueues<'_>) -> [Vec<u8>; 2] {
-    let AdapterQueues { config, windows, uar } = queues;
-    let entries = |words: &Words, each: usize| u32::try_from(words.len() / each).unwrap_or(u32::MAX);
-    let addresses = UnifiedParams {
-        rx_completions: windows.rx_completions.address(),
-        rx_completion_entries: entries(&windows.rx_completions, cqe::WORDS),
-        receive: windows.receive.address(),
-        receive_entries: entries(&windows.receive, RECEIVE_WQE_WORDS),
-        tx_completions: windows.tx_completions.address(),
-        tx_completion_entries: entries(&windows.tx_completions, cqe::WORDS),
-        send: windows.send.address(),
-        send_entries: entries(&windows.send, wqe::WORDS),
-        record: windows.record.address(),
-        uar: uar.address(),
-        rx_data: windows.rx_data.address(),
-        tx_data: windows.tx_data.address(),
-        ..UnifiedParams::default()
-    };
-    hand_out_addresses(config, &addresses)
+    hand_out_addresses(&queues.config, &addresses_of(queues.windows, queues.uar))
 }
 
 /// The same of queues that are known by their addresses.
 fn hand_out_addresses(config: &endpoint::Config, at: &UnifiedParams) -> [Vec<u8>; 2] {
-    let completions = |address, entries| DeviceCompletions { address, entries };
-    let pair = DeviceQp {
-        number: config.qpn,
-        send: at.send,
-        send_entries: at.send_entries,
-        send_record: at.record + RECORD_SEND as u64,
-        doorbell: at.uar,
-        send_completions: completions(at.tx_completions, at.tx_completion_entries),
-        receive: Some(DeviceReceive {
-            address: at.receive,
-            entries: at.receive_entries,
-            record: at.record,
-            completions: completions(at.rx_completions, at.rx_completion_entries),
-        }),
-    };
     let context = Context {
         // Not followed: the struct is handed over beside it.
         qp: at.send,
@@ -113,5 +79,5 @@ fn hand_out_addresses(config: &endpoint::Config, at: &UnifiedParams) -> [Vec<u8>
         frame_bytes: config.tx_stride.into(),
         ..Context::empty()
     };
-    [context.to_bytes().to_vec(), QpLayout::SDK.write(&pair)]
+    [context.to_bytes().to_vec(), QpLayout::SDK.write(&pair_at(config.qpn, at))]
 }
