@@ -29,12 +29,12 @@ pub struct BpGraphBuilder {
     probabilities: Vec<f64>,
     error_checks: Lists,
     error_observables: Lists,
-    /// One error's indices, sorted and without pairs.
+    /// One error's indices: sorted, pairs cancelled.
     odd: Vec<u32>,
 }
 
 impl BpGraphBuilder {
-    /// A builder of a graph with so many checks and observables, numbered from 0.
+    /// A builder of a graph with this many checks and observables, numbered from 0.
     pub fn new(checks: u32, observables: u32) -> Self {
         Self {
             checks,
@@ -48,12 +48,12 @@ impl BpGraphBuilder {
 
     /// Adds an error that happens with a probability and flips these checks and observables.
     ///
-    /// An index that is listed twice cancels, as two flips do. An error of probability 0 is left out of the graph. So is
-    /// an error that flips no check: no syndrome tells of it, and it is at most as likely as not. At 1/2 the prior is 1, the
-    /// least that there is. An error that is refused leaves the builder as it was.
+    /// An index that is listed twice cancels, as two flips do. The graph leaves out an error of probability 0, and an error that
+    /// flips no check, since no syndrome shows it. At probability 1/2 the prior is 1, the smallest prior. A refused error leaves
+    /// the builder unchanged.
     ///
     /// # Errors
-    /// [`BpError::Probability`] unless it is 0 to 1/2, indices out of range, [`BpError::ColumnTooLong`] above
+    /// [`BpError::Probability`] for a probability outside 0 to 1/2, indices out of range, [`BpError::ColumnTooLong`] above
     /// [`MAX_COLUMN_CHECKS`], and [`BpError::TooLarge`] for too many errors or flips.
     pub fn error(
         &mut self,
@@ -89,9 +89,9 @@ impl BpGraphBuilder {
         Ok(self)
     }
 
-    /// The graph. Errors that flip the same checks and the same observables are one column, whose probability is that
-    /// an odd number of them happens: p₁(1 - p₂) + p₂(1 - p₁). Errors that flip the same checks and different
-    /// observables stay separate columns.
+    /// Builds the graph. Errors that flip the same checks and the same observables become one column, whose probability is that
+    /// of an odd number of them: p₁(1 - p₂) + p₂(1 - p₁). Errors that flip the same checks and different observables stay
+    /// separate columns.
     ///
     /// # Errors
     /// [`BpError::TooLarge`] if there are more than [`MAX_CHECKS`] checks or [`MAX_OBSERVABLES`] observables, or if the tables
@@ -166,7 +166,7 @@ fn odd_ones(list: &[u32], out: &mut Vec<u32>) {
     out.truncate(kept);
 }
 
-/// 8 ln((1 - p)/p) to the nearest integer, from 1 to 127, of a probability above 0 and up to 1/2.
+/// 8 ln((1 - p)/p) to the nearest integer, 1 to 127, for 0 < p ≤ 1/2.
 fn prior(p: f64) -> u8 {
     libm::round(8.0 * libm::log((1.0 - p) / p)).clamp(1.0, 127.0) as u8
 }
@@ -197,10 +197,10 @@ pub struct BpMatrix<'a, R> {
 }
 
 impl<R: AsRef<[u32]>> BpMatrix<'_, R> {
-    /// The graph, by the rules of [`BpGraphBuilder::error`] and [`BpGraphBuilder::build`].
+    /// Builds the graph by the rules of [`BpGraphBuilder::error`] and [`BpGraphBuilder::build`].
     ///
     /// # Errors
-    /// Those of [`BpGraphBuilder`], and [`BpError::ColumnOutOfRange`] for a row that names a column which has no probability.
+    /// Those of [`BpGraphBuilder`], and [`BpError::ColumnOutOfRange`] for a row that names a column without a probability.
     pub fn build(&self) -> Result<BpGraph, BpError> {
         let columns = self.probabilities.len();
         if self.checks.len() > MAX_CHECKS as usize {

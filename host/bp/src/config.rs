@@ -10,13 +10,13 @@ pub const UNIT: i16 = 128;
 
 /// How a decoder iterates, and when it stops.
 ///
-/// A decode is a sequence of *legs*. Leg 0 has one memory strength for all columns. Each further leg draws a memory
-/// strength for every column, starts its messages anew, and takes over the marginals that the leg before it left.
+/// A decode is a sequence of *legs*. Leg 0 has one memory strength for all columns. Each further leg draws a memory strength for
+/// every column, resets the messages, and keeps the marginals of the leg before it.
 ///
 /// ```
 /// use ringcall_bp::BpConfig;
 ///
-/// // The published settings, but for five solutions of which the lightest wins.
+/// The published settings, with five solutions instead of one; the lightest solution wins.
 /// let config = BpConfig { solutions: 5, ..BpConfig::relay() };
 /// assert_eq!(config.first_memory, 16); // 16/128 = 0.125
 /// ```
@@ -24,7 +24,8 @@ pub const UNIT: i16 = 128;
 pub struct BpConfig {
     /// Memory strength of every column in leg 0, in 128ths, -128 to 128. 0 is belief propagation without memory.
     pub first_memory: i16,
-    /// Least and greatest memory strength of further legs, in 128ths, each -128 to 128; all values between are as likely.
+    /// Range of the memory strengths of further legs, in 128ths, each end -128 to 128. All values in the range are equally
+    /// likely.
     pub memory: (i16, i16),
     /// Share of a variable's last message in its next one, in 128ths, 0 to 127. 0 is undamped.
     pub damping: i16,
@@ -32,27 +33,27 @@ pub struct BpConfig {
     pub first_iterations: u32,
     /// Iterations of each further leg, at least 1 if there are further legs.
     pub leg_iterations: u32,
-    /// How many further legs there are at most.
+    /// The most further legs.
     pub legs: u32,
-    /// The decode ends when so many legs have converged, at least 1; the lightest solution wins.
+    /// The number of converged legs, at least 1, that end the decode. The lightest solution wins.
     pub solutions: u32,
-    /// The decode ends after so many iterations of all legs together, at least 1.
+    /// The most iterations of all legs together, at least 1.
     pub max_iterations: u32,
-    /// Names the sequence of memory strengths.
+    /// Selects the sequence of memory strengths.
     pub seed: u32,
-    /// How many lanes race, 1 to 64. Lane `i` decodes with seed `seed + i`, lanes after lane 0 draw memory
-    /// strengths in leg 0, too, and of those that find all their solutions the one of
-    /// fewest iterations wins, of equal ones the first; if none does, lane 0's answer stands. A GPU runs lanes side by side; a CPU one
-    /// after another, each for fewer iterations than the best before, and has the same answer.
+    /// The number of lanes that race, 1 to 64. Lane `i` decodes with seed `seed + i`. Lanes after lane 0 draw memory strengths in
+    /// leg 0, too. Among the lanes that find all their solutions, the lane with the fewest iterations wins, the first of equals;
+    /// if no lane does, lane 0's answer stands. A GPU runs lanes side by side. A CPU runs them one after another, each for fewer
+    /// iterations than the best lane so far, with the same answer.
     pub lanes: u32,
-    /// The iterations of lanes after lane 0 count from here, up to 1,000,000: what lane 0 finds before, wins. Their first solutions are
-    /// less likely the right ones, so a delay keeps most of lane 0's error rate and cuts its longest times.
+    /// The iteration, up to 1,000,000, from which lanes after lane 0 count: lane 0 wins if it finishes before. First solutions of
+    /// other lanes are less likely right, so a delay keeps most of lane 0's error rate and still cuts its longest times.
     pub lane_delay: u32,
-    /// What follows a decode that did not converge and was not cancelled; `None` leaves the best guess.
+    /// The method that follows a decode that neither converged nor was cancelled; `None` leaves the best guess.
     pub ordered_statistics: Option<OrderedStatistics>,
 }
 
-/// Ordered statistics: how a decode that did not converge still comes to an error that explains the defects. They are for a CPU.
+/// Ordered statistics, on a CPU: how a decode that did not converge still finds an error that explains the defects.
 ///
 /// ```
 /// use ringcall_bp::{BpConfig, OrderedStatistics};
@@ -64,10 +65,10 @@ pub struct BpConfig {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OrderedStatistics {
-    /// Order 0: the error of the likeliest independent columns.
+    /// Order 0: the error made of the likeliest independent columns.
     Zero,
-    /// The combination sweep: the lightest of that error, of those with one other column each, and of those with two of the first so many
-    /// other columns, at most [`MOST_SWEPT`](Self::MOST_SWEPT).
+    /// The combination sweep of order K, at most [`MOST_SWEPT`](Self::MOST_SWEPT). It tries the error of order 0, that error with
+    /// each other column, and that error with each pair of the first K other columns, and keeps the lightest.
     CombinationSweep(u32),
 }
 
@@ -76,7 +77,7 @@ impl OrderedStatistics {
     pub const MOST_SWEPT: u32 = 1000;
 }
 
-/// `0`, or `cs:K` of a combination sweep of order K.
+/// Writes `0`, or `cs:K` for a combination sweep of order K.
 impl fmt::Display for OrderedStatistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -89,7 +90,7 @@ impl fmt::Display for OrderedStatistics {
 impl FromStr for OrderedStatistics {
     type Err = BpError;
 
-    /// What [`Display`](fmt::Display) writes.
+    /// Reads the form that [`Display`](fmt::Display) writes.
     fn from_str(text: &str) -> Result<Self, BpError> {
         let order = text.strip_prefix("cs:").and_then(|order| order.parse().ok());
         match (text, order) {
@@ -120,7 +121,7 @@ impl BpConfig {
         }
     }
 
-    /// Min-sum belief propagation without memory, for so many iterations.
+    /// Min-sum belief propagation without memory, for `iterations` iterations.
     pub const fn min_sum(iterations: u32) -> Self {
         Self { first_memory: 0, memory: (0, 0), first_iterations: iterations, legs: 0, ..Self::relay() }
     }
@@ -131,7 +132,7 @@ impl BpConfig {
         Self { damping, ..Self::min_sum(iterations) }
     }
 
-    /// The same configuration, if every field has a value that is supported.
+    /// This configuration, if every field has a supported value.
     pub(crate) fn checked(&self) -> Result<Self, BpError> {
         let strength = -UNIT..=UNIT;
         let refusal = if !strength.contains(&self.first_memory) {
@@ -166,8 +167,8 @@ impl BpConfig {
 
     /// The memory strength of a column in a leg of a lane, in 128ths.
     ///
-    /// Leg 0 of lane 0 has `first_memory`. Any other leg hashes seed plus lane, leg and column to 32 bits, the upper 16 of which choose a
-    /// value of `memory`. A GPU computes the same, so neither side has a table.
+    /// Leg 0 of lane 0 has `first_memory`. Any other leg hashes seed plus lane, leg and column to 32 bits, and the upper 16
+    /// choose a value of `memory`. A GPU computes the same hash, so neither side stores a table.
     ///
     /// ```
     /// let config = ringcall_bp::BpConfig::relay();
@@ -182,7 +183,7 @@ impl BpConfig {
         }
     }
 
-    /// The memory strength of a column in a further leg, of which [`leg_key`] is given.
+    /// The memory strength of a column in a further leg with this [`leg_key`].
     #[inline]
     pub(crate) fn drawn(&self, key: u32, column: u32) -> i16 {
         let values = (self.memory.1 - self.memory.0) as u32 + 1;
@@ -197,12 +198,12 @@ impl Default for BpConfig {
     }
 }
 
-/// What seed and leg contribute to the hash of a column.
+/// The contribution of seed and leg to the hash of a column.
 pub(crate) fn leg_key(seed: u32, leg: u32) -> u32 {
     mix(seed.wrapping_add(leg.wrapping_mul(0x85EB_CA77)))
 }
 
-/// The finaliser of MurmurHash3: each bit of its result depends on all bits of its argument.
+/// The finaliser of MurmurHash3: each bit of the result depends on all bits of the argument.
 #[inline]
 fn mix(mut x: u32) -> u32 {
     x ^= x >> 16;

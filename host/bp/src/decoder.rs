@@ -16,13 +16,13 @@ use crate::ordered::Ordered;
 pub struct BpOutcome {
     /// Whether the error found explains the defects. If not, error and observables are those of the last iteration.
     pub converged: bool,
-    /// How many legs converged; 0 of a decode that converged by ordered statistics alone.
+    /// The number of legs that converged; 0 if ordered statistics alone found the error.
     pub solutions: u32,
     /// Iterations of all legs together.
     pub iterations: u32,
     /// The sum of the priors of the error's columns.
     pub weight: u32,
-    /// Whether the caller ended the decode before its time.
+    /// Whether the caller ended the decode early.
     pub cancelled: bool,
 }
 
@@ -30,7 +30,7 @@ impl BpOutcome {
     const NONE: Self = Self { converged: false, solutions: 0, iterations: 0, weight: 0, cancelled: false };
 }
 
-/// Decodes on a graph. It is `Send`; each thread has a decoder, and all share the graph's tables.
+/// Decodes on a graph. The decoder is `Send`; each thread has its own, and all share the graph's tables.
 ///
 /// ```
 /// use ringcall_bp::{BpConfig, BpDecoder, BpGraphBuilder};
@@ -69,7 +69,7 @@ pub struct BpDecoder {
     best: Vec<Lanes<u8>>,
     incoming: Vec<Lanes<i8>>,
     outgoing: Vec<Lanes<i8>>,
-    /// Marginals and decisions of the lane that leads; empty without a race.
+    /// Marginals and decisions of the leading lane; empty without a race.
     lead: (Vec<Lanes<i16>>, Vec<Lanes<u8>>),
     /// Priors as messages, with which a leg starts.
     first_messages: Vec<Lanes<i8>>,
@@ -77,12 +77,12 @@ pub struct BpDecoder {
     by_column: Vec<i16>,
     /// Columns of the error found.
     error: Vec<u32>,
-    /// What follows a decode that did not converge.
+    /// Ordered statistics, for decodes that did not converge.
     ordered: Option<Ordered>,
 }
 
 impl BpDecoder {
-    /// A decoder on a graph. All memory that decoding takes is allocated here.
+    /// Makes a decoder on a graph and allocates all memory that decoding needs.
     ///
     /// # Errors
     /// [`BpError::Config`] for a value that is not supported, [`BpError::TooLarge`] for ordered statistics of more than
@@ -109,7 +109,7 @@ impl BpDecoder {
             fired: vec![[0; LANES]; layout.depths.len()],
             syndrome: vec![0; graph.num_checks().div_ceil(64)],
             unexplained: vec![0; graph.num_checks().div_ceil(64)],
-            // Slots that no column has keep the largest message, which changes no minimum and no sign.
+            // Slots without a column keep the largest message, which changes no minimum and no sign.
             to_checks: vec![[127; LANES]; layout.rows],
             from_checks: vec![[0; LANES]; layout.rows],
             memory: vec![[0; LANES]; blocks],
@@ -154,8 +154,8 @@ impl BpDecoder {
         self.decode_while(defects, observables, || true)
     }
 
-    /// Decodes like [`decode`](Self::decode) for as long as `go_on` returns true. It is asked before each iteration, and
-    /// before each step of ordered statistics: the place for a deadline or for a flag that another thread sets.
+    /// Decodes like [`decode`](Self::decode) while `go_on` returns true. The decoder calls `go_on` before each iteration and
+    /// before each step of ordered statistics, so it can check a deadline or a flag that another thread sets.
     ///
     /// # Errors
     /// Those of [`decode`](Self::decode).
@@ -193,12 +193,12 @@ impl BpDecoder {
     }
 
     /// The marginals of all columns after the last iteration, in the unit of the priors (eighths of a nat, -511 to 511): negative
-    /// if an error is likelier than not. Of a decode without iterations they are the priors.
+    /// if an error is likelier than not. After a decode without iterations the marginals are the priors.
     pub fn marginals(&self) -> &[i16] {
         &self.by_column
     }
 
-    /// Takes in a syndrome. Says whether every defect has a column.
+    /// Loads a syndrome. Returns whether every defect has a column.
     fn load(&mut self, defects: &[u32]) -> Result<bool, BpError> {
         let tables = &self.graph.tables;
         self.syndrome.fill(0);
@@ -222,7 +222,7 @@ impl BpDecoder {
         Ok(explicable)
     }
 
-    /// Sets the state of a lane's start.
+    /// Resets the state for the start of a lane.
     fn restart(&mut self) {
         self.unexplained.copy_from_slice(&self.syndrome);
         self.marginals.copy_from_slice(&self.priors);
@@ -230,17 +230,17 @@ impl BpDecoder {
         self.counted.as_flattened_mut().fill(0);
     }
 
-    /// Whether a lane found all the solutions that it looked for.
+    /// Whether a lane found as many solutions as the configuration asks for.
     fn has_finished(&self, outcome: &BpOutcome) -> bool {
         outcome.converged && (outcome.solutions == self.config.solutions || outcome.weight == 0)
     }
 
-    /// Whether no other lane can win: this one finished before the others count, or the caller ended it.
+    /// Whether no other lane can win: lane 0 finished before the other lanes count, or the caller ended the decode.
     fn is_settled(&self, outcome: &BpOutcome) -> bool {
         outcome.cancelled || (self.has_finished(outcome) && outcome.iterations <= self.config.lane_delay + 1)
     }
 
-    /// Runs the lanes after lane 0, of which the outcome is given, and leaves the winner's.
+    /// Runs the lanes after lane 0, whose outcome is `winner`, and keeps the winner's.
     fn race(&mut self, winner: &mut BpOutcome, go_on: &mut impl FnMut() -> bool) {
         let mut limit =
             if self.has_finished(winner) { winner.iterations - 1 } else { self.config.max_iterations };
@@ -301,7 +301,7 @@ impl BpDecoder {
                         outcome.weight = weight;
                         self.best.copy_from_slice(&self.decisions);
                     }
-                    // Nothing is lighter than no error.
+                    // No error is lighter than the empty one.
                     if outcome.solutions == self.config.solutions || outcome.weight == 0 {
                         return;
                     }
@@ -311,7 +311,7 @@ impl BpDecoder {
         }
     }
 
-    /// Draws memory strengths and starts messages anew; marginals stay.
+    /// Draws memory strengths and resets messages; marginals stay.
     fn begin_leg(&mut self, lane: u32, leg: u32) {
         if lane == 0 && leg == 0 {
             self.memory.as_flattened_mut().fill(self.config.first_memory);
@@ -342,7 +342,8 @@ impl BpDecoder {
         iterate::scatter(&layout.slots, &self.outgoing, &mut self.to_checks);
     }
 
-    /// Whether the decisions explain the defects. Few decisions change in an iteration, so their checks are toggled.
+    /// Whether the decisions explain the defects. Few decisions change in an iteration, so only the checks of changed columns are
+    /// toggled.
     fn explains(&mut self) -> bool {
         let tables = &self.graph.tables;
         for (block, (now, before)) in self.decisions.iter().zip(&mut self.counted).enumerate() {
@@ -360,7 +361,7 @@ impl BpDecoder {
         self.unexplained.iter().all(|&word| word == 0)
     }
 
-    /// Has ordered statistics find an error, where the configuration says so. If no error explains the defects, all stays.
+    /// Runs ordered statistics, if the configuration has them. If no error explains the defects, the outcome stays.
     fn order_statistics(
         &mut self,
         outcome: &mut BpOutcome,
@@ -412,7 +413,7 @@ impl BpDecoder {
     }
 }
 
-/// The sum of the priors of the columns decided for.
+/// The sum of the priors of the decided columns.
 fn weight(decisions: &[Lanes<u8>], priors: &[Lanes<i16>]) -> u32 {
     let pairs = decisions.as_flattened().iter().zip(priors.as_flattened());
     pairs.map(|(&wrong, &prior)| u32::from(wrong) * prior as u32).sum()

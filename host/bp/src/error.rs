@@ -34,9 +34,9 @@ pub enum BpError {
     },
     /// A graph is larger than supported.
     TooLarge {
-        /// Of what there is too much.
+        /// The quantity that is too large.
         what: &'static str,
-        /// How much there may be.
+        /// Its limit.
         limit: usize,
     },
     /// A row of a check matrix names a column that does not exist.

@@ -14,16 +14,16 @@ pub const MAX_OBSERVABLES: u32 = 1 << 16;
 pub const MAX_ERRORS: usize = 1 << 24;
 /// The largest number of checks that all errors together flip.
 pub const MAX_EDGES: usize = 1 << 27;
-/// The largest number of checks that one error flips: of so many messages of ±127 the sum fits 16 bits.
+/// The largest number of checks that one error flips: the sum of that many messages of ±127 fits 16 bits.
 pub const MAX_COLUMN_CHECKS: usize = 250;
 
-/// The largest number of checks with [`OrderedStatistics`](crate::OrderedStatistics), which take 128 MiB there.
+/// The largest number of checks with [`OrderedStatistics`](crate::OrderedStatistics), whose tables then take 128 MiB.
 pub const MAX_ORDERED_CHECKS: usize = 1 << 15;
 
 /// A Tanner graph, which decoders share.
 ///
-/// A *column* is an error, or several errors that flip the same checks and the same observables, merged. Columns are
-/// numbered in the order in which a builder was given the first error of each. Clones share the graph's tables.
+/// A *column* is an error, or several errors that flip the same checks and the same observables, merged. Columns are numbered by
+/// the first error of each, in the order in which the builder got the errors. Clones share the graph's tables.
 #[derive(Debug, Clone)]
 pub struct BpGraph {
     pub(crate) tables: Arc<Tables>,
@@ -38,35 +38,35 @@ pub(crate) struct Tables {
     pub(crate) column_observables: Lists,
     pub(crate) probabilities: Vec<f64>,
     pub(crate) priors: Vec<u8>,
-    /// The column of each error that the builder was given, in their order; `u32::MAX` where it was left out.
+    /// The column of each error, in the builder's order; `u32::MAX` for an error that was left out.
     pub(crate) column_of: Vec<u32>,
-    /// How many columns each check has.
+    /// The number of columns of each check.
     pub(crate) check_degrees: Vec<u32>,
     pub(crate) layout: Layout,
 }
 
 impl BpGraph {
-    /// How many checks there are.
+    /// The number of checks.
     pub fn num_checks(&self) -> usize {
         self.tables.checks as usize
     }
 
-    /// How many columns there are.
+    /// The number of columns.
     pub fn num_columns(&self) -> usize {
         self.tables.priors.len()
     }
 
-    /// How many observables there are.
+    /// The number of observables.
     pub fn num_observables(&self) -> usize {
         self.tables.observables as usize
     }
 
-    /// How many ones the check matrix has.
+    /// The number of ones in the check matrix.
     pub fn num_edges(&self) -> usize {
         self.tables.column_checks.total()
     }
 
-    /// How many bytes the observables take, eight a byte: the length of the buffer for `decode`.
+    /// The number of bytes of the observables, eight a byte: the length of the buffer for `decode`.
     pub fn observable_bytes(&self) -> usize {
         self.num_observables().div_ceil(8)
     }
@@ -87,7 +87,7 @@ impl BpGraph {
         self.tables.column_observables.get(column)
     }
 
-    /// The probability of each column, of merged errors that an odd number of them happens.
+    /// The probability of each column; for merged errors, that an odd number of them happens.
     pub fn probabilities(&self) -> &[f64] {
         &self.tables.probabilities
     }
@@ -97,8 +97,8 @@ impl BpGraph {
         &self.tables.priors
     }
 
-    /// The column of the error that the builder was given as number `error`, from 0; `None` if it was left out, since
-    /// it has probability 0 or flips no check.
+    /// The column of the builder's error number `error`, from 0; `None` if the graph leaves the error out, because it has
+    /// probability 0 or flips no check.
     pub fn column_of(&self, error: usize) -> Option<u32> {
         self.tables.column_of.get(error).copied().filter(|&column| column != u32::MAX)
     }

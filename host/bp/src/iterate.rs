@@ -1,7 +1,7 @@
 //! One iteration of min-sum: messages of checks, then of columns, in integers of fixed width.
 //!
-//! Every loop over lanes is one that a compiler turns into vector instructions: bytes for messages, 16 bits for sums. The
-//! sums are exact, so their order does not matter. The bounds are in `docs/design/0024`.
+//! Compilers turn every loop over lanes into vector instructions: bytes for messages, 16 bits for sums. The sums are exact, so
+//! their order does not matter. The bounds are in `docs/design/0024`.
 
 use crate::layout::{Group, LANES, Lanes};
 
@@ -17,8 +17,8 @@ fn split(message: i8) -> (i8, u8) {
     (sign, ((message ^ sign).wrapping_sub(sign)) as u8)
 }
 
-/// The messages from checks: for each column of a check, the least magnitude among the messages of its other columns (127 if
-/// it has none), with the product of their signs, negated if the check fired.
+/// The messages from checks: for each column of a check, the least magnitude among the messages of the check's other columns (127
+/// if there are none), with the product of their signs, negated if the check fired.
 ///
 /// `fired` has -1 for each check that fired; `depths` says how many rows each block has.
 pub(crate) fn checks(depths: &[u32], fired: &[Lanes<i8>], from: &[Lanes<i8>], to: &mut [Lanes<i8>]) {
@@ -47,7 +47,7 @@ fn check_block(fired: &Lanes<i8>, incoming: &[Lanes<i8>], outgoing: &mut [Lanes<
     for (row, out) in incoming.iter().zip(outgoing) {
         for lane in 0..LANES {
             let (own, magnitude) = split(row[lane]);
-            // If another message is as small, the second least is the least.
+            // If another message has the least magnitude too, `second` equals `least`.
             let others = if magnitude == least[lane] { second[lane] } else { least[lane] } as i8;
             let sign = signs[lane] ^ own;
             out[lane] = (others ^ sign).wrapping_sub(sign);
@@ -55,7 +55,7 @@ fn check_block(fired: &Lanes<i8>, incoming: &[Lanes<i8>], outgoing: &mut [Lanes<
     }
 }
 
-/// What the columns of a decoder know, by blocks.
+/// The state of a decoder's columns, by blocks.
 pub(crate) struct Columns<'a> {
     pub(crate) priors: &'a [Lanes<i16>],
     /// Memory strengths in 128ths.
@@ -65,7 +65,7 @@ pub(crate) struct Columns<'a> {
     pub(crate) decisions: &'a mut [Lanes<u8>],
     /// Messages from checks, in the order of the columns' rows.
     pub(crate) incoming: &'a [Lanes<i8>],
-    /// Messages to checks, likewise: the last ones before, the next ones after.
+    /// Messages to checks, in the same order: the last ones before the call, the next ones after it.
     pub(crate) outgoing: &'a mut [Lanes<i8>],
 }
 
@@ -108,7 +108,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Columns of a degree that the compiler knows, undamped.
+/// Columns of one degree, known to the compiler, undamped.
 fn column_group<const DEGREE: usize>(part: Columns<'_>) {
     let incoming = part.incoming.as_chunks::<DEGREE>().0;
     let outgoing = part.outgoing.as_chunks_mut::<DEGREE>().0;
@@ -145,7 +145,7 @@ fn column_group_of(part: Columns<'_>, degree: usize, damping: i16) {
     }
 }
 
-/// The sums of biases and messages, which it also keeps as marginals and decisions.
+/// Sums biases and messages, and stores the sums as marginals and decisions.
 #[inline(always)]
 fn sum(
     priors: &Lanes<i16>,
@@ -156,8 +156,8 @@ fn sum(
 ) -> Lanes<i16> {
     let mut sums = [0; LANES];
     for lane in 0..LANES {
-        // The product has more than 16 bits; its quotient by 128 and its low bits have not. The difference is of magnitude
-        // 638 at most and the strength of 128, so both factors of the first product fit 16 bits.
+        // The product needs more than 16 bits; its quotient by 128 and its low bits do not. The difference is at most 638 in
+        // magnitude and the strength 128, so both factors of the first product fit 16 bits.
         let difference = marginals[lane] - priors[lane];
         let quotient = (((difference * 32) as i32 * (memory[lane] * 16) as i32) >> 16) as i16;
         let product = difference.wrapping_mul(memory[lane]);
@@ -175,14 +175,14 @@ fn sum(
     sums
 }
 
-/// A product divided by 128, to the nearest integer and to the even one of two, of the quotient rounded down and the
-/// product's low bits.
+/// A product divided by 128, to the nearest integer and halves to even, from the quotient rounded down and the product's low
+/// bits.
 #[inline(always)]
 fn nearest(quotient: i16, product: i16) -> i16 {
     quotient + (((product & 127) + 63 + (quotient & 1)) >> 7)
 }
 
-/// The message from a column to a check: its sum without that check's message.
+/// The message from a column to a check: the column's sum without that check's message.
 #[inline(always)]
 fn message(sum: i16, incoming: i8) -> i8 {
     (sum - incoming as i16).clamp(-MESSAGE_CAP, MESSAGE_CAP) as i8

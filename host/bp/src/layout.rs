@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::error::BpError;
 use crate::lists::Lists;
 
-/// How many checks or columns are computed together.
+/// The number of checks or columns that are computed together.
 pub(crate) const LANES: usize = 32;
 
 /// One number for each lane of a block.
@@ -22,7 +22,7 @@ const MAX_SLOTS: usize = 1 << 28;
 /// Blocks of columns of one degree.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Group {
-    /// How many checks each column has.
+    /// The number of checks of each column.
     pub(crate) degree: usize,
     pub(crate) blocks: usize,
 }
@@ -35,11 +35,11 @@ pub(crate) struct Layout {
     pub(crate) position_of_check: Vec<u32>,
     /// Groups of columns, of ascending degree.
     pub(crate) groups: Vec<Group>,
-    /// The column at each position (block and lane); `u32::MAX` where there is none.
+    /// The column at each position (block and lane); `u32::MAX` at positions without a column.
     pub(crate) column_at: Vec<u32>,
     /// Slots of the messages of each block of columns, row by row.
     pub(crate) slots: Vec<Lanes<u32>>,
-    /// Rows of slots of all blocks of checks, and one more that belongs to lanes without a column.
+    /// Rows of slots of all blocks of checks, plus one row for lanes without a column.
     pub(crate) rows: usize,
 }
 
@@ -94,7 +94,7 @@ impl Layout {
         Ok(Self { depths, position_of_check, groups, column_at, slots, rows: rows + 1 })
     }
 
-    /// How many blocks of columns there are.
+    /// The number of blocks of columns.
     pub(crate) fn column_blocks(&self) -> usize {
         self.column_at.len() / LANES
     }

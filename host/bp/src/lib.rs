@@ -1,9 +1,9 @@
 //! Belief propagation in integers for error-correction graphs: min-sum with memory, in relayed legs.
 //!
-//! A *Tanner graph* has a check per detector and a column per error mechanism, which flips any number of checks. The decoder passes
-//! messages between checks and columns until the columns it holds for wrong explain the checks that fired (the *defects*), and
-//! says which logical observables those columns flip. Unlike matching, it takes errors that flip more than two checks: bivariate
-//! bicycle and other qLDPC codes, colour codes, surface codes with X and Z errors together.
+//! A *Tanner graph* has a check per detector and a column per error mechanism, which flips any number of checks. The decoder
+//! passes messages between checks and columns until the columns that it decides for explain the checks that fired (the
+//! *defects*), and reports the logical observables that those columns flip. Unlike matching, belief propagation takes errors that
+//! flip more than two checks: bivariate bicycle and other qLDPC codes, colour codes, surface codes with X and Z errors together.
 //!
 //! ```
 //! use ringcall_bp::{BpConfig, BpDecoder, BpGraphBuilder};
@@ -23,26 +23,29 @@
 //! ```
 //!
 //! - [`BpGraphBuilder`] and [`BpMatrix`] make a [`BpGraph`].
-//! - [`BpConfig`] chooses Relay-BP, plain min-sum or damped min-sum, the iterations, the number of solutions, lanes that race, and
-//!   [`OrderedStatistics`] behind what did not converge.
-//! - [`BpDecoder::decode`] decodes; [`BpDecoder::error`] and [`BpDecoder::marginals`] say more about the last decode.
+//! - [`BpConfig`] chooses Relay-BP, plain min-sum or damped min-sum, the iterations, the number of solutions, lanes that race,
+//!   and [`OrderedStatistics`] for decodes that do not converge.
+//! - [`BpDecoder::decode`] decodes; [`BpDecoder::error`] and [`BpDecoder::marginals`] describe the last decode.
 //!
-//! # Method Min-sum belief propagation with disordered memory, whose legs relay their marginals (Müller et al., arXiv:2506.01779). All numbers are integers of fixed width, so any other machine that follows `docs/design/0024-belief-propagation-in-integers.md` has the same answers to the bit, in any order of additions.
+//! # Method
+//! Min-sum belief propagation with disordered memory, whose legs relay their marginals (Müller et al., arXiv:2506.01779). All
+//! numbers are integers of fixed width, so any other machine that follows `docs/design/0024-belief-propagation-in-integers.md`
+//! has the same answers to the bit, whatever the order of additions.
 //!
 //! | step | file |
 //! |---|---|
 //! | graph, merged columns, priors | `builder.rs`, `graph.rs` |
-//! | which messages lie side by side | `layout.rs` |
+//! | memory layout of messages | `layout.rs` |
 //! | one iteration | `iterate.rs` |
 //! | memory strengths | `config.rs` |
 //! | legs, convergence, solutions | `decoder.rs` |
-//! | ordered statistics, where nothing converged | `ordered.rs` |
+//! | ordered statistics, for decodes that do not converge | `ordered.rs` |
 //! | tables of the kernel for GPUs | [`kernel`] |
 //!
 //! # Memory and time
-//! A graph takes some 20 bytes an edge and a decoder 5, and [`BpDecoder::new`] allocates all of it; ordered statistics take a bit for each pair of checks more. A decode ends after the
-//! iterations of its configuration at the latest, or when [`BpDecoder::decode_while`] is told to end it. A check that fired and that
-//! no column flips ends a decode at once.
+//! A graph takes some 20 bytes an edge and a decoder 5. Ordered statistics take one more bit for each pair of checks.
+//! [`BpDecoder::new`] allocates all of it. A decode ends when it converges, after the configured iterations, or when the caller
+//! of [`BpDecoder::decode_while`] ends it. A defect that no column flips ends a decode at once.
 #![no_std]
 #![forbid(unsafe_code)]
 

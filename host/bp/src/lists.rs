@@ -15,7 +15,7 @@ impl Lists {
         Self { starts: alloc::vec![0], items: Vec::new() }
     }
 
-    /// Lists of these lengths, to be filled.
+    /// Lists of these lengths, not filled yet.
     pub(crate) fn with_counts(counts: &[u32]) -> Self {
         let mut starts = Vec::with_capacity(counts.len() + 1);
         let mut end = 0;

@@ -1,8 +1,8 @@
-//! Ordered statistics: an error that explains the defects, from the marginals of a decode that did not converge.
+//! Ordered statistics: an error that explains the defects, built from the marginals of a decode that did not converge.
 //!
-//! Columns are sorted by marginal, the likeliest errors first. Gaussian elimination over GF(2) takes from that order the first columns
-//! that are independent, the *basis*. One error of basis columns alone explains the defects: order 0. The combination sweep adds
-//! each other column, and each pair of the first few of them, corrects the basis columns for them, and keeps the lightest.
+//! Columns are sorted by marginal, the likeliest errors first. Gaussian elimination over GF(2) takes the first independent
+//! columns in that order, the *basis*. One error of basis columns alone explains the defects: order 0. The combination sweep adds
+//! each other column, and each pair of the first few, corrects the basis columns for them, and keeps the lightest error.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,16 +11,16 @@ use crate::config::OrderedStatistics;
 use crate::error::BpError;
 use crate::graph::{BpGraph, MAX_ORDERED_CHECKS, Tables};
 
-/// No column.
+/// Marks no column.
 const NONE: u32 = u32::MAX;
 
-/// The elimination of a graph's check matrix, and room for it.
+/// The elimination of a graph's check matrix, with its working memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Ordered {
     order: OrderedStatistics,
     /// 64-bit words of a vector of checks.
     words: usize,
-    /// How many columns are independent.
+    /// The number of independent columns.
     rank: usize,
     /// The row operations so far as a matrix, column after column of `words` words.
     transform: Vec<u64>,
@@ -39,9 +39,9 @@ pub(crate) struct Ordered {
     /// The first columns that are not in the basis, after the row operations, each of `words` words.
     swept: Vec<u64>,
     swept_columns: Vec<u32>,
-    /// The columns of the error that was found.
+    /// The columns of the error found.
     found: Vec<u32>,
-    /// Whether the caller ended the last solve before its time.
+    /// Whether the caller cut the last solve off.
     cut: bool,
 }
 
@@ -109,7 +109,8 @@ impl Ordered {
         Some(&self.found)
     }
 
-    /// Whether the last solve was cut off: in the elimination, and there is no answer, or in the sweep, and it is the best so far.
+    /// Whether the last solve was cut off. A cut in the elimination leaves no answer; a cut in the sweep leaves the best answer
+    /// so far.
     pub(crate) fn was_cut(&self) -> bool {
         self.cut
     }
@@ -126,8 +127,8 @@ impl Ordered {
         }
     }
 
-    /// Takes columns into the basis, in their order, until it is complete or, if `early`, until it explains the defects: the columns
-    /// after that have no part in the error. Returns how many it took.
+    /// Takes columns into the basis, in their order, until the basis is complete or, if `early`, explains the defects: later
+    /// columns have no part in the error. Returns the number of columns taken.
     fn eliminate(&mut self, tables: &Tables, early: bool, go_on: &mut impl FnMut() -> bool) -> usize {
         let mut taken = 0;
         for at in 0..self.sorted.len() {
@@ -164,7 +165,7 @@ impl Ordered {
         }
     }
 
-    /// The columns outside the basis, at most two, that make the error lightest; of equal ones the first, and none before any.
+    /// The columns outside the basis, at most two, that make the error lightest; of equals the first, and no column before any.
     fn sweep(&mut self, tables: &Tables, go_on: &mut impl FnMut() -> bool) -> [u32; 2] {
         let (mut best, mut least) = ([NONE; 2], 0i64);
         self.swept_columns.clear();
@@ -208,7 +209,7 @@ impl Ordered {
         best
     }
 
-    /// What a vector of rows, or the sum of two, changes in the weight of the basis' columns.
+    /// The change of the basis columns' weight by a vector of rows, or by the sum of two.
     fn change(&self, tables: &Tables, one: &[u64], other: Option<&[u64]>) -> i64 {
         let mut sum = 0;
         for (word, (&one, &defects)) in one.iter().zip(&self.defects).enumerate() {

@@ -76,7 +76,7 @@ fn sizes_are_bounded() {
     let list: Vec<u32> = (0..=MAX_COLUMN_CHECKS as u32).collect();
     let refused = builder.error(0.1, &list, &[]).unwrap_err();
     assert_eq!(refused, BpError::ColumnTooLong { checks: 251, limit: 250 });
-    // The longest one that is taken: its sums are exact.
+    // The longest column that is accepted: its sums are exact.
     builder.error(0.5, &list[1..], &[]).unwrap();
     for check in 1..=MAX_COLUMN_CHECKS as u32 {
         builder.error(1e-9, &[check], &[]).unwrap();
@@ -138,7 +138,7 @@ fn an_empty_graph_explains_nothing_but_nothing() {
         assert_eq!((outcome.solutions, outcome.iterations, outcome.weight), (1, 1, 0));
         assert_eq!(observables, [0; 2]);
         if checks > 0 {
-            // A disconnected check fires: no iteration could explain it.
+            // A check without a column fires: no iteration could explain it.
             let outcome = decoder.decode(&[checks - 1], &mut observables).unwrap();
             assert!(!outcome.converged);
             assert_eq!((outcome.solutions, outcome.iterations, outcome.weight), (0, 0, 0));
@@ -197,7 +197,7 @@ fn a_million_errors_of_weight_40() {
     let graph = builder.build().unwrap();
     assert_eq!(graph.num_columns(), 1_000_000);
     drop(builder);
-    // Too much for the GPU's kernel, which says so.
+    // Too large for the GPU's kernel, whose error says so.
     let refused = ringcall_bp::kernel::check_config(&graph, &BpConfig::relay()).unwrap_err().to_string();
     assert!(refused.contains("at most 8 checks of one column, and the graph has 40"), "{refused}");
     let mut decoder = BpDecoder::new(&graph, &BpConfig { max_iterations: 5, ..BpConfig::relay() }).unwrap();

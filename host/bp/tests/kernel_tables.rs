@@ -1,4 +1,4 @@
-//! The tables of the GPU's kernel: every edge once in each block that touches it, nothing on top of anything else, and clear refusals.
+//! Tables of the GPU's kernel: every edge once in each block that touches it, no two arrays overlapping, and clear refusals.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn graphs() -> impl Strategy<Value = BpGraph> {
     })
 }
 
-/// What a half is worth.
+/// The value of a half.
 fn value(half: u32) -> u32 {
     let (exponent, mantissa) = (half >> 10, half & 1023);
     (1024 + mantissa) >> (25 - exponent)

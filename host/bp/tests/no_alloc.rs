@@ -1,4 +1,4 @@
-//! Decoding allocates nothing: not on first use, not when it fails, not on an error.
+//! Decoding allocates nothing: neither on first use, nor when it does not converge, nor on an error.
 
 mod common;
 

@@ -70,7 +70,7 @@ fn small() -> impl Strategy<Value = (u32, common::Errors, Vec<u32>)> {
     })
 }
 
-/// Some observable that a probability decides.
+/// An observable that depends on the probability.
 fn c_observable(p: f64) -> u32 {
     (p * 1e6) as u32 % 12
 }
@@ -87,7 +87,7 @@ proptest! {
         let mut decoder =
             BpDecoder::new(&graph, &BpConfig { ordered_statistics: Some(order), ..guess }).unwrap();
         let (mut bytes, mut plain_bytes) = ([0xff; 2], [0; 2]);
-        // A decode before leaves nothing to the next one.
+        // An earlier decode must not affect the next one.
         let _ = decoder.decode(&defects[..defects.len() / 2], &mut bytes).unwrap();
         let before = plain.decode(&defects, &mut plain_bytes).unwrap();
         let outcome = decoder.decode(&defects, &mut bytes).unwrap();
@@ -104,7 +104,7 @@ proptest! {
         }
         prop_assert!(outcome.converged && outcome.solutions == 0);
         prop_assert_eq!(common::flips(&graph, decoder.error()).0, defects);
-        // Every candidate of the sweep: no other column, one, two of the first.
+        // Every candidate of the sweep: no other column, one, or two of the first.
         let mut candidates: Vec<Vec<u32>> = vec![vec![]];
         if let Some(first) = sweep {
             candidates.extend(others.iter().map(|&column| vec![column]));
@@ -122,7 +122,7 @@ proptest! {
     }
 }
 
-/// All errors of a small code: the sweep of all columns finds what explains the defects, and never one lighter than the lightest.
+/// All errors of a small code: the sweep of all columns explains the defects, and finds no error lighter than the lightest.
 #[test]
 fn a_wider_sweep_is_no_heavier() {
     use rand::{RngExt, SeedableRng};
@@ -158,7 +158,7 @@ fn a_wider_sweep_is_no_heavier() {
     assert!(lighter.iter().all(|&count| count > 0), "{lighter:?}");
 }
 
-/// `ldpc`'s ordered statistics on the same marginals: `data/ordered_statistics.py` says how the file came about.
+/// `ldpc`'s ordered statistics on the same marginals. `data/ordered_statistics.py` says how the file was made.
 #[test]
 fn weights_equal_those_of_ldpc() {
     let orders = [
@@ -208,7 +208,7 @@ fn orders_have_a_text() {
     }
 }
 
-/// A caller that wants an answer now has it after the next step, whatever the step.
+/// A caller that cuts a decode off gets the answer after the next step, whatever the step.
 #[test]
 fn a_deadline_ends_every_step() {
     let line = include_str!("data/ordered_statistics.txt").lines().next().unwrap();

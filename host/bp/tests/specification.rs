@@ -1,4 +1,4 @@
-//! Answers against the specification written in its plainest form, and what every answer must keep.
+//! Answers against the specification in its plainest form, and invariants of every answer.
 
 mod common;
 
@@ -13,7 +13,7 @@ proptest! {
         let graph = common::graph(checks, 12, &errors);
         let mut decoder = BpDecoder::new(&graph, &config).unwrap();
         let mut observables = [0xff; 2];
-        // A decode before leaves nothing to the next one.
+        // An earlier decode must not affect the next one.
         let _ = decoder.decode(&defects[..defects.len() / 2], &mut observables).unwrap();
         let outcome = decoder.decode(&defects, &mut observables).unwrap();
         let found = (
@@ -30,7 +30,7 @@ proptest! {
 
     #[test]
     fn a_converged_error_explains_the_defects((checks, errors, _) in common::problems(), pick in any::<u64>()) {
-        // Defects that have an explanation: those of every third error or so.
+        // The defects of a random eighth of the errors.
         let graph = common::graph(checks, 12, &errors);
         let happened: Vec<u32> =
             (0..graph.num_columns() as u32).filter(|c| pick.rotate_left(*c).is_multiple_of(8)).collect();
@@ -44,7 +44,7 @@ proptest! {
     }
 }
 
-/// Min-sum is exact on trees while no message is capped: of the two explanations it finds the lighter one, for every syndrome.
+/// Min-sum is exact on trees while no message is capped: it finds the lighter of the two explanations for every syndrome.
 #[test]
 fn a_repetition_code_is_decoded_exactly() {
     let bits = 9u32;
@@ -76,7 +76,7 @@ fn a_repetition_code_is_decoded_exactly() {
     assert!(decided > 200);
 }
 
-/// Of several solutions the lightest wins: no worse than the first one, and on loopy graphs sometimes better.
+/// The lightest of several solutions wins: never heavier than the first, and on loopy graphs sometimes lighter.
 #[test]
 fn more_solutions_are_no_heavier() {
     use rand::{RngExt, SeedableRng};

@@ -1,4 +1,4 @@
-//! Files of columns and of shots, as `decode_bench` describes them.
+//! Readers for the files of columns and of shots that `decode_bench` describes.
 
 use std::error::Error;
 

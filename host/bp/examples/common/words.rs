@@ -3,11 +3,11 @@
 use ringcall_bp::kernel::Tables;
 use ringcall_bp::{BpConfig, BpDecoder, BpError, BpGraph};
 
-/// The file's bytes, in the layout that `export.rs` documents. `answered` is told the number and the predicted observables of
-/// each shot.
+/// The file's bytes, in the layout that `export.rs` documents. `answered` gets the number and the predicted observables of each
+/// shot.
 ///
 /// # Errors
-/// The decoder refuses the configuration or a shot.
+/// A configuration or a shot that the decoder refuses.
 pub fn file(
     graph: &BpGraph,
     tables: &Tables,

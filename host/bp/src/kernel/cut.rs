@@ -1,16 +1,16 @@
-//! Cuts of a graph into blocks: which checks a block has, which columns touch them, which slots their messages lie in.
+//! Cuts of a graph into blocks: each block's checks, the columns that touch them, and the slots of their messages.
 
 use super::{KernelError, Shape};
 use crate::graph::BpGraph;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Where a check is not in a block.
+/// Marks a check that is not in a block.
 const ABSENT: u32 = u32::MAX;
 
 /// The checks and columns of each block of a shape's cluster.
 pub(super) struct Cut {
-    /// The block that has each check.
+    /// The block of each check.
     pub(super) block_of: Vec<u32>,
     pub(super) blocks: Vec<BlockCut>,
     /// Words of the longest row of messages, two a word.
@@ -31,7 +31,7 @@ pub(super) struct BlockCut {
 }
 
 impl BlockCut {
-    /// The position of a check, if the block has it or its halo does.
+    /// The position of a check, if it belongs to the block or its halo.
     pub(super) fn position(&self, check: u32) -> Option<u32> {
         self.position_of.get(check as usize).copied().filter(|&position| position != ABSENT)
     }
@@ -80,7 +80,7 @@ impl Cut {
             let checks_a_warp = (32 / shape.split) as usize;
             let mut depth: Vec<u32> =
                 check_at[..own].chunks(checks_a_warp).map(|warp| row_words(warp[0])).collect();
-            // One warp at least takes part in the exchange.
+            // At least one warp takes part in the exchange.
             if depth.is_empty() {
                 depth.push(0);
             }
@@ -95,7 +95,7 @@ impl Cut {
         let most = |of: fn(&BlockCut) -> usize| self.blocks.iter().map(of).max().unwrap_or(0);
         let byte = if shape.keeps_slots() { 4 } else { 2 };
         for (what, found, limit) in [
-            // The last position has the state of no check, which pads read.
+            // The last position has the state of no check; padding reads it.
             ("checks of a block and its halo", most(|b| b.check_at.len()), shape.positions as usize - 1),
             (
                 "checks of a block",
@@ -121,7 +121,7 @@ impl Cut {
     }
 }
 
-/// The block of each check: runs of checks with about as many edges each.
+/// The block of each check: runs of checks with about the same number of edges.
 fn runs(degree_of: &[u32], blocks: u32) -> Vec<u32> {
     let edges: u64 = degree_of.iter().map(|&degree| u64::from(degree)).sum();
     let mut before = 0;

@@ -1,8 +1,8 @@
 //! Tables of the Relay-BP kernel for GPUs: which block has which checks and columns, and where each message lies.
 //!
-//! The kernel (`kernels-cu/relay`) is compiled in a few [`Shape`]s, each of which decodes any graph that has room in it. One shot is decoded
-//! by a cluster of [`Shape::blocks`] blocks. A block has a run of checks, and every column that touches one of them: a column at a border
-//! is computed by each block that touches it. Checks of other blocks that such columns touch are the block's *halo*.
+//! The kernel (`kernels-cu/relay`) is compiled in a few [`Shape`]s, each of which decodes any graph that fits. A cluster of
+//! [`Shape::blocks`] blocks decodes one shot. A block has a run of checks and every column that touches one of them, so each
+//! block at a border computes the border's columns. Checks of other blocks that such columns touch are the block's *halo*.
 //!
 //! ```
 //! use ringcall_bp::kernel::{SHAPES, Tables, check_config};
@@ -17,9 +17,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | what | where |
+//! | contents | file |
 //! |---|---|
-//! | which checks, columns and messages are whose | `cut.rs` |
+//! | checks, columns and messages of each block | `cut.rs` |
 //! | the arrays as the kernel reads them | `tables.rs` |
 
 mod cut;
@@ -31,13 +31,14 @@ use crate::graph::BpGraph;
 use core::fmt;
 pub use tables::{BlockTables, Tables};
 
-/// The most observables that the kernel tells of.
+/// The most observables that the kernel reports.
 pub const MAX_OBSERVABLES: usize = 32;
-/// The most checks that a column of the kernel flips: of so many messages of ±127 the sum is exact in halves.
+/// The most checks that a column flips in the kernel: the sum of that many messages of ±127 is exact in half precision.
 pub const MAX_COLUMN_CHECKS: usize = 8;
-/// The largest magnitude of a memory strength, in 128ths: products with differences of ±638 are rounded exactly in halves up to here.
+/// The largest magnitude of a memory strength, in 128ths, for which products with differences of ±638 round exactly in half
+/// precision.
 pub const MAX_MEMORY: i16 = 102;
-/// The most iterations of all legs together: the winner of a race is found by 26 bits of them.
+/// The most iterations of all legs together: the kernel finds the winner of a race by 26 bits of them.
 pub const MAX_ITERATIONS: u64 = (1 << 26) - 1;
 
 /// A shape that the kernel is compiled in.
@@ -51,26 +52,26 @@ pub struct Shape {
     pub threads: u32,
     /// Threads of a check.
     pub split: u32,
-    /// Places for states of checks in a block, its own and the halo's, one of which stays empty; a power of two.
+    /// Positions for states of checks in a block, its own and the halo's, one of which stays empty; a power of two.
     pub positions: u32,
-    /// How many checks the columns of each pass have at most. In a pass each thread of a block computes two columns.
+    /// The most checks of a column in each pass. In a pass each thread of a block computes two columns.
     pub passes: &'static [u32],
 }
 
 impl Shape {
-    /// Checks of one column in all passes.
+    /// Checks of one column, summed over all passes.
     #[must_use]
     pub fn degree_sum(&self) -> u32 {
         self.passes.iter().sum()
     }
 
-    /// Whether threads keep the places of messages and states in registers, separately.
+    /// Whether threads keep the positions of messages and states in separate registers.
     #[must_use]
     pub fn keeps_slots(&self) -> bool {
         self.degree_sum() <= 12
     }
 
-    /// Words between rows of messages: where slots are kept, such that the threads of a check read different banks.
+    /// Words between rows of messages. Where slots are kept, the stride lets the threads of a check read different banks.
     #[must_use]
     pub fn stride(&self) -> u32 {
         if self.keeps_slots() { self.positions + 32 / self.split % 32 } else { self.positions }
@@ -92,7 +93,7 @@ const fn shape(
     Shape { name, blocks, threads, split, positions, passes }
 }
 
-/// The shapes that a host chooses from, in this order.
+/// The shapes that a host chooses from, in order.
 pub const SHAPES: [Shape; 5] = [
     shape("bb72_8", [8, 352, 4, 256], &[6]),
     shape("bb144_16n", [16, 320, 2, 512], &[6, 3]),
@@ -101,7 +102,7 @@ pub const SHAPES: [Shape; 5] = [
     shape("deep_16", [16, 512, 2, 256], &[8, 8, 4, 4, 4, 4]),
 ];
 
-/// Further shapes, which the kernel's own benchmark compares.
+/// Further shapes, for the kernel's own benchmark.
 pub const MEASURED: [Shape; 8] = [
     shape("bb72_1", [1, 576, 2, 256], &[6, 3]),
     shape("bb72_1s", [1, 256, 1, 256], &[6, 4, 3, 3, 3]),
@@ -117,29 +118,29 @@ pub const MEASURED: [Shape; 8] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KernelError {
-    /// A configuration that the kernel's arithmetic does not hold, or that is not supported at all.
+    /// A configuration that the decoder does not support, or that the kernel's arithmetic cannot represent.
     Config {
-        /// What is supported.
+        /// The supported values.
         what: &'static str,
     },
-    /// The graph has more of something than the kernel has in any shape.
+    /// The graph exceeds a limit of every shape.
     TooMany {
-        /// Of what.
+        /// The quantity.
         what: &'static str,
-        /// How many there are.
+        /// Its value.
         found: usize,
-        /// How many there may be.
+        /// Its limit.
         limit: usize,
     },
-    /// A shape has too little room for the graph.
+    /// The graph does not fit a shape.
     NoRoom {
         /// The shape.
         shape: &'static str,
-        /// Of what there is too much.
+        /// The quantity that is too large.
         what: &'static str,
-        /// How many there are.
+        /// Its value.
         found: usize,
-        /// How many there may be.
+        /// Its limit.
         limit: usize,
     },
 }
@@ -162,12 +163,12 @@ impl fmt::Display for KernelError {
 
 impl core::error::Error for KernelError {}
 
-/// Refuses what no shape of the kernel can decode.
+/// Refuses a graph or a configuration that no shape of the kernel can decode.
 ///
 /// # Errors
-/// [`KernelError::Config`] for damping, for memory strengths beyond [`MAX_MEMORY`], for more than [`MAX_ITERATIONS`] iterations, and where
-/// [`BpDecoder::new`](crate::BpDecoder::new) refuses; [`KernelError::TooMany`] for more than [`MAX_OBSERVABLES`] observables, and for
-/// a column of more than [`MAX_COLUMN_CHECKS`] checks.
+/// [`KernelError::Config`] for damping, for memory strengths beyond [`MAX_MEMORY`], for more than [`MAX_ITERATIONS`] iterations,
+/// and for a configuration that [`BpDecoder::new`](crate::BpDecoder::new) refuses; [`KernelError::TooMany`] for more than
+/// [`MAX_OBSERVABLES`] observables, and for a column of more than [`MAX_COLUMN_CHECKS`] checks.
 pub fn check_config(graph: &BpGraph, config: &BpConfig) -> Result<(), KernelError> {
     let what = match config.checked() {
         Err(BpError::Config { what }) => Some(what),

@@ -1,4 +1,4 @@
-//! The kernel's tables as it reads them: one run of 32-bit words, laid out as `kernels-cu/relay/tables.h` says.
+//! The kernel's tables: one array of 32-bit words, laid out as `kernels-cu/relay/tables.h` says.
 
 use super::cut::{BlockCut, Cut};
 use super::{KernelError, Shape};
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// Words of `TablesHead`, and of each `BlockHead`.
 const HEAD: usize = 8;
 const BLOCK_HEAD: usize = 14;
-/// A half's largest prior, which columns that are not there have.
+/// The largest prior in half precision, for padding columns.
 const PAD_PRIOR: u32 = 127;
 
 /// A graph's tables for a shape of the kernel.
@@ -27,20 +27,20 @@ pub struct Tables {
 pub struct BlockTables<'a> {
     /// Checks that the block has.
     pub own: u32,
-    /// The check at each position: own ones by descending degree, then the halo's.
+    /// The check at each position: own checks by descending degree, then the halo's.
     pub check_at: &'a [u32],
     /// Words of a row, for each warp of the check phase.
     pub depth: &'a [u32],
-    /// `[sum of the passes' degrees][threads]`: where the messages of two columns lie, 16 bits each: a byte's number where
-    /// [slots are kept](Shape::keeps_slots), else that of a 16-bit word.
+    /// `[sum of the passes' degrees][threads]`: positions of the messages of two columns, 16 bits each: byte offsets where [slots
+    /// are kept](Shape::keeps_slots), else numbers of 16-bit words.
     pub slots: &'a [u32],
-    /// Likewise the bytes where their checks' states lie; empty where slots say so.
+    /// Byte offsets of their checks' states, in the same layout; empty if `slots` implies them.
     pub state_at: &'a [u32],
     /// `[passes][threads]`: priors of two columns, as halves.
     pub priors: &'a [u32],
     /// `[passes][2][threads]`: the columns' numbers.
     pub columns: &'a [u32],
-    /// `[passes][2][threads]`: observables that the columns flip, of those that this block counts.
+    /// `[passes][2][threads]`: the observables that the columns flip, for columns that this block counts.
     pub flips: &'a [u32],
     /// `[threads]`: bit `2 pass + lane` of columns that this block counts. Each column is counted by one block.
     pub counted: &'a [u32],
@@ -53,10 +53,10 @@ pub struct BlockTables<'a> {
 }
 
 impl Tables {
-    /// The tables for the first of these shapes that has room for the graph.
+    /// Tables for the first of `shapes` that has room for the graph.
     ///
     /// # Errors
-    /// [`KernelError::NoRoom`] of the last shape.
+    /// [`KernelError::NoRoom`] for the last shape.
     pub fn choose(graph: &BpGraph, shapes: &[Shape]) -> Result<Self, KernelError> {
         let none = KernelError::NoRoom { shape: "none", what: "graphs", found: 1, limit: 0 };
         let mut refusal = none;
@@ -69,10 +69,10 @@ impl Tables {
         Err(refusal)
     }
 
-    /// The tables for a shape.
+    /// Tables for a shape.
     ///
     /// # Errors
-    /// [`KernelError::NoRoom`], with what there is too much of; [`KernelError::TooMany`] for observables.
+    /// [`KernelError::NoRoom`] with the quantity that is too large; [`KernelError::TooMany`] for observables.
     pub fn new(graph: &BpGraph, shape: &Shape) -> Result<Self, KernelError> {
         if graph.num_observables() > super::MAX_OBSERVABLES {
             let (found, limit) = (graph.num_observables(), super::MAX_OBSERVABLES);
@@ -164,7 +164,7 @@ impl Tables {
     }
 }
 
-/// A block's arrays, before they are in one run.
+/// A block's arrays, before they are joined into one.
 struct Arrays {
     slots: Vec<u32>,
     state_at: Vec<u32>,
@@ -199,7 +199,7 @@ impl Arrays {
         let block = &cut.blocks[index];
         let mut taken = vec![0u32; block.own as usize];
         for (number, &column) in block.columns.iter().enumerate() {
-            // Columns come by descending degree, so a warp's are of one or two degrees; the greater one counts.
+            // Columns come by descending degree, so a warp has columns of one or two degrees; the greater degree counts.
             let (pair, lane) = (number / 2, number % 2);
             let (pass, thread) = (pair / threads, pair % threads);
             let checks = graph.column_checks(column as usize);
@@ -222,7 +222,7 @@ impl Arrays {
                     flips.iter().fold(0, |bits, &observable| bits | 1 << observable);
             }
             for (edge, &check) in (first as usize..).zip(checks) {
-                // Every check of a column that touches the block is there, as an own one or in the halo.
+                // Every check of a column that touches the block is present, as an own check or in the halo.
                 let position = block.position(check).unwrap_or(positions - 1);
                 let slot = match taken.get_mut(position as usize) {
                     Some(taken) => {
@@ -242,7 +242,7 @@ impl Arrays {
         Ok(all)
     }
 
-    /// The blocks that have each own check in their halo.
+    /// Finds the blocks that have each own check in their halo.
     fn receivers(&mut self, cut: &Cut, index: usize) {
         let block = &cut.blocks[index];
         for &check in &block.check_at[..block.own as usize] {
@@ -261,7 +261,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Where the array begins.
+    /// Appends an array. Returns its position.
     fn put(&mut self, array: &[u32]) -> u32 {
         let at = self.words.len() as u32;
         self.words.extend_from_slice(array);
@@ -305,13 +305,13 @@ impl Writer {
     }
 }
 
-/// The bits of a half, of an integer from 1 to 127.
+/// The bits of an integer from 1 to 127 in half precision.
 fn half(value: u32) -> u32 {
     let exponent = value.ilog2();
     (exponent + 15) << 10 | (value << 10 >> exponent) & 1023
 }
 
-/// A half in both lanes.
+/// A half in both halves of a word.
 fn twice(half: u32) -> u32 {
     half | half << 16
 }

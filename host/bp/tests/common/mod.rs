@@ -1,4 +1,4 @@
-//! The specification in its plainest form, and graphs to try it on.
+//! The specification in its plainest form, and graphs to test it on.
 #![allow(dead_code)]
 
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ pub(crate) fn graph(checks: u32, observables: u32, errors: &Errors) -> BpGraph {
     builder.build().unwrap()
 }
 
-/// Graphs of up to 80 checks and 150 errors, degrees of all kinds, with defects, of which some have no explanation.
+/// Graphs of up to 80 checks and 150 errors of all degrees, with defects. Some defects have no explanation.
 pub(crate) fn problems() -> impl Strategy<Value = (u32, Errors, Vec<u32>)> {
     (1u32..80).prop_flat_map(|checks| {
         let list = prop::collection::btree_set(0..checks, 0..9.min(checks as usize + 1));
@@ -56,23 +56,23 @@ pub(crate) fn configs() -> impl Strategy<Value = BpConfig> {
         })
 }
 
-/// What a decode leaves: converged, solutions, iterations, weight, error, marginals.
+/// The result of a decode: converged, solutions, iterations, weight, error, marginals.
 pub(crate) type Answer = (bool, u32, u32, u32, Vec<u32>, Vec<i16>);
 
-/// The quotient to the nearest integer, to the even one of two.
+/// The quotient to the nearest integer, halves to even.
 fn nearest(product: i64) -> i64 {
     let (quotient, rest) = (product.div_euclid(128), product.rem_euclid(128));
     quotient + i64::from(rest > 64 || (rest == 64 && quotient % 2 != 0))
 }
 
-/// The race of `docs/design/0024`: every lane to its end.
+/// The race of `docs/design/0024`: every lane runs to its end.
 pub(crate) fn specification(graph: &BpGraph, config: &BpConfig, defects: &[u32]) -> Answer {
     let lanes: Vec<Answer> = (0..config.lanes).map(|lane| one_lane(graph, config, lane, defects)).collect();
     let finished = |answer: &&Answer| answer.0 && (answer.1 == config.solutions || answer.3 == 0);
     lanes.iter().filter(finished).min_by_key(|answer| answer.2).unwrap_or(&lanes[0]).clone()
 }
 
-/// The decoder of `docs/design/0024`, by wide integers, one edge at a time.
+/// The decoder of `docs/design/0024`, in wide integers, one edge at a time.
 fn one_lane(graph: &BpGraph, config: &BpConfig, lane: u32, defects: &[u32]) -> Answer {
     let columns = graph.num_columns();
     let prior: Vec<i64> = graph.priors().iter().map(|&prior| prior.into()).collect();
