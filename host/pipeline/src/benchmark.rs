@@ -17,10 +17,10 @@ struct Mark {
     completed: DeviceU64,
 }
 
-/// Accounts of a benchmark's requests, by numbers from 0 on, with a summary and a report.
+/// Measures the requests of a pipeline, numbered from 0, and reports their latencies.
 ///
-/// Everything is allocated when it is made, and any thread may mark: the thread that submits and the completion handler share it.
-/// Latencies are exact: each request has its own two time stamps.
+/// [`new`](Self::new) allocates everything. Any thread may mark, so the submitting thread and the completion handler share one
+/// benchmark. Latencies are exact: each request has its own two time stamps.
 ///
 /// ```
 /// use ringcall::FunctionId;
@@ -67,16 +67,16 @@ pub struct PipelineBenchmark {
     marks: Box<[Mark]>,
     begin: DeviceU64,
     end: DeviceU64,
-    /// Sums of the parts of completed requests, ns.
+    /// Total time of each part over completed requests, ns.
     parts: [DeviceU64; PARTS.len()],
-    /// Requests whose parts are in the sums.
+    /// Completed requests that `parts` includes.
     split: DeviceU64,
     /// Marks of numbers that no request has.
     stray: DeviceU64,
 }
 
 impl PipelineBenchmark {
-    /// A benchmark of so many requests.
+    /// A benchmark of `requests` requests.
     #[must_use]
     pub fn new(label: impl Into<String>, requests: u64) -> Self {
         Self {
@@ -91,30 +91,29 @@ impl PipelineBenchmark {
         }
     }
 
-    /// The same for requests of this many rounds of syndrome extraction: the report then includes the time of one
-    /// round.
+    /// Sets the rounds of syndrome extraction in a request: the report then includes the time of one round.
     #[must_use]
     pub fn with_rounds(self, rounds: u32) -> Self {
         Self { rounds: (rounds > 0).then_some(rounds), ..self }
     }
 
-    /// The measured time begins.
+    /// Starts the measured time.
     pub fn start(&self) {
         self.begin.store(clock::now_ns(), Ordering::Relaxed);
         self.end.store(0, Ordering::Relaxed);
     }
 
-    /// The measured time ends.
+    /// Ends the measured time.
     pub fn stop(&self) {
         self.end.store(clock::now_ns(), Ordering::Relaxed);
     }
 
-    /// Request `request` is about to be submitted.
+    /// Marks request `request` as about to be submitted.
     pub fn mark_submit(&self, request: u64) {
         self.mark(request, |mark| &mark.submitted, clock::now_ns());
     }
 
-    /// The answer of request `request` is there.
+    /// Marks request `request` as answered.
     pub fn mark_complete(&self, request: u64) {
         self.mark(request, |mark| &mark.completed, clock::now_ns());
     }
@@ -140,7 +139,7 @@ impl PipelineBenchmark {
         }
     }
 
-    /// Sets a stamp once; whether it was not there before.
+    /// Sets a stamp once. Returns whether this call set the stamp.
     fn mark(&self, request: u64, stamp: impl Fn(&Mark) -> &DeviceU64, now: u64) -> bool {
         let mark = usize::try_from(request).ok().and_then(|request| self.marks.get(request));
         let fresh = mark.is_some_and(|mark| {
@@ -152,7 +151,7 @@ impl PipelineBenchmark {
         fresh
     }
 
-    /// Everything so far. Statistics are of completed requests alone.
+    /// The results so far. Latencies are those of completed requests alone.
     #[must_use]
     pub fn summary(&self) -> BenchmarkSummary {
         let stamp = |word: &DeviceU64| word.load(Ordering::Relaxed);
@@ -202,7 +201,7 @@ impl PipelineBenchmark {
     }
 }
 
-/// A distribution of latencies, µs; every field NaN where nothing completed.
+/// A distribution of latencies, µs. Every field is NaN if no request completed.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Latencies {
     /// The shortest.
@@ -224,7 +223,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Of ascending times, ns.
+    /// The distribution of ascending times, ns.
     fn of(sorted: &[u64]) -> Self {
         let us = |ns: u64| ns as f64 / 1e3;
         let [first, .., last] = sorted else {
@@ -244,7 +243,7 @@ impl Latencies {
         let count = sorted.len() as f64;
         let mean_us = sorted.iter().map(|&ns| us(ns)).sum::<f64>() / count;
         let variance = sorted.iter().map(|&ns| (us(ns) - mean_us).powi(2)).sum::<f64>() / count;
-        // The least time that this share of requests does not exceed.
+        // The least time that this share of the requests does not exceed.
         let at = |share: f64| us(sorted[((share * count).ceil() as usize).clamp(1, sorted.len()) - 1]);
         Self {
             min_us: us(*first),
@@ -259,14 +258,14 @@ impl Latencies {
     }
 }
 
-/// One part of requests' way.
+/// One part of a request's path.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Part {
-    /// Its name, of [`PARTS`].
+    /// The part's name, from [`PARTS`].
     pub name: &'static str,
-    /// How long it takes on average, µs.
+    /// The part's mean time, µs.
     pub mean_us: f64,
-    /// Its share of the whole way, 0 to 1.
+    /// The part's share of the whole path, 0 to 1.
     pub share: f64,
 }
 
@@ -277,21 +276,21 @@ pub struct BenchmarkSummary {
     pub label: String,
     /// Requests that were submitted.
     pub submitted: u64,
-    /// Of these, requests that were completed.
+    /// Submitted requests that were completed.
     pub completed: u64,
-    /// Of these, requests that were not, up to now.
+    /// Submitted requests that are not completed yet.
     pub timed_out: u64,
-    /// Marks of a request that was marked before, or of a number that no request has: 0, or the program has a mistake.
+    /// Marks of a number that no request has, and second marks of one request. If not 0, the program that marks has a bug.
     pub stray: u64,
     /// From start to stop, s; 0 without a start.
     pub wall_s: f64,
-    /// Completed requests a second of that time.
+    /// Completed requests per second of `wall_s`.
     pub throughput_per_s: f64,
     /// From submission to completion.
     pub latency: Latencies,
-    /// The mean latency by the rounds of a request, µs; `None` where rounds are not known.
+    /// The mean latency divided by the rounds of a request, µs; `None` if the rounds are unknown.
     pub per_round_us: Option<f64>,
-    /// Where the time went, in order; empty where completions had no time stamps of their parts.
+    /// Each part's mean time, in order; empty if completions had no time stamps of their parts.
     pub parts: Vec<Part>,
 }
 
@@ -305,7 +304,7 @@ impl fmt::Display for BenchmarkSummary {
                 writeln!(f, "  {name:<18}{:>12} {unit}", "-")
             }
         };
-        // The label is a program's: it becomes one line.
+        // A program chose the label: keep it on one line.
         let mut plain = String::with_capacity(label.len());
         for c in label.chars() {
             plain.write_char(if c.is_control() { '\u{fffd}' } else { c })?;

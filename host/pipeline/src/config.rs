@@ -19,11 +19,11 @@ pub struct CorePinning {
 /// An injector's ids are 64 bits wide from the start and need no rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExternalIds {
-    /// The producer counts: the low 32 bits of a number that goes up. Each id becomes the 64-bit number with those low
-    /// bits that is nearest to the highest one so far: exact while requests under way span less than 2³¹.
+    /// The producer counts upwards and sends the low 32 bits. Each id becomes the 64-bit number with those low bits that is
+    /// nearest to the highest id so far: exact while the requests in flight span less than 2³¹.
     #[default]
     Counting,
-    /// The producer's ids mean something else: taken as they are, the high half zero.
+    /// The producer's ids mean something else: they are taken as they are, with a high half of zero.
     Opaque,
 }
 
@@ -38,7 +38,7 @@ pub struct StageConfig {
     pub cores: CorePinning,
     /// How threads poll.
     pub wait: Wait,
-    /// How long a request may be in flight before it is answered `TIMED_OUT`. `None`: until it is done.
+    /// How long a request may be in flight before it is answered `TIMED_OUT`; `None`: no limit.
     pub request_timeout: Option<Duration>,
     /// Rule for the ids of an external ring.
     pub external_ids: ExternalIds,

@@ -23,7 +23,7 @@ pub(crate) struct Consumer {
     pub(crate) handler: CompletionHandler,
     pub(crate) stop: StopFlag,
     pub(crate) wait: Wait,
-    /// On an external ring: the log that the dispatcher reports completions in.
+    /// The log in which the dispatcher of an external ring reports completions.
     pub(crate) log: Option<CompletionLog>,
     pub(crate) ids: IdExtender,
     /// A private copy of one result.
@@ -37,7 +37,7 @@ impl Consumer {
         (self.handler, self.ids)
     }
 
-    /// Looks once for every slot's answer. Returns how many there were.
+    /// Polls every slot once. Returns the number of answers.
     pub(crate) fn turn(&mut self) -> u32 {
         match self.log.clone() {
             None => self.harvest(),

@@ -7,10 +7,10 @@ use ringcall_infer::{Engine, TensorSpec, check_finite};
 /// The most inputs, and the most outputs, of an engine in a stage: what a schema can describe (8 arguments).
 const MAX_TENSORS: usize = 8;
 
-/// Runs an [`Engine`] on each request: the payload is its inputs one after the other, the output its outputs one after
-/// the other, all tightly packed little-endian, in the order the engine declares them.
+/// Runs an [`Engine`] on each request. The payload holds the engine's inputs and the output holds its outputs: tightly packed,
+/// little-endian, in the order that the engine declares.
 ///
-/// Allocates nothing itself; what the engine allocates is the engine's.
+/// The stage allocates nothing; the engine may.
 ///
 /// ```
 /// use ringcall::wire::{header::RequestHeader};
@@ -116,7 +116,7 @@ impl std::fmt::Debug for EngineStage {
     }
 }
 
-/// Several engines as one stage, such as captured shapes of one network: a request's own length says which of them runs.
+/// Several engines as one stage, such as captured shapes of one network: a request's length chooses its engine.
 ///
 /// ```
 /// use ringcall::wire::header::RequestHeader;
@@ -140,20 +140,20 @@ impl std::fmt::Debug for EngineStage {
 /// ```
 #[derive(Debug)]
 pub struct ShapedStage {
-    /// By the length of their inputs.
+    /// Ordered by the length of their inputs.
     shapes: Vec<EngineStage>,
 }
 
-/// Why engines are no shapes of one stage.
+/// Why engines do not make one [`ShapedStage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ShapesError {
-    /// There is none.
+    /// No engine.
     #[error("a stage of several shapes has one at least")]
     None,
     /// An engine with more tensors than a stage takes.
     #[error(transparent)]
     Tensors(#[from] TooManyTensors),
-    /// Two of one length, between which a request's length cannot choose.
+    /// Two engines whose inputs have this length: a request's length cannot choose between them.
     #[error("two shapes take requests of {0} bytes: a request's length could not choose between them")]
     SameLength(usize),
 }
@@ -174,7 +174,7 @@ impl ShapedStage {
         }
     }
 
-    /// The lengths of requests that it takes, in bytes, in order.
+    /// The lengths of requests that the stage takes, in bytes, ascending.
     pub fn input_bytes(&self) -> impl Iterator<Item = usize> {
         self.shapes.iter().map(EngineStage::input_bytes)
     }

@@ -25,9 +25,9 @@ pub enum PipelineError {
     /// The slots of a remote dispatcher's ring do not divide into its parts.
     #[error("a ring of {slots} slots does not divide into {parts} parts")]
     Parts {
-        /// Of the ring.
+        /// Slots of the ring.
         slots: u32,
-        /// As the dispatcher says.
+        /// Parts that the dispatcher serves.
         parts: u32,
     },
     /// The ring cannot be made.
@@ -36,11 +36,11 @@ pub enum PipelineError {
     /// A factory failed.
     #[error("the {stage} stage of worker {worker} could not be made: {source}")]
     Factory {
-        /// Which factory.
+        /// The factory.
         stage: &'static str,
-        /// For which worker.
+        /// The worker that the factory was called for.
         worker: u32,
-        /// What it said.
+        /// The factory's error.
         source: BoxError,
     },
     /// Two workers give one function different schemas.
@@ -51,7 +51,7 @@ pub enum PipelineError {
         /// The function.
         function: String,
     },
-    /// The functions do not make a table.
+    /// The workers' functions do not make a table.
     #[error(transparent)]
     Table(#[from] TableError),
     /// The dispatcher cannot be made.
@@ -63,7 +63,7 @@ pub enum PipelineError {
 }
 
 impl PipelineError {
-    /// A factory's error, as it is reported.
+    /// Wraps a factory's error.
     pub(crate) fn of_factory(stage: &'static str, worker: u32) -> impl FnOnce(BoxError) -> Self {
         move |source| Self::Factory { stage, worker, source }
     }

@@ -32,14 +32,14 @@ pub(crate) type Parts = (State, StageConfig, HostDispatch, ConsumerState);
 /// A dispatcher, its workers and its log, before anything runs.
 pub(crate) struct Wired {
     pub(crate) dispatcher: HostDispatcher<dispatcher::Wired>,
-    /// Each lacks the flag that ends it.
+    /// Complete but for their stop flags.
     pub(crate) workers: Vec<Worker>,
-    /// On an external ring.
+    /// The log of completions, on an external ring.
     pub(crate) log: Option<CompletionLog>,
 }
 
 impl HostDispatch {
-    /// Calls the factories, and connects what they give.
+    /// Calls the factories and connects the stages to a table, a dispatcher and workers.
     pub(crate) fn wire(
         &mut self,
         state: &Arc<State>,
@@ -116,8 +116,8 @@ impl Dispatch for HostDispatch {
     fn stop(&mut self, state: &Arc<State>, threads: &mut ThreadSet, stop: Stop) -> Drained {
         let Some(dispatcher) = self.running.take() else { return Drained::default() };
         let watch = dispatcher.watch();
-        // Read them now: the dispatcher's stop answers the requests that it gives up, and the consumer completes those
-        // before it returns.
+        // Read before the dispatcher stops: its stop answers the requests that it gives up, and the consumer may complete those
+        // before the stop returns.
         let under_way = requests_of(state);
         let stopped = dispatcher.stop(stop.left());
         let unfinished = stopped.report.unfinished.map(|slots| {

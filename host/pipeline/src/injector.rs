@@ -1,4 +1,4 @@
-//! The injector: takes the controller's part on a ring of this process.
+//! The injector: writes requests into a pipeline's ring in the controller's place.
 
 use crate::state::State;
 use ringcall::{FunctionId, Wait};
@@ -78,7 +78,7 @@ impl Injector {
         })
     }
 
-    /// The same with the caller's clock: each request is stamped when it is written, and the answer echoes the stamp
+    /// Sets the clock of PTP time stamps: each request is stamped when it is written, and the answer echoes the stamp
     /// ([`Completion::ptp_timestamp`](crate::Completion::ptp_timestamp)). Without a clock stamps are 0.
     #[must_use]
     pub fn with_ptp_clock(self, clock: impl FnMut() -> u64 + Send + 'static) -> Self {
@@ -155,7 +155,7 @@ impl Injector {
         payload: &[u8],
         request_id: u64,
     ) -> Result<SlotIndex, SubmitError> {
-        // A clock of the caller's may panic: nothing has begun yet.
+        // The caller's clock may panic, so it runs before the submission begins.
         let stamp = self.clock.as_mut().map_or(0, |clock| clock());
         if !self.state.begin_submission() {
             return Err(if self.state.is_lost() { SubmitError::Lost } else { SubmitError::Stopped });

@@ -10,7 +10,7 @@
 //! | workers | inference, CPU stage, answer | no | no |
 //! | consumer | harvests out of order, calls the completion handler | no | no |
 //!
-//! ("No" is said of the pipeline itself, between start and stop. Stages and handlers may allocate and block.)
+//! The table describes the pipeline itself between start and stop. Stages and handlers may allocate and block.
 //!
 //! Every submitted request has exactly one completion. A stage's failure or panic is answered with its status. A deferred
 //! response that is dropped is answered `ABANDONED`. A request that takes longer than [`StageConfig::request_timeout`] is

@@ -29,7 +29,7 @@ pub struct PipelineBuilder {
 }
 
 impl PipelineBuilder {
-    /// The shape; [`StageConfig::default`] otherwise.
+    /// Sets the shape; without this call, [`StageConfig::default`].
     pub fn config(mut self, config: StageConfig) -> Self {
         self.config = config;
         self
@@ -42,7 +42,7 @@ impl PipelineBuilder {
         self
     }
 
-    /// The inference stage: called once per worker at each start.
+    /// Sets the factory of inference stages, called once per worker at each start.
     pub fn gpu_stage(
         mut self,
         factory: impl FnMut(u32) -> Result<WorkerResources, BoxError> + Send + 'static,
@@ -51,7 +51,8 @@ impl PipelineBuilder {
         self
     }
 
-    /// The CPU stage: called once per worker at each start. Without one the inference output is the answer.
+    /// Sets the factory of CPU stages, called once per worker at each start. Without a CPU stage the inference output is the
+    /// answer.
     pub fn cpu_stage(
         mut self,
         factory: impl FnMut(u32) -> Result<Box<dyn CpuStage>, BoxError> + Send + 'static,
@@ -60,7 +61,7 @@ impl PipelineBuilder {
         self
     }
 
-    /// Called by the consumer thread once for each completed request, with any status.
+    /// Sets the completion handler. The consumer thread calls it once for each completed request, whatever the status.
     pub fn on_completion(mut self, handler: impl FnMut(&Completion<'_>) + Send + 'static) -> Self {
         self.handler = Box::new(handler);
         self
@@ -150,8 +151,8 @@ impl Pipeline<Idle> {
     /// Calls the factories for each worker and starts all threads.
     ///
     /// # Errors
-    /// A factory's error, a table that cannot be, or no thread; a remote dispatcher's own error. Threads started before the
-    /// failure are stopped.
+    /// A factory's error, functions that do not make a table, no thread, or a remote dispatcher's own error. Threads started
+    /// before the failure are stopped.
     pub fn start(self) -> Result<Pipeline<Running>, PipelineError> {
         let Self { state, inner: Idle { config, mut dispatch, consumer_state } } = self;
         let pollers = config.workers as usize + 2 + dispatch.polling_threads(); // consumer, producer
@@ -166,7 +167,7 @@ impl Pipeline<Idle> {
 /// A stopped pipeline.
 #[must_use]
 pub struct Stopped {
-    /// What the stop did.
+    /// The report of the stop.
     pub report: StopReport,
     /// Why a remote dispatcher was lost or failed to stop.
     pub failure: Option<String>,

@@ -18,7 +18,7 @@ pub struct StuckRequest {
 /// Every request in flight, every slot that is not idle, every worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dump {
-    /// Requests of the injector's; none on an external ring.
+    /// The injector's requests in flight; none on an external ring.
     pub requests: Vec<StuckRequest>,
     /// Flags, phases and workers.
     pub slots: SlotDump,
@@ -37,7 +37,7 @@ impl std::fmt::Display for Dump {
 /// Report of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StopReport {
-    /// Requests that were answered while it drained.
+    /// Requests that were answered while the pipeline drained.
     pub drained: u64,
     /// Requests answered `SHUTTING_DOWN` because the deadline had passed.
     pub dropped: u64,
@@ -56,7 +56,7 @@ pub struct StopReport {
 }
 
 impl StopReport {
-    /// Everything that was submitted was answered by a stage, and every thread came back.
+    /// A stage answered every submitted request, and every thread ended.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.dropped == 0

@@ -135,11 +135,11 @@ pub struct StageContext<'a> {
     pub request: RequestView<'a>,
     /// The inference output: as many bytes as it wrote.
     pub output: &'a [u8],
-    /// Where the result goes: as long as a response slot takes.
+    /// The buffer for the result, as long as a response slot allows.
     pub response: &'a mut [u8],
     pub(crate) port: &'a WorkerPort,
     pub(crate) job: &'a Job,
-    /// Set once the right to answer was taken.
+    /// Set when the right to answer is taken.
     pub(crate) deferred: &'a Cell<bool>,
 }
 
@@ -156,14 +156,14 @@ impl StageContext<'_> {
         self.job.ticket.slot.get()
     }
 
-    /// Which request of its slot this is: no two requests of one slot have the same number.
+    /// The request's number within its slot: no two requests of one slot have the same number.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.job.ticket.generation
     }
 
-    /// The right to answer this request later, from any thread; return [`StageOutcome::Deferred`] after taking it
-    /// (without it that outcome is answered [`ABANDONED`](Status::ABANDONED)).
+    /// Takes the right to answer this request later, from any thread. The stage then returns [`StageOutcome::Deferred`]; without
+    /// this call that outcome is answered [`ABANDONED`](Status::ABANDONED).
     pub fn defer(&self) -> Deferral {
         self.deferred.set(true);
         self.port.defer(self.job)
@@ -209,15 +209,15 @@ pub struct Completion<'a> {
     pub request_id: u64,
     /// The slot it was in.
     pub slot: u32,
-    /// The status of its answer.
+    /// The status of the answer.
     pub status: Status,
-    /// The launcher's code, if its launch failed.
+    /// The launcher's code, if the launch failed.
     pub error: Option<u16>,
     /// The request's PTP time stamp, as the answer echoes it; 0 on external rings.
     pub ptp_timestamp: u64,
     /// The result; `None` on external rings, where responses belong to the transport.
     pub result: Option<&'a [u8]>,
-    /// Where its time went.
+    /// When each part of the request's path ended.
     pub times: StageTimes,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Worker {
     pub(crate) payload: Vec<u8>,
     pub(crate) inferred: Vec<u8>,
     pub(crate) response: Vec<u8>,
-    /// Of the job under way: its time stamps, and the bytes that inference left.
+    /// Time stamps of the current job.
     pub(crate) times: StageTimes,
     pub(crate) inferred_bytes: usize,
     /// The job whose CPU stage is to be called again.
@@ -43,7 +43,7 @@ pub(crate) struct Worker {
 /// How long a turn stays with a CPU stage that is not ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Until it is, or until its request is answered otherwise: for a thread of the worker's own.
+    /// Until the stage is ready or its request is answered otherwise: the worker has a thread of its own.
     Whole,
     /// For one call.
     Once,
@@ -55,7 +55,7 @@ impl Worker {
         self.stop.clone().poll_until_set(self.wait, || self.turn(Turn::Whole));
     }
 
-    /// Looks at the mailbox and the ready flag, and calls the stages. Returns whether there was a job.
+    /// Polls the mailbox and the ready flag, and calls the stages. Returns whether there was a job.
     #[inline]
     pub(crate) fn turn(&mut self, turn: Turn) -> bool {
         let found = self.infer();
@@ -69,7 +69,7 @@ impl Worker {
         self.times =
             StageTimes { accepted: job.accepted_ns, started: clock::now_ns(), ..StageTimes::default() };
         let len = self.port.read_payload(&job, &mut self.payload);
-        // Answered meanwhile, by its timeout or by a stop: these may be bytes of the next request in its slot.
+        // A timeout or a stop has answered the request: the payload may be bytes of the next request in its slot.
         if self.port.is_settled(&job) {
             self.port.release();
             return true;
@@ -99,7 +99,7 @@ impl Worker {
             return true;
         }
         let Some(job) = self.port.claim_ready() else { return false };
-        // A stage that says more bytes than it wrote answers with none of an earlier request's.
+        // A stage that reports more bytes than it wrote must not send an earlier request's.
         self.response.fill(0);
         let mut checked = Ok(());
         if let Output::Mapped(window, check) = &mut self.output {
@@ -112,7 +112,7 @@ impl Worker {
             };
             let _ = window.read(0, &mut self.inferred);
             let _ = self.port.read_payload(&job, &mut self.payload);
-            // Here, too, the payload may be another request's.
+            // As in `infer`: the payload may be another request's.
             if self.port.is_settled(&job) {
                 self.port.release();
                 return true;

@@ -1,8 +1,8 @@
-//! Everything at once, seeded: stages that are slow, panic, fail, defer, throw their deferral away or are never ready;
-//! requests for nobody and of wrong lengths; rings of 1, 2, 64 and 4,096 slots; restarts, some at a deadline of zero.
-//! Every request is answered or accounted for, exactly once.
+//! Seeded chaos: stages that are slow, panic, fail, defer, drop their deferral or are never ready; requests of unknown functions
+//! and of wrong lengths; rings of 1, 2, 64 and 4,096 slots; restarts, some at a deadline of zero. Every request is answered or
+//! accounted for exactly once.
 //!
-//! `RINGCALL_CHAOS_REQUESTS` says how many requests in all, `RINGCALL_CHAOS_SEED` which chaos.
+//! `RINGCALL_CHAOS_REQUESTS` sets the number of requests, `RINGCALL_CHAOS_SEED` the seed.
 
 mod support;
 
@@ -81,7 +81,7 @@ impl CpuStage for Stage {
     fn process(&mut self, context: &mut StageContext<'_>) -> StageOutcome {
         assert_eq!(context.output, context.request.payload, "another request's output");
         if self.never {
-            // Until the request was answered otherwise; the next job begins afresh.
+            // Until the request is answered otherwise. The next job begins afresh.
             self.never = !once_in(&mut self.rng, 50_000);
             return StageOutcome::NotReady;
         }
@@ -113,7 +113,7 @@ impl CpuStage for Stage {
     }
 }
 
-/// What was completed: how often each id, how often each status, and how often with another request's result.
+/// Counts of completions by id and by status, and of results that belong to another request.
 #[derive(Default)]
 struct Ledger {
     ids: Vec<u8>,
@@ -160,7 +160,7 @@ impl Ledger {
     }
 }
 
-/// Request `index`'s id: the index, below a high half that depends on it.
+/// The id of request `index`: the index below a high half that depends on the index.
 fn spread(index: u64) -> u64 {
     index | (index.wrapping_mul(0x9E37_79B9) & 0xFFFF_FFFF) << 32
 }
@@ -226,12 +226,12 @@ fn setup(config: StageConfig, seed: u64, requests: u64) -> Setup {
 }
 
 fn shape(workers: u32, slots: u32) -> StageConfig {
-    // Long against what a request takes, short against the test: what is never ready ends here.
+    // Long for a request and short for the test: requests that are never ready end here.
     StageConfig { request_timeout: Some(Duration::from_millis(4)), ..config(workers, slots) }
 }
 
-/// A payload that begins with `id`, of any length that fits; its function, sometimes an unknown one,
-/// sometimes not its own.
+/// A payload of any length that fits, which begins with `id`, and its function: sometimes an unknown one, sometimes one of
+/// another length.
 fn request<'a>(rng: &mut impl Rng, id: u64, buffer: &'a mut [u8; 40]) -> (FunctionId, &'a [u8]) {
     buffer[..8].copy_from_slice(&id.to_le_bytes());
     match rng.random_range(0..1000_u32) {
@@ -243,7 +243,7 @@ fn request<'a>(rng: &mut impl Rng, id: u64, buffer: &'a mut [u8; 40]) -> (Functi
     }
 }
 
-/// `requests` through an injector, over `runs` runs.
+/// Sends `requests` through an injector, over `runs` runs.
 fn injected(seed: u64, workers: u32, slots: u32, requests: u64, runs: u64) {
     let Setup { builder, ledger, answering } = setup(shape(workers, slots), seed, requests);
     let mut pipeline = builder.build().expect("built");
@@ -270,7 +270,7 @@ fn injected(seed: u64, workers: u32, slots: u32, requests: u64, runs: u64) {
     answering.join().expect("no panic");
 }
 
-/// `requests` through an external ring: good ones, and what no well-behaved producer writes.
+/// Sends `requests` through an external ring: valid ones, and ones that no well-behaved producer writes.
 fn external(seed: u64, workers: u32, slots: u32, requests: u64) {
     let ours = Ring::allocate(RingConfig { slots, slot_bytes: 64 }).expect("a ring");
     // The ids that the completions show are the producer's own 32 bits here.

@@ -7,7 +7,7 @@ use ringcall_pipeline::{Deferral, Pipeline, SubmitError};
 use std::time::Duration;
 use support::*;
 
-/// One request for each thing that can happen, several times around.
+/// Each kind of outcome, several times around.
 #[test]
 fn each_outcome_has_its_status_and_its_result() {
     let log = Log::default();
@@ -77,7 +77,7 @@ fn rings_and_pools_of_any_size() {
         let (builder, _deferrals) = builder(config(workers, slots), &log);
         let pipeline = builder.build().expect("built").start().expect("started");
         let mut injector = pipeline.injector().expect("the first");
-        // Few through small rings: each request waits for the one before, on a busy machine for a long time.
+        // Few through small rings: each request waits for the one before it, which takes long on a busy machine.
         let n = if slots < 3 { 200_u64 } else { 2000 };
         for i in 0..n {
             let payload = [&[act::DONE][..], &i.to_le_bytes()].concat();
@@ -143,11 +143,11 @@ fn inference_alone() {
     assert!(pipeline.stop(LONG).report.is_clean());
 }
 
-/// Every stamp is its own request's, in order; what did not happen has none.
+/// Every stamp belongs to its own request, in order. Parts that did not happen have none.
 #[test]
 fn time_stamps_are_in_order_and_of_their_own_request() {
     let log = Log::default();
-    // One slot and one worker: whatever is left behind would show up in the next request.
+    // One slot and one worker: leftovers of a request would show up in the next one.
     let (builder, deferrals) = builder(config(1, 1), &log);
     let pipeline = builder.build().expect("built").start().expect("started");
     let mut injector = pipeline.injector().expect("the first");

@@ -1,4 +1,4 @@
-//! A ring whose producer and consumer are outside of the process: here, a thread of the test.
+//! A ring whose producer and consumer are outside the pipeline: here, a thread of the test.
 
 mod support;
 
@@ -118,8 +118,8 @@ fn garbage_is_answered_and_completed() {
     assert_eq!(stopped.report.stats.refused, 4);
 }
 
-/// A slot whose last answer was not reported yet takes no new request: not while it runs, not in a drain, not at the
-/// deadline of a stop.
+/// A slot whose last answer was not reported yet takes no new request: neither while the pipeline runs, nor in a drain, nor at
+/// the deadline of a stop.
 #[test]
 fn no_notice_is_ever_overwritten() {
     for deadline in [LONG, Duration::ZERO] {
@@ -139,7 +139,7 @@ fn no_notice_is_ever_overwritten() {
             .start()
             .expect("started");
         let mut client = Client::new(&ours);
-        // The first is held by the handler, the second is answered and not reported, the third waits in the ring.
+        // The handler holds the first request, the second is answered and not reported, the third waits in the ring.
         for id in 0..2 {
             let slot = client.send(ECHO, id, 0, &[act::DONE]).expect("room");
             assert!(client.wait(slot, LONG).expect("answered").status.is_ok());
@@ -149,7 +149,7 @@ fn no_notice_is_ever_overwritten() {
         assert_eq!(monitor.stats().submitted, 2);
         let stopping = std::thread::spawn(move || pipeline.stop(deadline));
         if deadline > Duration::ZERO {
-            // It waits for the handler, and then drains the third.
+            // The stop waits for the handler, and then drains the third request.
             assert_eq!(monitor.stats().submitted, 2);
             gate.open();
         }
@@ -160,7 +160,7 @@ fn no_notice_is_ever_overwritten() {
             assert_eq!(log.wait(3).iter().map(|d| d.id).collect::<Vec<_>>(), [0, 1, 2]);
             assert!(client.wait(slot, LONG).expect("answered").status.is_ok());
         } else {
-            // The handler was held for longer than the stop's deadline: both that it had are still reported.
+            // The handler was held past the stop's deadline: both of its requests are still reported.
             assert!(stopped.report.stuck_consumer);
             if stopped.report.stuck_dispatcher {
                 continue; // on a machine so busy that its thread did not run for half a second

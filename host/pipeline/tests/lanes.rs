@@ -1,4 +1,4 @@
-//! Launched lanes: a thread simulates the GPU, which writes an output window and raises the ready flag.
+//! Launched inference: a thread simulates the GPU, which writes the output and raises the ready flag.
 
 mod support;
 
@@ -25,7 +25,7 @@ enum ToGpu {
     Run(Vec<u8>),
 }
 
-/// Doubles what it is given, and says so by the flag.
+/// Doubles the input, and raises the flag.
 fn gpu(orders: Receiver<ToGpu>, window: Bytes) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut signal = None;
@@ -179,7 +179,7 @@ fn a_launch_whose_end_never_comes_times_out_and_does_not_hold_up_the_stop() {
     });
     let stopped = running.stop(LONG);
     assert!(stopped.report.is_clean(), "{:?}", stopped.report);
-    // A new start gives both workers new lanes.
+    // A new start gives both workers new launchers.
     let running = stopped.pipeline.expect("nothing is stuck").start().expect("started");
     for i in 0..100 {
         submit(&mut injector, &[LAUNCH, i], 100 + u64::from(i));

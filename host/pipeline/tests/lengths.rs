@@ -8,7 +8,7 @@ use ringcall_infer::{ElementType, Model, Passthrough, TensorSpec};
 use ringcall_pipeline::{Pipeline, ShapedStage, StageContext, StageOutcome, WorkerResources};
 use support::*;
 
-/// Bytes of each shape's input, and of its output: a part of it.
+/// Bytes of each shape's input and output. The output is a part of the input.
 const SHAPES: [(usize, usize); 4] = [(3, 2), (8, 8), (21, 5), (40, 40)];
 
 fn worker() -> WorkerResources {
@@ -40,7 +40,7 @@ fn a_requests_own_length_chooses_its_engine() {
         .start()
         .expect("started");
     let mut injector = running.injector().expect("the first");
-    // Lengths follow one another in no order, and every fifth belongs to no shape.
+    // Lengths follow one another in no order, and every fifth matches no shape.
     let lengths: Vec<usize> =
         (0..1000_usize).map(|i| if i % 5 == 4 { 4 + i % 3 } else { SHAPES[i * 7 % 11 % 4].0 }).collect();
     let payload = |i: usize| (0..lengths[i]).map(|at| (i * 31 + at) as u8).collect::<Vec<_>>();

@@ -1,5 +1,5 @@
-//! InFlightTable under loom: an answer of the device's is taken once, for the request that it is to, while slots are given back,
-//! harvested and written again by others; and a request whose time runs out is answered once.
+//! InFlightTable under loom: a worker takes each response of the device once, for its own request, while slots are released,
+//! harvested and written again by others; and a request that times out is answered once.
 #![cfg(loom)]
 
 #[path = "../src/remote/in_flight.rs"]
@@ -31,7 +31,7 @@ impl World {
         self.in_flight.ring().shared()
     }
 
-    /// Injector: writes a request, if the slot is free.
+    /// Injector: writes a request if the slot is free.
     fn send(&self, id: u32) -> bool {
         let ring = self.device_ring();
         let slot = first(ring);
@@ -41,7 +41,7 @@ impl World {
         true
     }
 
-    /// Device: answers what is there.
+    /// Device: answers the request, if there is one.
     fn answer(&self) -> bool {
         let ring = self.device_ring();
         let Some(request) = look(ring) else { return false };
@@ -50,7 +50,7 @@ impl World {
         true
     }
 
-    /// Worker: takes what is there; the id of the request that it answered.
+    /// Worker: takes a response. Returns the id of the request that it answered.
     fn work(&self, release_first: bool) -> Option<u32> {
         let ring = self.device_ring();
         let slot = first(ring);
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// Consumer: what the user is told.
+    /// Consumer: the status and id that the user sees.
     fn harvest(&self) -> Option<(Status, u32)> {
         let response = Response::probe(&self.answers, first(&self.answers))?;
         let header = *response.header();
@@ -107,7 +107,7 @@ fn two_workers(release_first: bool) {
         sent = sent || (world.send(1) && world.answer());
     }
     let mut taken: Vec<u32> = workers.into_iter().filter_map(|w| w.join().expect("a worker")).collect();
-    // What nobody got to, in order.
+    // The steps that no thread got to, in order.
     for _ in 0..3 {
         taken.extend(world.work(true));
         told.extend(world.harvest());
@@ -131,7 +131,7 @@ fn mutant_settled_first() {
     assert!(says.contains("an answer was lost") || says.contains("the slot comes back"), "{says:?}");
 }
 
-/// Device, worker and watchdog at once: the user is told once, and the slot is free in the end.
+/// Device, worker and watchdog at once: the user sees one completion, and the slot is free in the end.
 #[test]
 fn time_runs_out_once() {
     model(|| {

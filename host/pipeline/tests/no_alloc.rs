@@ -1,4 +1,4 @@
-//! Between start and stop nothing allocates: injector, dispatcher, workers, consumer, all threads together.
+//! Nothing allocates between start and stop: injector, dispatcher, workers and consumer, all threads together.
 //!
 //! A separate file, with one test: the counting allocator sees every thread of the process.
 #![allow(unsafe_code)] // a global allocator is an unsafe trait
@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // Freeing on the hot path means that somebody allocated.
+        // A free on the hot path means that some thread allocated.
         count();
         // SAFETY: the caller's promise, passed on.
         unsafe { System.dealloc(block, layout) };
@@ -127,7 +127,7 @@ fn a_running_pipeline_does_not_allocate() {
     }
     ARMED.store(0, SeqCst);
     assert_eq!(ALLOCATIONS.load(SeqCst), 0, "allocations (and frees) in {REQUESTS} requests");
-    // The counter does count.
+    // The counter counts.
     ARMED.store(1, SeqCst);
     drop(std::hint::black_box(Box::new(1_u8)));
     ARMED.store(0, SeqCst);
@@ -139,7 +139,7 @@ fn a_running_pipeline_does_not_allocate() {
     elsewhere();
 }
 
-/// The same of a pipeline whose dispatcher is elsewhere, its watchdog included. Not its own test: see above.
+/// The same for a pipeline with a remote dispatcher, its watchdog included. Not a test of its own: see above.
 fn elsewhere() {
     const REQUESTS: u64 = 20_000;
     let running = Pipeline::remote(Hosted::new(32))

@@ -1,5 +1,5 @@
-//! The pipeline whose dispatcher is elsewhere: a host dispatcher simulates the device, and so does a thread that breaks every
-//! rule on demand. Each request is completed exactly once whatever the device does.
+//! A pipeline with a remote dispatcher. A host dispatcher simulates the device, and so does a thread that breaks every rule on
+//! demand. Each request is completed exactly once whatever the device does.
 
 mod support;
 
@@ -23,7 +23,7 @@ use support::*;
 /// What a simulated device does with a request: payload byte 0. Anything else is answered with the payload.
 mod deed {
     pub(super) const NEVER: u8 = 100;
-    /// Answered when its gate opens.
+    /// Answered when the gate opens.
     pub(super) const LATE: u8 = 101;
     pub(super) const NO_MAGIC: u8 = 102;
     pub(super) const OTHER_ID: u8 = 103;
@@ -38,7 +38,7 @@ mod deed {
 struct FakeDevice {
     ring: Ring,
     gate: Gate,
-    /// Answers slots that the source asked for no, now and then.
+    /// Now and then answers slots that hold no request.
     noisy: bool,
     sick: Arc<AtomicBool>,
     quit: Arc<AtomicBool>,
@@ -183,7 +183,7 @@ fn every_request_is_completed_over_rings_of_any_size_and_restarts() {
                 let acts = [act::DONE, 77, act::FAIL, act::DONE, act::TOO_LONG, act::PANIC];
                 submit(&mut injector, &[acts[i as usize % 6], i as u8], (round << 40) + i);
             }
-            // Nothing is awaited: the stop comes in the middle of the burst, and drains it.
+            // The test awaits no completion: the stop comes in the middle of the burst, and drains it.
             let stopped = running.stop(LONG);
             assert!(stopped.is_clean(), "{:?} {:?}", stopped.report, stopped.failure);
             let stats = stopped.report.stats;
@@ -307,7 +307,7 @@ fn answers_that_nobody_asked_for_are_dropped_and_never_taken_for_another_request
     let done = log.wait(2000);
     assert_eq!(done.len(), 2000);
     for done in &done {
-        // Noise in the slot of a request that is under way is an answer to another one; anything else is right.
+        // In the slot of a request in flight, noise is an answer to another request. Any other answer is right.
         match done.status {
             Status::OK => assert_eq!(done.result, Some(answer(&[act::DONE, done.id as u8]))),
             other => assert_eq!(other, Status::ENGINE_FAILED),
@@ -317,7 +317,7 @@ fn answers_that_nobody_asked_for_are_dropped_and_never_taken_for_another_request
     assert!(stopped.report.stats.succeeded > 0);
 }
 
-/// A request whose time is up is completed; its slot is not written again until the device has answered it.
+/// A request that timed out is completed. Its slot is not written again until the device has answered.
 #[test]
 fn time_runs_out_for_the_user_and_not_for_the_slot() {
     let log = Log::default();
@@ -348,7 +348,7 @@ fn time_runs_out_for_the_user_and_not_for_the_slot() {
     assert_eq!((stopped.report.stats.timed_out, stopped.report.stats.dispatched), (1, 22));
 }
 
-/// A CPU stage that never comes back: its request is timed out, the others go on, the stop names it.
+/// A CPU stage that never returns: its request times out, the others are served, and the stop names it.
 #[test]
 fn a_stage_that_hangs_holds_up_nobody_else() {
     let log = Log::default();
@@ -385,7 +385,7 @@ fn a_stage_that_hangs_holds_up_nobody_else() {
     assert_eq!(stopped.report.stuck_workers.len(), 1);
     assert!(!stopped.report.is_clean() && stopped.failure.is_none());
     gate.open();
-    // What the hung stage has to say comes too late, and a restart works.
+    // The hung stage's result comes too late, and a restart works.
     let running = stopped.pipeline.expect("the dispatcher has ended").start().expect("started");
     submit(&mut injector, &[act::DONE, 5], 99);
     assert_eq!(log.wait(51)[50].result, Some(answer(&[act::DONE, 5])));
@@ -395,7 +395,7 @@ fn a_stage_that_hangs_holds_up_nobody_else() {
 
 #[test]
 fn a_dead_device_is_lost_and_everything_is_answered() {
-    // It says so, it says nothing, it says so and requests have no limit.
+    // The device reports a fault; the device reports none; the device reports a fault and requests have no limit.
     for (sick, timeout) in [(true, Some(30)), (false, Some(30)), (true, None)] {
         let log = Log::default();
         let device = FakeDevice::new(3);
@@ -461,7 +461,7 @@ fn a_stop_in_the_middle_of_a_burst_loses_nothing() {
     }
 }
 
-/// What the device never answers is answered by a stop, and named.
+/// A stop answers and names the requests that the device never answers.
 #[test]
 fn a_stop_answers_what_the_device_does_not() {
     let log = Log::default();

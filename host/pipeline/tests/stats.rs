@@ -120,7 +120,7 @@ fn counts_are_consistent_at_every_moment() {
     assert_eq!(log.len() as u64, total);
 }
 
-/// The same where requests are counted by the dispatcher.
+/// The same for an external ring, where the dispatcher counts requests.
 #[test]
 fn counts_of_an_external_ring_are_consistent_at_every_moment() {
     let ours = Ring::allocate(RingConfig { slots: 8, slot_bytes: 64 }).expect("a ring");
@@ -167,7 +167,7 @@ fn late_results_are_counted_once() {
     for i in 0..3 {
         submit(&mut injector, &[act::DEFER], i);
         assert_eq!(log.wait(i as usize + 1)[i as usize].status, Status::TIMED_OUT);
-        // None if its time was up before a worker was free.
+        // No deferral if the request timed out before a worker was free.
         if let Ok((deferral, _)) = deferrals.recv_timeout(Duration::from_millis(500)) {
             assert!(deferral.complete(Status::OK, &[]).is_err());
             late += 1;

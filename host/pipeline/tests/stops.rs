@@ -94,7 +94,7 @@ fn a_submission_in_the_middle_of_a_stop_is_refused_or_completed() {
     }
 }
 
-/// The last completions may take longer than the threads' grace: the deadline is what counts.
+/// The last completions may take longer than the threads' grace period: the deadline decides.
 #[test]
 fn a_slow_completion_handler_is_waited_for_until_the_deadline() {
     let log = Log::default();
@@ -134,7 +134,7 @@ fn a_stop_at_its_deadline_names_what_it_gave_up_and_a_restart_works() {
             lock(&shut).push(gate.clone());
             Ok(Box::new(move |context: &mut StageContext<'_>| {
                 if context.output.first() == Some(&act::NEVER) {
-                    gate.pass(); // a stage that does not come back
+                    gate.pass(); // a stage that does not return
                 }
                 StageOutcome::Done(0)
             }))
@@ -173,7 +173,7 @@ fn a_stop_at_its_deadline_names_what_it_gave_up_and_a_restart_works() {
         let last = log.wait(round as usize * 19 + 19).pop().expect("some");
         assert_eq!((last.id, last.status), (id(1), Status::SHUTTING_DOWN));
         assert_eq!(report.stats.submitted, report.stats.completed);
-        // What the stage answers after the fact reaches nobody.
+        // An answer of the stage after the stop reaches no completion.
         for gate in lock(&gates).drain(..) {
             gate.open();
         }
@@ -282,7 +282,7 @@ fn what_cannot_be_built_or_started_says_why() {
         .start();
     let text = start.expect_err("refused").to_string();
     assert!(text.contains("GPU stage of worker 2") && text.contains("no device"), "{text}");
-    // Workers that ran already are stopped when a later one cannot be made.
+    // Workers that run already are stopped when a later one cannot be made.
     let dropped = Arc::new(AtomicBool::new(false));
     struct Flag(Arc<AtomicBool>);
     impl Drop for Flag {

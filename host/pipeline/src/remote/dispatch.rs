@@ -48,14 +48,14 @@ impl Pipeline<Idle> {
 }
 
 impl RemotePipelineBuilder {
-    /// The shape; [`StageConfig::default`] otherwise. The ring is the dispatcher's own, and [`StageConfig::ring`] and the
-    /// dispatcher's core are not used.
+    /// Sets the shape; without this call, [`StageConfig::default`]. The dispatcher brings its own ring and core, so
+    /// [`StageConfig::ring`] and the dispatcher's core have no effect.
     pub fn config(mut self, config: StageConfig) -> Self {
         self.config = config;
         self
     }
 
-    /// The CPU stage: called once per worker at each start.
+    /// Sets the factory of CPU stages, called once per worker at each start.
     pub fn stage(
         mut self,
         factory: impl FnMut(u32) -> Result<Box<dyn RemoteStage>, BoxError> + Send + 'static,
@@ -64,13 +64,13 @@ impl RemotePipelineBuilder {
         self
     }
 
-    /// The most bytes of a CPU stage's result; 64 otherwise.
+    /// Sets the most bytes of a CPU stage's result; without this call, 64.
     pub fn result_bytes(mut self, bytes: u32) -> Self {
         self.answer_bytes = bytes;
         self
     }
 
-    /// Called by the consumer thread once for each completed request, with any status.
+    /// Sets the completion handler. The consumer thread calls it once for each completed request, whatever the status.
     pub fn on_completion(mut self, handler: impl FnMut(&Completion<'_>) + Send + 'static) -> Self {
         self.handler = Box::new(handler);
         self
@@ -105,7 +105,7 @@ impl RemotePipelineBuilder {
 struct RemoteDispatch {
     dispatcher: Box<dyn RemoteDispatcher>,
     stage: Factory,
-    /// While it runs.
+    /// The watchdog, while the pipeline runs.
     watchdog: Option<Supervised<()>>,
     failure: Failure,
 }

@@ -1,4 +1,4 @@
-//! What the pipeline's tests share: a CPU stage that does what each payload says, and a list of completions.
+//! Shared by the pipeline's tests: a CPU stage that does what each payload says, and a list of completions.
 #![allow(dead_code, unreachable_pub)] // each test uses its part
 
 use ringcall::wire::schema::HandlerSchema;
@@ -13,16 +13,16 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, Once, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes on a machine that is busy with something else.
+/// Longer than any step takes on a busy machine.
 pub const LONG: Duration = Duration::from_secs(60);
 /// The function that all of [`builder`]'s workers serve.
 pub const ECHO: FunctionId = FunctionId::of("echo");
 
-/// Payload byte 0: what happens to the request.
+/// Payload byte 0: the fate of the request.
 pub mod act {
     /// The payload comes back, each byte plus one.
     pub const DONE: u8 = 0;
-    /// The same after payload byte 1 times `NotReady`.
+    /// The same as `DONE`, after payload byte 1 times `NotReady`.
     pub const LATER: u8 = 1;
     /// Never ready.
     pub const NEVER: u8 = 2;
@@ -34,9 +34,9 @@ pub mod act {
     pub const TOO_LONG: u8 = 5;
     /// Answered from another thread, with payload bytes plus one.
     pub const DEFER: u8 = 6;
-    /// Deferred, and the right to answer thrown away.
+    /// Deferred, and the right to answer is dropped.
     pub const DROP: u8 = 7;
-    /// Says that it is deferred without having taken the right to answer.
+    /// Reports a deferral without having taken the right to answer.
     pub const LIE: u8 = 8;
     /// Inference panics.
     pub const INFER_PANIC: u8 = 10;
@@ -48,7 +48,7 @@ pub mod act {
     pub const HANDLER_PANIC: u8 = 20;
 }
 
-/// A completion, consumer_state.
+/// A completion, with an owned result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
     pub id: u64,
@@ -59,10 +59,10 @@ pub struct Done {
     pub times: StageTimes,
 }
 
-/// Locks by trying.
+/// Locks by `try_lock`.
 ///
-/// This, [`Log`] and [`Gate`] poll: the standard library is not instrumented where a mutex is contended or a condition
-/// is waited for, and ThreadSanitizer would report what they protect.
+/// This function, [`Log`] and [`Gate`] poll: the standard library's contended mutexes and condition variables are not
+/// instrumented, so ThreadSanitizer would report the data that they protect.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     loop {
         match mutex.try_lock() {
@@ -90,7 +90,7 @@ impl Log {
         lock(&self.0).push(done);
     }
 
-    /// Waits for `n` completions in all, and shows them.
+    /// Waits for `n` completions in all, and returns them.
     pub fn wait(&self, n: usize) -> Vec<Done> {
         wait_for("completions", || self.len() >= n);
         lock(&self.0).clone()
@@ -101,7 +101,7 @@ impl Log {
     }
 }
 
-/// Something that stays shut until it is opened.
+/// A gate that stays shut until it is opened.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<AtomicBool>);
 
@@ -134,7 +134,7 @@ pub fn quiet_panics() {
     });
 }
 
-/// Small slots, polling that lets others run.
+/// Small slots, and polling that lets other threads run.
 pub fn config(workers: u32, slots: u32) -> StageConfig {
     StageConfig {
         workers,
@@ -161,7 +161,7 @@ pub fn echo() -> WorkerResources {
     WorkerResources::inline("echo", HandlerSchema::new(), 64, infer)
 }
 
-/// What the payload becomes.
+/// The answer to a payload.
 pub fn answer(payload: &[u8]) -> Vec<u8> {
     payload.iter().map(|byte| byte.wrapping_add(1)).collect()
 }
@@ -253,7 +253,7 @@ pub fn ring(slots: u32) -> Ring {
     Ring::allocate(RingConfig { slots, slot_bytes: 64 }).expect("a ring")
 }
 
-/// A host dispatcher with one call that copies, behind the trait.
+/// A host dispatcher with one call that copies, as a `RemoteDispatcher`.
 pub struct Hosted {
     ring: Ring,
     running: Option<HostDispatcher<dispatcher::Running>>,
