@@ -1,8 +1,8 @@
 //! Checks any number of problems from standard input, and counts them by what they contain:
 //! `tests/data/make.py random SEED COUNT | check_oracle`.
 //!
-//! `check_oracle --usual N` decodes with the usual trade-offs alone and proves no more than the first N answers of each
-//! graph, for circuits of many detectors (`make.py circuit D P SHOTS SEED`).
+//! `check_oracle --usual N` decodes under the default trade-offs alone and proves no more than the first N answers of each graph:
+//! for circuits of many detectors (`make.py circuit D P SHOTS SEED`).
 #![allow(clippy::print_stdout)]
 
 #[path = "../tests/common/mod.rs"]
@@ -61,7 +61,7 @@ fn modes(line: &str, graph: &MatchingGraph) -> Vec<String> {
     modes
 }
 
-/// For each connected part whether it has a boundary.
+/// For each connected part, whether it has a boundary.
 fn parts(graph: &MatchingGraph) -> Vec<bool> {
     let mut part: Vec<usize> = (0..graph.num_detectors()).collect();
     fn root(part: &mut [usize], mut at: usize) -> usize {
@@ -87,8 +87,8 @@ fn parts(graph: &MatchingGraph) -> Vec<bool> {
     open.into_values().collect()
 }
 
-/// Decodes round by round, and on two cores, with rounds that have nothing to do with the graph; how many cases, and how
-/// many of them are not of the expected weight or not proven.
+/// Decodes round by round, and on two cores, with rounds that are unrelated to the graph. Returns the number of cases, and of
+/// those without the expected weight or a proof.
 fn in_parts(graph: &MatchingGraph, list: &[common::Shot]) -> Result<(u64, u64), Box<dyn Error>> {
     let n = graph.num_detectors() as u32;
     let whole = Decoder::new(graph.clone());

@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             wrong += 1;
         }
     }
-    // The best of several rounds of each shot: what others do on the machine is not our subject.
+    // The best of several rounds of each shot, to leave out other load on the machine.
     let mut times = vec![u128::MAX; shots.len()];
     for _ in 0..rounds {
         for (shot, best) in shots.iter().zip(&mut times) {

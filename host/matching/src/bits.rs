@@ -2,8 +2,7 @@
 
 /// Appends the indices of the set bits of `words` to `out`, in order: bit `i % 64` of word `i / 64` is index `i`.
 ///
-/// Whole words of zeros cost one comparison. The capacity of `out` is not exceeded if it holds as many as there are
-/// set bits.
+/// A word of zeros costs one comparison. If `out` has capacity for all set bits, nothing is allocated.
 ///
 /// ```
 /// let mut out = Vec::new();
@@ -20,7 +19,7 @@ pub fn set_bits(words: &[u64], out: &mut Vec<u32>) {
     }
 }
 
-/// Of a sorted list, keeps one of each value that occurs an odd number of times.
+/// Keeps one of each value that occurs an odd number of times in a sorted list.
 pub(crate) fn cancel_pairs<T: Copy + PartialEq>(list: &mut Vec<T>) {
     let mut kept = 0;
     for i in 0..list.len() {

@@ -12,29 +12,29 @@ use crate::weights::{Grid, MAX_WEIGHT, merge_independent};
 /// One past the largest observable index.
 pub const MAX_OBSERVABLES: u32 = 1 << 24;
 
-/// What happens when an edge is added between detectors that are joined already.
+/// What to do with an edge between detectors that already share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MergeStrategy {
-    /// It is an error.
+    /// Refuse it.
     #[default]
     Disallow,
-    /// The two are independent mechanisms: weight and probability become those of "exactly one of them fired". The
+    /// Treat the two as independent mechanisms: weight and probability become those of "exactly one of them fired". The
     /// observables of the first edge stay: parallel edges that differ in them mean a code of distance two.
     Independent,
-    /// The edge of smaller weight stays; the first one at a tie.
+    /// Keep the edge of smaller weight; at a tie the first.
     SmallestWeight,
-    /// The first edge stays.
+    /// Keep the first edge.
     KeepOriginal,
-    /// The new edge stays.
+    /// Keep the new edge.
     Replace,
 }
 
 /// One part of an error, as a decomposition suggests it (`^` in a detector error model).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorPart<'a> {
-    /// The one or two detectors that it flips.
+    /// The one or two detectors that the part flips.
     pub detectors: &'a [u32],
-    /// The observables that it flips.
+    /// The observables that the part flips.
     pub observables: &'a [u32],
 }
 
@@ -66,20 +66,20 @@ impl GraphBuilder {
         Self::default()
     }
 
-    /// Makes sure that detectors `0..n` exist, with or without edges.
+    /// Ensures that detectors `0..n` exist, with or without edges.
     pub fn ensure_detectors(&mut self, n: usize) -> &mut Self {
         self.detectors = self.detectors.max(n);
         self
     }
 
-    /// Makes sure that observables `0..n` exist, flipped by an edge or not.
+    /// Ensures that observables `0..n` exist, flipped by an edge or not.
     pub fn ensure_observables(&mut self, n: usize) -> &mut Self {
         self.observables = self.observables.max(n);
         self
     }
 
-    /// Makes the grid of weights fine, however whole they are, and wide enough for a weight of this magnitude: for graphs that
-    /// are decoded with weights of a shot ([`WeightedDecoder`](crate::WeightedDecoder)), which may be other fractions and larger.
+    /// Makes the grid of weights fine, even for whole weights, and wide enough for a weight of this magnitude: for graphs that
+    /// are decoded with weights of a shot ([`WeightedDecoder`](crate::WeightedDecoder)), which may be fractions and larger.
     ///
     /// ```
     /// use ringcall_matching::{Decoder, GraphBuilder, WeightedDecoder};
@@ -93,7 +93,7 @@ impl GraphBuilder {
     /// ```
     ///
     /// # Errors
-    /// A magnitude that is not above 0, or above [`MAX_WEIGHT`].
+    /// A magnitude that is not above 0, or is above [`MAX_WEIGHT`].
     pub fn room_for(&mut self, weight: f64) -> Result<&mut Self, BuildError> {
         if !(weight > 0.0 && weight <= MAX_WEIGHT) {
             return Err(BuildError::Room { weight, max: MAX_WEIGHT });
@@ -102,7 +102,7 @@ impl GraphBuilder {
         Ok(self)
     }
 
-    /// Puts the weights on a given grid, whose largest weight is none of this graph's.
+    /// Puts the weights on a given grid, whose largest weight comes from another graph.
     pub(crate) fn scale(&mut self, scale: f64) -> &mut Self {
         self.grid = Grid::Given(scale);
         self
@@ -132,7 +132,7 @@ impl GraphBuilder {
         self.merge_edge(u, None, weight, observables, None, MergeStrategy::Disallow)
     }
 
-    /// Adds an edge and says what to do with a parallel one. `v = None` is the boundary.
+    /// Adds an edge, with a strategy for a parallel one. `v = None` is the boundary.
     ///
     /// An observable listed an even number of times is not flipped.
     pub fn merge_edge(
@@ -163,13 +163,13 @@ impl GraphBuilder {
         Ok(self)
     }
 
-    /// Adds an error mechanism that fires with this probability, independently of all others, and flips what its
-    /// parts flip together.
+    /// Adds an error mechanism that fires with this probability, independently of all others, and flips the detectors and
+    /// observables of all its parts.
     ///
-    /// Every part becomes an edge, merged with a parallel one as [`MergeStrategy::Independent`] says. That parts belong
-    /// to one error is remembered for correlated matching ([`DecoderConfig::correlations`]): once one of them is known
-    /// to have happened, the others are likelier. This is how PyMatching 2.4 loads a detector error model with
-    /// `enable_correlations=True`; an error of probability 0, or a whole error that flips no detector, is left out.
+    /// Every part becomes an edge, merged with a parallel edge by [`MergeStrategy::Independent`]. Correlated matching
+    /// ([`DecoderConfig::correlations`]) uses that the parts belong to one error: once one part is known to have happened, the
+    /// others are likelier. An error of probability 0, or one without detectors, is left out. This is how PyMatching 2.4 loads a
+    /// detector error model with `enable_correlations=True`.
     ///
     /// ```
     /// use ringcall_matching::{Decoder, DecoderConfig, ErrorPart, GraphBuilder};
@@ -193,8 +193,8 @@ impl GraphBuilder {
     /// [`DecoderConfig::correlations`]: crate::DecoderConfig::correlations
     ///
     /// # Errors
-    /// A probability that is not in `0..=0.5`, a part that flips more than two detectors or, beside others, none, an
-    /// index out of range. The graph is as before then.
+    /// A probability outside `0..=0.5`, a part that flips more than two detectors, a part without detectors in an error of
+    /// several parts, or an index out of range. The builder is unchanged then.
     pub fn error(&mut self, probability: f64, parts: &[ErrorPart<'_>]) -> Result<&mut Self, BuildError> {
         self.correlate(probability, &[])?;
         for (part, ErrorPart { detectors, observables }) in parts.iter().enumerate() {
@@ -216,11 +216,11 @@ impl GraphBuilder {
         self.correlate(probability, &edges)
     }
 
-    /// Says that edges, which there are already, are the parts of one error of this probability, as
-    /// [`error`](Self::error) does of those that it adds. Edges are named by the order in which they first came.
+    /// Declares existing edges to be the parts of one error of this probability, as [`error`](Self::error) does for the edges
+    /// that it adds. Edges are named by the order in which they were first added.
     ///
     /// # Errors
-    /// A probability that is not in `0..=0.5`, or an edge that is not there.
+    /// A probability outside `0..=0.5`, or an edge that does not exist.
     pub fn correlate(&mut self, probability: f64, edges: &[u32]) -> Result<&mut Self, BuildError> {
         if !(0.0..=0.5).contains(&probability) {
             return Err(BuildError::ErrorProbability { probability });
@@ -264,7 +264,7 @@ impl GraphBuilder {
         self.observables = self.observables.max(most);
     }
 
-    /// The graph, with weights put on the integer grid.
+    /// Builds the graph, with weights on the integer grid.
     pub fn build(&self) -> Result<MatchingGraph, BuildError> {
         MatchingGraph::assemble(self.edges.clone(), self.detectors, self.observables, &self.joint, self.grid)
     }

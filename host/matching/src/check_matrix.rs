@@ -5,10 +5,10 @@ use crate::error::BuildError;
 use crate::graph::MAX_DETECTORS;
 use crate::graph::MatchingGraph;
 
-/// A binary check matrix with what each of its columns costs and flips, all as sparse rows.
+/// A binary check matrix with the cost and the observables of each column, all as sparse rows.
 ///
-/// Column `j` is an error mechanism: it flips the detectors whose row names `j` (one, and it is an edge to the
-/// boundary, or two) and the observables whose row names `j`.
+/// Column `j` is an error mechanism: it flips the detectors and the observables whose rows name `j`. A column with two detectors
+/// is an edge between them, a column with one an edge to the boundary.
 ///
 /// ```
 /// use ringcall_matching::{CheckMatrix, Decoder};
@@ -42,12 +42,12 @@ pub struct CheckMatrix<'a, R> {
 }
 
 impl<R: AsRef<[u32]>> CheckMatrix<'_, R> {
-    /// The graph; of parallel columns the one of smallest weight stays.
+    /// Builds the graph; of parallel columns the one of smallest weight stays.
     pub fn build(&self) -> Result<MatchingGraph, BuildError> {
         self.build_merged(MergeStrategy::SmallestWeight)
     }
 
-    /// The graph, with a say in what happens to parallel columns.
+    /// Builds the graph, with a strategy for parallel columns.
     pub fn build_merged(&self, merge: MergeStrategy) -> Result<MatchingGraph, BuildError> {
         if self.checks.len() > MAX_DETECTORS as usize {
             return Err(BuildError::TooLarge { what: "the number of checks", limit: MAX_DETECTORS.into() });

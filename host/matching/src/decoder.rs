@@ -1,4 +1,4 @@
-//! The decoder: checks its input, solves, and reads out the solution.
+//! The decoder: checks defects, matches them, and reads out the solution.
 
 use std::sync::Arc;
 
@@ -12,30 +12,28 @@ use crate::readout::Answer;
 use crate::small::PairTable;
 use crate::solution::{CertificateError, MatchedPair, Solution};
 
-/// What to trade for speed. The answers are of minimum weight with every choice.
+/// Trade-offs of memory and build time against speed. Answers are of minimum weight with every choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecoderConfig {
-    /// How many near nodes to list per detector, at most (16 bytes each, in chunks of 16; 0 lists none).
-    /// Large graphs get shorter ones: more than 256 nodes while all lists take no more than 40 MiB, 256 while they take
-    /// no more than 256 MiB, then as many as that allows, or 16.
-    /// Detectors of rounds that look the same share their lists, so that the lists seldom take as much.
-    /// Longer lists save searches when defects are far from others, as those are that a predecoder leaves; they cost memory and
-    /// time to build.
+    /// The most near nodes to list per detector (16 bytes each, in chunks of 16; 0 lists none). Large graphs get shorter lists:
+    /// more than 256 nodes while all lists take at most 40 MiB, 256 while they take at most 256 MiB, then as many as fit into
+    /// that, or 16. Detectors of rounds that look the same share their lists, so the lists seldom take as much. Longer lists save
+    /// searches when defects are far apart, as a predecoder leaves them; they cost memory and time to build.
     pub near_entries: usize,
-    /// Whether to solve few defects on a small graph (up to 512 detectors) from a table of all pairs. It is not used where there
-    /// is a second pass.
+    /// Whether to solve few defects on a small graph (up to 512 detectors) from a table of all pairs. Decoders with a second pass
+    /// do not use the table.
     pub pair_table: bool,
-    /// Whether to match twice, the second time on a graph in which every edge that shares an error with one found the
-    /// first time is lighter (correlated matching, after Fowler, arXiv:1310.0863; the results are those of PyMatching's
-    /// `enable_correlations=True`, up to ties). On a graph without correlations ([`MatchingGraph::num_correlations`])
-    /// nothing changes.
+    /// Whether to match twice (correlated matching, after Fowler, arXiv:1310.0863). The second pass lowers the weight of every
+    /// edge that shares an error with an edge of the first solution. Results are those of PyMatching's
+    /// `enable_correlations=True`, up to ties. On a graph without correlations ([`MatchingGraph::num_correlations`]) nothing
+    /// changes.
     ///
-    /// The solution, its weight and its proof are then about the lowered weights.
+    /// The solution, its weight and its proof then refer to the lowered weights.
     pub correlations: bool,
-    /// Whether only the observables are wanted. Parts of the graph that flip none, such as the checks of the other basis in a memory
-    /// experiment, are then left out, or matched once where a second pass needs to know the edges crossed in them. The observables are
-    /// as likely right as without; pairs, corrections and weights are those of the other parts.
+    /// Whether only the observables are wanted. Parts of the graph that flip no observable, such as the checks of the other basis
+    /// in a memory experiment, are then left out, or matched once if a second pass needs the edges crossed in them. The
+    /// observables are as likely right as without this option; pairs, corrections and weights are those of the other parts.
     ///
     /// ```
     /// use ringcall_matching::{Decoder, DecoderConfig, GraphBuilder};
@@ -53,13 +51,14 @@ pub struct DecoderConfig {
 }
 
 impl DecoderConfig {
-    /// The most near nodes that a detector has in its list, in a graph of so many detectors.
+    /// The most near nodes in a detector's list, in a graph of this many detectors.
     #[must_use]
     pub fn most_near_entries(&self, detectors: usize) -> usize {
         near::most_entries(detectors, self.near_entries)
     }
 
-    /// Bytes of the near lists of so many detectors, each with `entries` nodes on average, before a decoder is made.
+    /// Bytes of the near lists of this many detectors, each with `entries` nodes on average: an estimate before a decoder is
+    /// made.
     ///
     /// ```
     /// use ringcall_matching::DecoderConfig;
@@ -79,10 +78,10 @@ impl Default for DecoderConfig {
     }
 }
 
-/// How far a decode came before its time was up.
+/// How far a decode came before its time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// To its end.
+    /// To the end.
     Done,
     /// To the end of the first pass: the solution is that of one pass.
     FirstPass,
@@ -90,12 +89,12 @@ pub enum Progress {
     SecondPass,
     /// Not to the end of the first pass.
     Part {
-        /// Whether the solution explains the syndrome: without a boundary some defects may have been left alone.
+        /// Whether the solution explains the syndrome: without a boundary, some defects may be left unmatched.
         explained: bool,
     },
 }
 
-/// What decoders of one graph share.
+/// The tables that decoders of one graph share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     graph: MatchingGraph,
@@ -116,8 +115,8 @@ impl Shared {
 
 /// An exact minimum-weight perfect matching decoder.
 ///
-/// Built once per graph, it decodes any number of syndromes without allocating. Clones share the tables of the graph,
-/// so that every thread can have one; a clone begins without a solution.
+/// It is built once per graph and decodes any number of syndromes without allocating. Clones share the tables of the graph, so
+/// each thread can have one; a clone begins without a solution.
 ///
 /// ```
 /// use ringcall_matching::{Decoder, GraphBuilder};
@@ -142,13 +141,13 @@ pub struct Decoder {
     shared: Arc<Shared>,
     blossom: Blossom,
     intake: Intake,
-    /// The defects that the pair table leaves.
+    /// The defects that the pair table does not match.
     remainder: Vec<u32>,
     answer: Answer,
     second: Option<Box<SecondPass>>,
 }
 
-/// Not derived: the copy of a list has no more room than it needs at the moment, and decoding must not allocate.
+/// Not derived: a derived copy of a list has no spare capacity, and decoding must not allocate.
 impl Clone for Decoder {
     fn clone(&self) -> Self {
         Self::on(Arc::clone(&self.shared), self.second.is_some())
@@ -156,12 +155,12 @@ impl Clone for Decoder {
 }
 
 impl Decoder {
-    /// A decoder for a graph. This computes the distance tables, so it takes time.
+    /// Makes a decoder for a graph. This computes the distance tables, which takes time.
     pub fn new(graph: MatchingGraph) -> Self {
         Self::with_config(graph, &DecoderConfig::default())
     }
 
-    /// A decoder with other than the usual trade-offs.
+    /// Makes a decoder with other than the default trade-offs.
     pub fn with_config(graph: MatchingGraph, config: &DecoderConfig) -> Self {
         let graph = if config.observables_only { graph.for_observables(config.correlations) } else { graph };
         let metric = Metric::new(&graph, config.near_entries);
@@ -170,7 +169,7 @@ impl Decoder {
         Self::on(Arc::new(Shared { graph, metric, table }), twice)
     }
 
-    /// A decoder with its own memory on these tables.
+    /// A decoder on these tables, with memory of its own.
     fn on(shared: Arc<Shared>, twice: bool) -> Self {
         let tables @ Tables { graph, .. } = shared.tables();
         Self {
@@ -188,23 +187,23 @@ impl Decoder {
         Self::on(Arc::clone(&self.shared), false)
     }
 
-    /// What a decoder in parts shares with this one.
+    /// The tables, for a decoder that splits the work.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Whether it matches twice: [`DecoderConfig::correlations`] was set, and the graph has correlations.
+    /// Whether the decoder matches twice: [`DecoderConfig::correlations`] was set, and the graph has correlations.
     pub fn makes_second_pass(&self) -> bool {
         self.second.is_some()
     }
 
-    /// The graph that is decoded on.
+    /// The graph that the decoder decodes on.
     pub fn graph(&self) -> &MatchingGraph {
         &self.shared.graph
     }
 
-    /// Whether nothing depends on a detector, neither an answer nor an error: it lies in a part of the graph that
-    /// [`DecoderConfig::observables_only`] leaves out, and that has a boundary. Who draws or sends syndromes need not draw or send it.
+    /// Whether nothing depends on a detector, neither an answer nor an error: the detector lies in a part of the graph that has a
+    /// boundary and that [`DecoderConfig::observables_only`] leaves out. Nobody needs to sample or send it.
     ///
     /// ```
     /// use ringcall_matching::{Decoder, DecoderConfig, GraphBuilder};
@@ -227,9 +226,7 @@ impl Decoder {
         graph.parts()[graph.part_of(detector) as usize] && unmatched
     }
 
-    /// Finds a correction of minimum weight for the detectors that fired, given in any order, each once.
-    ///
-    /// The result does not depend on the order.
+    /// Finds a correction of minimum weight for the detectors that fired, each given once, in any order.
     pub fn decode(&mut self, defects: &[u32]) -> Result<&Solution, DecodeError> {
         self.answer.clear();
         self.intake.take(&self.shared.graph, defects)?;
@@ -249,7 +246,7 @@ impl Decoder {
         let mut list = std::mem::take(&mut self.intake.sorted);
         list.clear();
         crate::set_bits(words, &mut list);
-        // Strictly increasing already, so that `decode` does not need the buffer that it is lent from.
+        // The list is strictly increasing, so `decode` does not need the buffer that the list is borrowed from.
         let result = self.decode(&list).map(|_| ());
         self.intake.sorted = list;
         result.map(|()| &self.answer.solution)
@@ -257,8 +254,8 @@ impl Decoder {
 
     /// Decodes many shots in one call: shot `i` has the defects `defects[offsets[i]..offsets[i + 1]]`.
     ///
-    /// This is for syndromes that are decoded slice by slice. `each` is given every shot's number and solution. The
-    /// first bad shot ends the batch.
+    /// This is for syndromes that are decoded slice by slice. `each` gets every shot's number and solution. The first invalid
+    /// shot ends the batch.
     ///
     /// ```
     /// # let mut b = ringcall_matching::GraphBuilder::new();
@@ -285,12 +282,12 @@ impl Decoder {
         Ok(())
     }
 
-    /// As [`decode`](Self::decode), until `expired` says that time is up: then the best answer so far. `expired` is asked every few steps of
-    /// the algorithm, so that work between two looks is bounded by the graph.
+    /// As [`decode`](Self::decode), until `expired` returns true; then the best answer so far. The decoder calls `expired` every
+    /// few steps of the algorithm, so the graph bounds the work between two calls.
     ///
-    /// Where the second pass did not come to its end, the answer is that of the first. Where that did not either, regions that were not
-    /// matched yet are matched with the boundary: the answer explains the syndrome, but not with the least weight
-    /// ([`verify`](Self::verify) then tells so).
+    /// If the second pass does not finish, the answer is that of the first. If the first does not finish either, unmatched
+    /// regions are matched with the boundary: the answer explains the syndrome, but not with the least weight
+    /// ([`verify`](Self::verify) then fails).
     ///
     /// ```
     /// # use ringcall_matching::{Decoder, GraphBuilder, Progress};
@@ -344,7 +341,7 @@ impl Decoder {
         let Shared { metric, table, .. } = &**shared;
         let tables = shared.tables();
         if second.is_some() {
-            // It starts from the regions of the first pass, which the table has none of.
+            // The second pass starts from the regions of the first, and the table has no regions.
             blossom.solve(tables, defects);
             return answer.read(tables, blossom, second.as_deref_mut());
         }
@@ -372,7 +369,7 @@ impl Decoder {
 
     /// The edges of the last solution, as sorted indices into [`MatchingGraph::edges`]; empty after an error.
     ///
-    /// Flipping them explains the defects given. They are looked up here, not while decoding.
+    /// The edges explain the defects. This call looks them up; decoding does not.
     pub fn correction(&mut self) -> &[u32] {
         self.correction_on().0
     }
@@ -382,12 +379,12 @@ impl Decoder {
         &self.answer.solution
     }
 
-    /// Whether the last solution is of a second pass: whether any weight changed after the first.
+    /// Whether the last solution is that of a second pass: whether the first pass changed any weight.
     pub(crate) fn second_pass_applied(&self) -> bool {
         self.second.as_ref().is_some_and(|second| second.applied())
     }
 
-    /// The edges of the first of two passes of the last decode, sorted, in `list`; none where there was one pass.
+    /// Writes the edges of the first of two passes of the last decode, sorted, to `list`; none if there was one pass.
     pub(crate) fn first_correction(&self, list: &mut Vec<u32>) {
         list.clear();
         if let Some(second) = &self.second {
@@ -397,13 +394,13 @@ impl Decoder {
         }
     }
 
-    /// The same, and the graph that they are of.
+    /// As [`correction`](Self::correction), with the graph of the edges.
     pub(crate) fn correction_on(&mut self) -> (&[u32], &MatchingGraph) {
         let second = self.second.as_deref().filter(|second| second.applied());
         (self.answer.correction(self.shared.tables(), second), &self.shared.graph)
     }
 
-    /// Of those pairs of the last solution that are `wanted`: flips their observables in `observables`, and returns their grid weight.
+    /// Flips the observables of the last solution's `wanted` pairs in `observables`, and returns the pairs' grid weight.
     pub(crate) fn part(&mut self, wanted: impl Fn(MatchedPair) -> bool, observables: &mut [u64]) -> i64 {
         let second = self.second.as_deref().filter(|second| second.applied());
         self.answer.part(self.shared.tables(), second, wanted, observables)
@@ -416,7 +413,7 @@ impl Decoder {
 
     /// Proves that the last solution is of minimum weight, by the regions that grow around its defects.
     ///
-    /// This is for tests: it searches the whole graph from every defect, and allocates.
+    /// For tests: the proof searches the whole graph from every defect, and allocates.
     pub fn verify(&mut self) -> Result<(), CertificateError> {
         if !self.answer.is_solved() {
             return Err(CertificateError::NothingSolved);
@@ -425,7 +422,7 @@ impl Decoder {
         if self.second.as_ref().is_some_and(|second| second.applied()) {
             return self.answer.verify_pass(tables, &self.blossom, self.second.as_deref());
         }
-        // A solution from the pair table comes without regions; the proof is about its weight and needs only them.
+        // A solution from the pair table has no regions; the proof is about its weight and needs regions alone.
         self.blossom.solve(tables, &self.intake.defects);
         self.answer.verify(tables, &self.blossom)
     }

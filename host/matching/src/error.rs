@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a graph or with a request to decode.
+//! Errors of graphs and of requests to decode.
 
 use thiserror::Error;
 
@@ -42,7 +42,7 @@ pub enum BuildError {
         /// The largest magnitude allowed.
         max: f64,
     },
-    /// Room for a weight that no grid has.
+    /// No grid has room for a weight of this magnitude.
     #[error("there is no room for weights of magnitude {weight}: it must be above 0 and at most {max}")]
     Room {
         /// The magnitude asked for.
@@ -66,7 +66,7 @@ pub enum BuildError {
         /// The probability given.
         probability: f64,
     },
-    /// A part of an error is no edge.
+    /// A part of an error is not an edge.
     #[error(
         "part {part} of the error flips {detectors} detectors, and an edge has one or two: decompose errors into such parts (`decompose_errors=True` in Stim)"
     )]
@@ -76,7 +76,7 @@ pub enum BuildError {
         /// How many detectors it flips.
         detectors: usize,
     },
-    /// An edge is named that was not added.
+    /// An edge is named that does not exist.
     #[error("edge {edge} was not added: there are {edges} edges so far")]
     NoSuchEdge {
         /// The index given.
@@ -121,13 +121,13 @@ pub enum BuildError {
     RepeatedColumn {
         /// The row in question.
         row: usize,
-        /// The column named twice.
+        /// The column that is named twice.
         column: u32,
     },
     /// A per-column slice has the wrong length.
     #[error("`{what}` has {found} entries, but the matrix has {expected} columns")]
     Length {
-        /// Which slice.
+        /// The slice.
         what: &'static str,
         /// Its length.
         found: usize,
@@ -137,9 +137,9 @@ pub enum BuildError {
     /// The graph has more edges or detectors than 32-bit indices can name.
     #[error("the graph is too large: {what} would exceed {limit}")]
     TooLarge {
-        /// What there is too much of.
+        /// The quantity that is too large.
         what: &'static str,
-        /// How much is possible.
+        /// Its limit.
         limit: u64,
     },
 }
@@ -162,8 +162,8 @@ impl std::fmt::Display for EdgeName {
     }
 }
 
-/// Why a list of defects could not be decoded. A [`Decoder`](crate::Decoder) is as good as new afterwards; one that is given
-/// a syndrome in parts keeps the parts that it has.
+/// Why a list of defects could not be decoded. A [`Decoder`](crate::Decoder) is unaffected afterwards; a decoder that takes a
+/// syndrome in parts keeps the parts that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -204,7 +204,7 @@ pub enum DecodeError {
         defect: u32,
         /// Its round.
         round: u32,
-        /// The round that is to come next.
+        /// The round that comes next.
         expected: usize,
     },
     /// The offsets of a batch do not describe its defect list.
@@ -221,7 +221,7 @@ pub enum DecodeError {
     },
 }
 
-/// Why a shot with weights of its own could not be decoded. The decoder is as good as new afterwards.
+/// Why a shot with its own weights could not be decoded. The decoder is unaffected afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
 #[non_exhaustive]
 pub enum WeightsError {
@@ -249,7 +249,7 @@ pub enum WeightsError {
         /// The edge.
         edge: u32,
     },
-    /// A weight is given for an edge whose own is negative.
+    /// A weight is given for an edge whose weight in the graph is negative.
     #[error("the weight of edge {edge} is negative in the graph, and cannot be another for a shot")]
     Negative {
         /// The edge.
@@ -288,7 +288,7 @@ pub enum RoundsError {
     },
 }
 
-/// Why a sliding window cannot be had, or a round not be taken in.
+/// Why a sliding window cannot be made, or a round not be taken.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum SlidingError {
@@ -298,7 +298,7 @@ pub enum SlidingError {
     /// No two neighbouring rounds of the graph are alike, so that it cannot be continued.
     #[error("no two neighbouring rounds of the graph are alike: give that of a run with a few more rounds")]
     NotPeriodic,
-    /// The window is impossible.
+    /// The window cannot move on by that many rounds.
     #[error(
         "a window of {window} rounds cannot move on by {commit}: at least 1, fewer than the window has, and few enough to index"
     )]
@@ -320,7 +320,7 @@ pub enum SlidingError {
         /// How many rounds apart the ends of an edge are, at most.
         reach: usize,
     },
-    /// A part of the window has no boundary, so that a defect there may have to wait for ever.
+    /// A part of the window has no boundary, so a defect there may wait for ever.
     #[error(
         "a part of the graph has no boundary within a window of {window} rounds: decode it with SlidingDecoder"
     )]
@@ -341,7 +341,7 @@ pub enum SlidingError {
         /// How many detectors it has.
         detectors: u32,
     },
-    /// The last rounds are not as many as the graph ends with.
+    /// The number of last rounds is not that of the graph's tail.
     #[error("a run ends with {expected} rounds, but {found} were given")]
     Tail {
         /// How many were given.
@@ -367,12 +367,12 @@ pub enum SlidingError {
     Decode(#[from] DecodeError),
 }
 
-/// Which shot of a batch could not be decoded, and why. The shots before it were.
+/// The shot of a batch that could not be decoded, and why. The shots before it were decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("shot {shot} of the batch: {source}")]
 pub struct BatchError {
     /// Its number, from zero.
     pub shot: usize,
-    /// The fault that was found.
+    /// The error.
     pub source: DecodeError,
 }

@@ -1,4 +1,4 @@
-//! The matching graph as decoding sees it: whole, non-negative weights in compressed rows.
+//! The matching graph that decoders use: non-negative integer weights in compressed rows.
 
 use crate::correlated::joint::Joint;
 use crate::correlated::rules::{Rule, Rules};
@@ -8,26 +8,26 @@ use crate::weights::{Grid, discretise};
 /// One past the largest detector index. It leaves room for blossoms and marks in 32-bit indices.
 pub const MAX_DETECTORS: u32 = 1 << 28;
 
-/// "No node", "no edge", "not there": indices stay below [`crate::MAX_DETECTORS`].
+/// Marks "no node", "no edge" or "no entry": indices stay below [`crate::MAX_DETECTORS`].
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// An edge as it was given, after merging.
+/// An edge as given to the builder, after merging.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edge {
     /// The smaller end.
     pub u: u32,
     /// The larger end; `None` is the boundary.
     pub v: Option<u32>,
-    /// The cost of using it.
+    /// The cost of using the edge.
     pub weight: f64,
-    /// The probability that it fires, where known.
+    /// The probability that the edge fires, if known.
     pub probability: Option<f64>,
-    /// The observables that it flips, sorted.
+    /// The observables that the edge flips, sorted.
     pub observables: Vec<u32>,
 }
 
 impl Edge {
-    /// Flips its observables in a set of them.
+    /// Flips the edge's observables in a set of observables.
     pub(crate) fn flip(&self, observables: &mut [u64]) {
         for &o in &self.observables {
             observables[o as usize / 64] ^= 1 << (o % 64);
@@ -48,8 +48,8 @@ pub(crate) struct Neighbour {
 
 /// A graph whose nodes are detectors and whose edges are error mechanisms, ready to be decoded on.
 ///
-/// Negative weights are taken out here: such an edge is used from the start (its detectors and observables count as
-/// flipped, its weight as spent), and using it again at the opposite price undoes that.
+/// Negative weights are removed here: such an edge is used from the start (its detectors and observables count as flipped, its
+/// weight as spent), and using it again at the opposite price undoes that.
 #[derive(Debug, Clone)]
 pub struct MatchingGraph {
     edges: Vec<Edge>,
@@ -68,7 +68,8 @@ pub struct MatchingGraph {
     silent: Silent,
 }
 
-/// The parts of a graph that flip no observable, where it is decoded for observables alone; empty lists where each part flips some.
+/// The parts of a graph that flip no observable, if the graph is decoded for observables alone; empty lists if each part flips
+/// one.
 #[derive(Debug, Clone, Default)]
 struct Silent {
     /// Per node, whether its part is left out: its defects are not matched.
@@ -77,7 +78,7 @@ struct Silent {
     silent: Vec<bool>,
 }
 
-/// What using every edge of negative weight amounts to.
+/// The effect of using every edge of negative weight.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Used {
     /// Detectors flipped an odd number of times, sorted.
@@ -157,7 +158,7 @@ impl MatchingGraph {
                 self.boundary[edge.u as usize] = Some((weight, index));
             }
         }
-        // In the order of the other ends, whatever the order of the edges: rounds that are alike have rows that are alike.
+        // Sorted by the other ends: rounds that are alike then have rows that are alike, whatever the order of the edges.
         for row in self.rows.windows(2) {
             self.neighbours[row[0] as usize..row[1] as usize].sort_unstable_by_key(|nb| nb.node);
         }
@@ -186,7 +187,7 @@ impl MatchingGraph {
         }
     }
 
-    /// Where the row of node `u` lies among those of all nodes.
+    /// The range of node `u`'s row in the array of all rows.
     #[inline]
     pub(crate) fn row(&self, u: u32) -> std::ops::Range<usize> {
         self.rows[u as usize] as usize..self.rows[u as usize + 1] as usize
@@ -216,17 +217,17 @@ impl MatchingGraph {
         &self.used
     }
 
-    /// How crossing an edge changes the weights of others.
+    /// The rules by which crossing an edge changes the weights of others.
     pub(crate) fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// This graph with the given weights in its rows, of which the observables, the scale and so on are not made anew.
+    /// This graph with the given weights in its rows; observables, scale and all else are shared.
     pub(crate) fn with_rows(&self, neighbours: Vec<Neighbour>, boundary: Vec<Option<(u32, u32)>>) -> Self {
         Self { neighbours, boundary, ..self.clone() }
     }
 
-    /// This graph with other correlations: of an edge, what crossing it makes of another, in the order of the first.
+    /// This graph with other correlations: edges with their rules, sorted by edge.
     pub(crate) fn with_rules(mut self, list: Vec<(u32, Rule)>) -> Self {
         let lighter = |rule: &Rule| i64::from(rule.weight) < self.grid_weight(rule.edge as usize);
         let rules = Rules::new(self.edges.len(), list.into_iter().filter(|(_, rule)| lighter(rule)));
@@ -234,9 +235,9 @@ impl MatchingGraph {
         self
     }
 
-    /// This graph for decoders whose observables alone are asked for. A part without an edge that flips one is silent. It is left out,
-    /// unless `correlations` are minded and crossing its edges makes edges of other parts lighter; rules about the edges of silent
-    /// parts are dropped. Where no part flips any, all stay.
+    /// This graph for decoders that want the observables alone. A part without an edge that flips an observable is silent. A
+    /// silent part is left out, unless `correlations` count and crossing its edges lowers the weights of edges of other parts;
+    /// rules about the edges of silent parts are dropped. If no part flips an observable, all stay.
     pub(crate) fn for_observables(mut self, correlations: bool) -> Self {
         let mut speaks = vec![false; self.parts.len()];
         for edge in self.edges.iter().filter(|edge| !edge.observables.is_empty()) {
@@ -269,7 +270,7 @@ impl MatchingGraph {
         let start = |edge: u32| self.edges[edge as usize].u as usize;
         let Used { detectors, edges, weight, .. } = &mut self.used;
         detectors.retain(|&u| !left_out[u as usize]);
-        // What is used from the start in a silent part is crossed, for a second pass, and costs nothing.
+        // A silent part's edges of negative weight count as crossed for a second pass, and cost nothing.
         edges.retain(|&edge| !left_out[start(edge)]);
         *weight = edges
             .iter()
@@ -293,45 +294,45 @@ impl MatchingGraph {
         !self.silent.silent.is_empty()
     }
 
-    /// Whether what node `u` is matched with flips no observable, and is not part of a solution.
+    /// Whether node `u` is in a silent part, whose pairs flip no observable and belong to no solution.
     #[inline]
     pub(crate) fn is_silent(&self, u: u32) -> bool {
         self.silent.silent.get(u as usize).is_some_and(|&silent| silent)
     }
 
-    /// Number of 64-bit words that hold the observables, at least one.
+    /// The number of 64-bit words that hold the observables, at least one.
     pub(crate) fn observable_words(&self) -> usize {
         self.observables.div_ceil(64).max(1)
     }
 
-    /// How many detectors there are.
+    /// The number of detectors.
     pub fn num_detectors(&self) -> usize {
         self.detectors
     }
 
-    /// How many observables there are.
+    /// The number of observables.
     pub fn num_observables(&self) -> usize {
         self.observables
     }
 
-    /// How many edges there are after merging.
+    /// The number of edges after merging.
     pub fn num_edges(&self) -> usize {
         self.edges.len()
     }
 
-    /// The edges after merging, in the order in which they first came.
+    /// The edges after merging, in the order in which they were first added.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
     }
 
-    /// How many pairs of edges there are, the first of which, when crossed, makes the second one likelier: see
+    /// The number of ordered pairs of edges such that crossing the first makes the second likelier: see
     /// [`GraphBuilder::error`](crate::GraphBuilder::error).
     pub fn num_correlations(&self) -> usize {
         self.rules.len()
     }
 
-    /// What a weight is multiplied by before rounding: 1, or what takes the largest to `2^24 - 1` (the largest of those
-    /// that correlations imply, too, and of [`GraphBuilder::room_for`](crate::GraphBuilder::room_for)).
+    /// The factor of weights before rounding: 1, or the factor that takes the largest weight to `2^24 - 1`. The largest weight
+    /// includes those that correlations imply and that of [`GraphBuilder::room_for`](crate::GraphBuilder::room_for).
     pub fn scale(&self) -> f64 {
         self.scale
     }
@@ -364,7 +365,7 @@ fn use_negative(edges: &[Edge], grid: &[i64], detectors: usize, observables: usi
     used
 }
 
-/// Puts implied weights on the grid, and keeps those that are less than the edge's own.
+/// Puts implied weights on the grid, and keeps those that are below the edge's own weight.
 fn rules(edges: &[Edge], grid: &[i64], implied: &[(u32, u32, f64)], scale: f64) -> Result<Rules, BuildError> {
     if let Some(&(_, edge, _)) = implied.iter().find(|&&(_, edge, _)| grid[edge as usize] < 0) {
         let Edge { u, v, .. } = edges[edge as usize];

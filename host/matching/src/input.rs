@@ -1,18 +1,18 @@
-//! Checking the syndrome to decode.
+//! Checks of the syndrome to decode.
 
 use crate::error::DecodeError;
 use crate::graph::{MatchingGraph, NONE};
 
-/// Takes in lists of defects; whatever decodes has one.
+/// Checks lists of defects. Each decoder has one.
 #[derive(Debug, Clone)]
 pub(crate) struct Intake {
-    /// The defects to match: in order, with those of used negative edges.
+    /// The defects to match, sorted, with those of used negative edges.
     pub(crate) defects: Vec<u32>,
     /// Scratch for a list that is not in order.
     pub(crate) sorted: Vec<u32>,
     parity: Vec<u32>,
     odd_parts: bool,
-    /// Whether a second pass wants to know the edges crossed in silent parts.
+    /// Whether a second pass needs the edges crossed in silent parts.
     second_pass: bool,
 }
 
@@ -28,7 +28,7 @@ impl Intake {
         }
     }
 
-    /// Whether some part of the graph has no boundary, so that parities matter.
+    /// Whether some part of the graph has no boundary, so that parity matters.
     pub(crate) fn odd_parts(&self) -> bool {
         self.odd_parts
     }
@@ -38,7 +38,7 @@ impl Intake {
         let Self { defects: taken, sorted, parity, odd_parts, second_pass } = self;
         let list = in_order(defects, graph.num_detectors(), sorted)?;
         if *odd_parts {
-            // Edges of negative weight flip two detectors of a part without boundary, and leave its parity alone.
+            // An edge of negative weight flips two detectors of a part without a boundary, which keeps the part's parity.
             check_parity(graph, list, parity)?;
         }
         taken.clear();
@@ -47,8 +47,8 @@ impl Intake {
         Ok(())
     }
 
-    /// The same for a part of a syndrome, whose negative edges flip `used`: `check` looks at each defect, and parity is not
-    /// looked at.
+    /// The same for a part of a syndrome, whose negative edges flip `used`: `check` inspects each defect, and parity is not
+    /// checked.
     pub(crate) fn take_part(
         &mut self,
         graph: &MatchingGraph,
@@ -64,14 +64,13 @@ impl Intake {
         Ok(())
     }
 
-    /// Whether each part without boundary has an even number of these defects.
+    /// Checks that each part without a boundary has an even number of these defects.
     pub(crate) fn check_parity(&mut self, graph: &MatchingGraph, defects: &[u32]) -> Result<(), DecodeError> {
         if self.odd_parts { check_parity(graph, defects, &mut self.parity) } else { Ok(()) }
     }
 }
 
-/// The defects in increasing order: the list itself if it is, or else a copy in `buffer`, which can hold as many as
-/// there are detectors.
+/// The defects in increasing order: the list itself if it is sorted, else a copy in `buffer`, which has room for all detectors.
 fn in_order<'a>(
     defects: &'a [u32],
     detectors: usize,
@@ -84,7 +83,7 @@ fn in_order<'a>(
         if let Some(&defect) = defects.iter().find(out_of_range) {
             return Err(DecodeError::DefectOutOfRange { defect, detectors });
         }
-        // Of more defects than detectors, one must come twice among the first ones.
+        // Among more defects than detectors, one must be listed twice among the first.
         buffer.clear();
         buffer.extend(defects.iter().take(detectors + 1));
         buffer.sort_unstable();
@@ -112,7 +111,7 @@ fn leave_out(graph: &MatchingGraph, second_pass: bool, defects: &mut Vec<u32>) {
     }
 }
 
-/// Of two sorted lists, the elements of exactly one of them.
+/// The elements of exactly one of two sorted lists.
 fn symmetric_difference(a: &[u32], b: &[u32], out: &mut Vec<u32>) {
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {

@@ -1,8 +1,8 @@
-//! Hashing of keys that are a few integers, as the two ends of an edge are: seeded at random, and faster than the standard library's.
+//! Hashing of small integer keys, such as the two ends of an edge: randomly seeded, and faster than the standard library's.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Makes [`IntegerHasher`]s. Each map has a seed of its own, so that no list of edges collides in all of them.
+/// Makes [`IntegerHasher`]s. Each map has its own seed, so no list of edges collides in every map.
 ///
 /// ```
 /// use ringcall_matching::IntegerState;
@@ -19,7 +19,7 @@ pub struct IntegerState {
 impl Default for IntegerState {
     fn default() -> Self {
         let random = RandomState::new();
-        // Odd, so that no product loses what it multiplies.
+        // Odd, so that multiplication loses no bits.
         Self { seed: random.hash_one(0u8), factor: random.hash_one(1u8) | 1 }
     }
 }
@@ -32,7 +32,7 @@ impl BuildHasher for IntegerState {
     }
 }
 
-/// Folds each integer in by a product of 128 bits.
+/// Folds each integer in by a 128-bit product.
 #[derive(Debug, Clone)]
 pub struct IntegerHasher {
     state: u64,
@@ -88,7 +88,7 @@ mod tests {
         let keys = || (0..4096u32).flat_map(|u| [(u, Some(u + 1)), (u, Some(u + 64)), (u, None)]);
         let hashes: HashSet<u64> = keys().map(|key| state.hash_one(key)).collect();
         assert_eq!(hashes.len(), 3 * 4096);
-        // Twelve per value of the low bits and of the high ones; sixty is beyond any chance.
+        // Twelve per value of the low and of the high bits are expected; sixty is far beyond chance.
         for bits in [|hash: u64| hash % 1024, |hash: u64| hash >> 54] {
             let mut counts = [0; 1024];
             keys().for_each(|key| counts[bits(state.hash_one(key)) as usize] += 1);

@@ -1,4 +1,4 @@
-//! Finding what repeats in a graph of rounds, and cutting windows out of it.
+//! Finding the repeating rounds of a graph, and cutting windows out of them.
 
 use std::collections::HashMap;
 
@@ -13,24 +13,24 @@ use crate::weights::discretise;
 /// An edge from a detector of one layer to the same or a later layer.
 #[derive(Debug, Clone, PartialEq)]
 struct Step {
-    /// Position in its layer.
+    /// Position in the step's layer.
     from: u32,
-    /// How many layers later the other end is, and its position there; `None` is the boundary.
+    /// The layer of the other end, relative to the step's, and its position there; `None` is the boundary.
     to: Option<(u32, u32)>,
     weight: f64,
     observables: Vec<u32>,
-    /// What crossing it means for others; empty unless that was asked for.
+    /// How crossing the step affects other edges; empty unless correlations were asked for.
     rules: Vec<StepRule>,
 }
 
-/// Another edge that is lighter once a step is crossed.
+/// Another edge that becomes lighter when a step is crossed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct StepRule {
-    /// How many layers later than the step it begins, and the rest as in [`Step`].
+    /// The layer in which the edge begins, relative to the step's; other fields as in [`Step`].
     later: i32,
     from: u32,
     to: Option<(u32, u32)>,
-    /// Its weight then, on the grid.
+    /// The edge's weight then, on the grid.
     weight: u32,
 }
 
@@ -43,7 +43,7 @@ struct Layer {
 
 impl Layer {
     fn same(&self, other: &Self) -> bool {
-        // Sums of probabilities differ in their last digits between rounds that are physically the same.
+        // Sums of probabilities differ in their last digits between rounds that are physically equal.
         let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * (1.0 + a.abs());
         self.detectors == other.detectors
             && self.steps.len() == other.steps.len()
@@ -55,25 +55,25 @@ impl Layer {
     }
 }
 
-/// A graph that can be made as long as is wished: a head, a layer that repeats, a tail.
+/// A graph of any length: a head, a repeating layer, a tail.
 #[derive(Debug, Clone)]
 pub(crate) struct Layers {
     head: Vec<Layer>,
     bulk: Layer,
     tail: Vec<Layer>,
     observables: usize,
-    /// How many rounds apart the ends of an edge are, at most.
+    /// The most rounds between the ends of an edge.
     reach: usize,
-    /// The grid of weights of the graph: that of every window.
+    /// The grid of weights of the graph, which every window uses.
     scale: f64,
 }
 
-/// What the edges are that lead on from the last layer of a window.
+/// What becomes of edges that lead out of a window's last layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Edges to the boundary.
+    /// They lead to the boundary.
     Boundary,
-    /// Left out: what is behind the end is a frontier.
+    /// They are left out: later layers are a frontier.
     Frontier,
 }
 
@@ -82,7 +82,7 @@ impl Layers {
         Self::of(graph, rounds, false)
     }
 
-    /// The same, whose windows have the correlations of the graph.
+    /// As [`new`](Self::new), with the correlations of the graph in the windows.
     pub(crate) fn with_correlations(graph: &MatchingGraph, rounds: &[u32]) -> Result<Self, SlidingError> {
         Self::of(graph, rounds, true)
     }
@@ -151,7 +151,7 @@ impl Layers {
         if correlated {
             add_rules(graph, &places, &mut layers);
         }
-        // In the middle, the rules of a layer are about layers that repeat, too.
+        // Rules in the middle of the run lead only to layers that repeat.
         let middle = best.start + best.len() / 2;
         let rules: Vec<_> = layers[middle].steps.iter().map(|step| step.rules.clone()).collect();
         for (step, rules) in layers[best.start].steps.iter_mut().zip(rules) {
@@ -188,13 +188,13 @@ impl Layers {
         self.tail.len()
     }
 
-    /// How many detectors round `t` of an endless run has.
+    /// The number of detectors of round `t` of an endless run.
     pub(crate) fn detectors(&self, t: usize) -> u32 {
         self.head.get(t).unwrap_or(&self.bulk).detectors
     }
 
-    /// Refuses the last rounds of a run of which `given` rounds came before, if they are not those of the tail or the run is shorter
-    /// than `least` rounds.
+    /// Checks the last rounds of a run that had `given` rounds before: there must be as many as in the tail, and the run must
+    /// have at least `least` rounds.
     pub(crate) fn check_tail(&self, tail: &[&[u32]], given: usize, least: usize) -> Result<(), SlidingError> {
         let expected = self.tail.len();
         if tail.len() != expected {
@@ -210,14 +210,14 @@ impl Layers {
             .try_for_each(|(t, (defects, layer))| check(defects, layer.detectors, given + t))
     }
 
-    /// The least weight, on the grid, that an edge has for each round that it leads on; `None` where none does.
+    /// The least grid weight of an edge per round that the edge spans; `None` if no edge spans rounds.
     pub(crate) fn step(&self) -> Option<i64> {
         let steps = self.head.iter().chain([&self.bulk]).chain(&self.tail).flat_map(|layer| &layer.steps);
         let leads_on = steps.filter_map(|step| step.to.filter(|to| to.0 > 0).map(|to| (step.weight, to.0)));
         leads_on.map(|(weight, rounds)| discretise(weight, self.scale) / i64::from(rounds)).min()
     }
 
-    /// The graph of `length` layers from layer `start` of an endless run. What comes from before is left out.
+    /// The graph of `length` layers from layer `start` of an endless run, without edges from earlier layers.
     pub(crate) fn window(&self, start: usize, length: usize, end: End) -> Result<Window, SlidingError> {
         let layers = (start..start + length).map(|t| self.head.get(t).unwrap_or(&self.bulk));
         Window::new(&layers.collect::<Vec<_>>(), self, end)
@@ -239,7 +239,7 @@ impl Layers {
 /// An edge: the layer and the position of its earlier end, and its other end as in [`Step`].
 type Place = ((u32, u32), Option<(u32, u32)>);
 
-/// Gives the steps of all layers, which are sorted, the rules of the graph's edges, which are at these places.
+/// Gives the sorted steps of all layers the rules of the graph's edges, whose places are `places`.
 fn add_rules(graph: &MatchingGraph, places: &[Place], layers: &mut [Layer]) {
     for (edge, &((layer, from), to)) in (0..).zip(places) {
         let steps = &mut layers[layer as usize].steps;
@@ -252,11 +252,11 @@ fn add_rules(graph: &MatchingGraph, places: &[Place], layers: &mut [Layer]) {
     }
 }
 
-/// A piece of the run, as its own graph.
+/// A section of the run, as a graph of its own.
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) graph: MatchingGraph,
-    /// Where each layer's detectors begin; one more at the end.
+    /// Where each layer's detectors begin, with one more entry at the end.
     pub(crate) bases: Vec<u32>,
     /// The layer of each detector.
     pub(crate) layer_of: Vec<u32>,
@@ -299,7 +299,7 @@ impl Window {
     }
 }
 
-/// The rules of the edges of a window that lie wholly within it, for edges that do.
+/// The rules between edges that lie wholly within a window.
 fn rules(layers: &[&Layer], bases: &[u32], graph: &MatchingGraph) -> Vec<(u32, Rule)> {
     let ends = |u: u32, v: Option<u32>| (v.map_or(u, |v| u.min(v)), v.map(|v| u.max(v)));
     let edges: HashMap<_, u32, IntegerState> =
@@ -329,7 +329,7 @@ fn rules(layers: &[&Layer], bases: &[u32], graph: &MatchingGraph) -> Vec<(u32, R
     out
 }
 
-/// Refuses defects that are not strictly increasing positions among the detectors of a round.
+/// Checks that defects are strictly increasing positions among the detectors of a round.
 pub(crate) fn check(defects: &[u32], detectors: u32, round: usize) -> Result<(), SlidingError> {
     let sorted = defects.is_sorted_by(|a, b| a < b);
     match defects.last() {

@@ -1,9 +1,9 @@
 //! Exact minimum-weight perfect matching for error-correction graphs, free of allocation per decode.
 //!
-//! A *matching graph* has a node per detector and an edge per error mechanism: one that flips two detectors joins
-//! them, one that flips a single detector joins it to the boundary. Given the detectors that fired (the *defects*), the
-//! decoder finds a set of edges of least total weight that explains them, and says which logical observables those edges
-//! flip. "Least" is meant literally: every answer is optimal on the integer grid of weights (that of a sliding window within the window).
+//! A *matching graph* has a node per detector and an edge per error mechanism: a mechanism that flips two detectors joins them,
+//! one that flips a single detector joins it to the boundary. Given the detectors that fired (the *defects*), the decoder finds a
+//! set of edges of least total weight that explains them, and reports the logical observables that those edges flip. Every answer
+//! is optimal on the integer grid of weights (a sliding window's, within the window).
 //!
 //! ```
 //! use ringcall_matching::{Decoder, GraphBuilder};
@@ -23,16 +23,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - [`GraphBuilder`] and [`CheckMatrix`] make a [`MatchingGraph`]; parallel edges are merged by a [`MergeStrategy`].
-//! - [`Decoder`] decodes on it. It is `Send`; clones share the tables of the graph, so each thread can have its own.
-//! - [`DecoderConfig::correlations`] turns on a second pass, in which edges that share an error with those found in the
-//!   first are lighter; [`GraphBuilder::error`] takes such errors, as a detector error model lists them.
-//! - [`EnsembleDecoder`] puts several matchings of a shot together by the likelihood of the errors that they stand for, and says how
-//!   sure it is.
+//! - [`GraphBuilder`] and [`CheckMatrix`] make a [`MatchingGraph`]; a [`MergeStrategy`] merges parallel edges.
+//! - [`Decoder`] decodes on it. A decoder is `Send`; clones share the tables of the graph, so each thread can have its own.
+//! - [`DecoderConfig::correlations`] turns on a second pass, in which edges that share an error with those found in the first are
+//!   lighter; [`GraphBuilder::error`] takes such errors, as a detector error model lists them.
+//! - [`EnsembleDecoder`] combines several matchings of a shot by the likelihood of their errors, and reports its confidence.
 //! - [`WeightedDecoder`] takes other weights of some edges with each shot.
-//! - [`StreamingDecoder`] is given a syndrome round by round, [`ParallelDecoder`] shares one among cores. [`EndlessDecoder`] decodes runs
-//!   of any length as they come in; [`SlidingDecoder`] does so by the overlapping recovery method.
-//! - [`Solution`] is what comes out; [`Decoder::correction`] adds the edges, [`Decoder::verify`] a proof of optimality.
+//! - [`StreamingDecoder`] takes a syndrome round by round; [`ParallelDecoder`] divides one among cores. [`EndlessDecoder`]
+//!   decodes runs of any length round by round; [`SlidingDecoder`] does so by the overlapping recovery method.
+//! - [`Solution`] is the result; [`Decoder::correction`] adds the edges, [`Decoder::verify`] a proof of optimality.
 //!
 //! # Units and ranges
 //! Weights are finite and of magnitude up to [`MAX_WEIGHT`]. They are decoded on a grid of even integers (see
@@ -40,12 +39,12 @@
 //! allowed. Detectors and observables are numbered from zero.
 //!
 //! # Method
-//! The sparse blossom algorithm (Higgott and Gidney, arXiv:2303.15933), with regions that are numbers instead of
-//! sets of nodes: the distances between near nodes, and to the boundary, are computed once per graph, and a defect scans
-//! its list of near nodes no further than its region could reach. Defects whose nearest neighbours settle the matter
-//! are matched without any event at all. On small graphs few defects are matched by table and dynamic programming. The
-//! second pass of correlated matching starts from the regions of the first, gives up those that lighter edges make overlap, and
-//! searches the graph from their defects as they grow anew.
+//! The sparse blossom algorithm (Higgott and Gidney, arXiv:2303.15933), with regions that are numbers instead of sets of nodes:
+//! the distances between near nodes, and to the boundary, are computed once per graph, and a defect scans its list of near nodes
+//! no further than its region could reach. Defects that clearly belong to their nearest neighbour are matched without any event.
+//! On small graphs few defects are matched by a table and dynamic programming. The second pass of correlated matching starts from
+//! the regions of the first, gives up those that overlap across lighter edges, and searches the graph from their defects as they
+//! grow anew.
 //!
 //! | step | file |
 //! |---|---|
@@ -59,10 +58,10 @@
 //! | proofs of optimality | `blossom/verify.rs` |
 //!
 //! # Memory and time
-//! Tables take up to 256 bytes for each 16 near nodes of each detector ([`DecoderConfig::near_entries`]), at most
-//! 256 MiB or one such piece a detector, and are made in [`Decoder::new`]. Decoding allocates nothing: all state is sized by the graph. (The
-//! list of pairs of defects seen is sized for eight per detector, and so is that of nodes searched in a second pass; a graph
-//! that is denser than any code's makes them grow once, to a mark that stays.)
+//! Tables take up to 256 bytes for each 16 near nodes of each detector ([`DecoderConfig::near_entries`]), at most 256 MiB or one
+//! such chunk a detector, and are made in [`Decoder::new`]. Decoding allocates nothing: all state is sized by the graph. (The
+//! list of pairs of defects is sized for eight per detector, and so is that of nodes searched in a second pass. A graph denser
+//! than any code's makes these lists grow once, to a size that they keep.)
 #![forbid(unsafe_code)]
 
 mod bits;

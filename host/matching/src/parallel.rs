@@ -1,4 +1,4 @@
-//! One syndrome on several cores: slabs of rounds are solved side by side, then fused.
+//! Parallel matching: slabs of rounds are solved on several cores, then fused.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -16,15 +16,16 @@ use crate::metric::FAR;
 use crate::readout::Answer;
 use crate::solution::{CertificateError, Solution};
 
-/// How a [`ParallelDecoder`] shares the work.
+/// The configuration of a [`ParallelDecoder`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParallelConfig {
-    /// Slabs, and threads that solve them: the caller's and one thread less. No more than rounds are used.
+    /// Slabs, and threads that solve them: the caller's thread, and one less than this number of helpers. At most one per round
+    /// is used.
     pub cores: NonZeroUsize,
-    /// Syndromes with fewer defects than this are solved by the caller alone: to hand work over costs some microseconds.
+    /// The caller alone solves syndromes with fewer defects than this: handing work over costs some microseconds.
     pub least_defects: usize,
-    /// For how long a thread without work polls before it sleeps (being woken costs tens of microseconds).
+    /// How long a thread without work polls before it sleeps (waking it costs tens of microseconds).
     pub spin: Duration,
 }
 
@@ -35,7 +36,7 @@ impl ParallelConfig {
     }
 }
 
-/// Which slab each node is in, and how far it is to the next node that is not.
+/// The slab of each node, and its distance to the next node outside the slab.
 #[derive(Debug)]
 struct Slabs {
     /// [`BETWEEN`] for the nodes that separate slabs: no edge joins two slabs.
@@ -53,7 +54,7 @@ impl Slabs {
         }
         let count = rounds.iter().max().map_or(1, |&last| u64::from(last) + 1);
         let slab = |u: usize| (u64::from(rounds[u]) * cores as u64 / count) as u32;
-        // What has a neighbour in an earlier slab separates its own from that one.
+        // A node with a neighbour in an earlier slab separates its own slab from that one.
         let between =
             |u: usize| tables.graph.neighbours(u as u32).iter().any(|v| slab(v.node as usize) < slab(u));
         let of: Vec<u32> = (0..n).map(|u| if between(u) { BETWEEN } else { slab(u) }).collect();
@@ -82,7 +83,7 @@ impl Slabs {
     }
 }
 
-/// What goes to a helper and comes back.
+/// The work that goes to a helper and comes back.
 #[derive(Debug)]
 struct Work {
     defects: Vec<u32>,
@@ -91,9 +92,9 @@ struct Work {
 
 #[derive(Debug)]
 struct Helper {
-    /// What it works on, while that is here.
+    /// The helper's work, while the caller has it.
     work: Option<Box<Work>>,
-    /// `None` when it is to end.
+    /// `None` tells the helper to end.
     to: Option<SyncSender<Box<Work>>>,
     from: Receiver<Box<Work>>,
     thread: Option<JoinHandle<()>>,
@@ -103,7 +104,7 @@ impl Drop for Helper {
     fn drop(&mut self) {
         drop(self.to.take());
         if let Some(thread) = self.thread.take() {
-            // It only ever panics by a defect of this crate, which the decode that met it has dealt with.
+            // The thread panics only by a defect of this crate, which the decode that met it has handled.
             let _ = thread.join();
         }
     }
@@ -111,8 +112,9 @@ impl Drop for Helper {
 
 /// A decoder that splits a syndrome into slabs of rounds, solves them on several cores, and fuses the solutions.
 ///
-/// The answer is of minimum weight, as that of a [`Decoder`]. A second pass for correlations is made by the calling thread, over
-/// the whole. It pays for large distances only; `ringcall bench matching` shows from where on. Its threads end when it is dropped.
+/// The answer is of minimum weight, as that of a [`Decoder`]. The calling thread makes a second pass for correlations, over the
+/// whole syndrome. Several cores pay for large distances only; `ringcall bench matching` shows from where on. The threads end
+/// when the decoder is dropped.
 ///
 /// ```
 /// use ringcall_matching::{Decoder, GraphBuilder, ParallelConfig, ParallelDecoder};
@@ -139,7 +141,7 @@ pub struct ParallelDecoder {
     blossom: Blossom,
     helpers: Vec<Helper>,
     intake: Intake,
-    /// The defects of the caller's slab, and those between the slabs.
+    /// The defects of the caller's slab, and those between slabs.
     own: Vec<u32>,
     between: Vec<u32>,
     answer: Answer,
@@ -147,8 +149,8 @@ pub struct ParallelDecoder {
 }
 
 impl ParallelDecoder {
-    /// A decoder on the graph of `decoder`, whose tables it shares; detector `i` belongs to round `rounds[i]`. It makes a second pass
-    /// for correlations if `decoder` does.
+    /// Makes a decoder on the graph of `decoder`, whose tables it shares; detector `i` belongs to round `rounds[i]`. The new
+    /// decoder makes a second pass for correlations if `decoder` does.
     ///
     /// # Errors
     /// [`RoundsError::Length`] if there is not one round for each detector, [`RoundsError::Thread`] if a thread could not be
@@ -207,7 +209,7 @@ impl ParallelDecoder {
         Ok(&self.answer.solution)
     }
 
-    /// Solves with the helpers; `false` if one of them has died.
+    /// Solves with the helpers. Returns false if a helper has died.
     fn share(&mut self, tables: Tables<'_>) -> bool {
         let Self { slabs, blossom, helpers, intake, own, between, .. } = self;
         let defects = &intake.defects;
@@ -220,7 +222,7 @@ impl ParallelDecoder {
             if let (Some(mut work), Some(to)) = (helper.work.take(), &helper.to) {
                 work.defects.clear();
                 work.defects.extend(in_slab(k));
-                // The channel is empty; if its other end is gone, nothing will come back.
+                // The channel is empty. If its other end is gone, no work will come back.
                 let _ = to.try_send(work);
             }
         }
@@ -264,8 +266,8 @@ impl ParallelDecoder {
 }
 
 impl Helper {
-    /// Waits for the work to come back. A slab takes as long as it takes, and a thread either finishes it or dies, so the wait
-    /// ends; without work if the thread has died.
+    /// Waits for the work to come back; without a helper, there is none. A helper either finishes its slab or dies, so the wait
+    /// ends.
     fn wait(&mut self) {
         let mut turns = 0u32;
         loop {
@@ -278,7 +280,7 @@ impl Helper {
     }
 }
 
-/// A turn of polling. On an oversubscribed machine the other thread may be waiting for this very core.
+/// One turn of polling. On an oversubscribed machine the other thread may need this very core.
 fn pause(turns: &mut u32) {
     *turns = turns.wrapping_add(1);
     if turns.is_multiple_of(1024) {
@@ -288,7 +290,7 @@ fn pause(turns: &mut u32) {
     }
 }
 
-/// A helper's life, which ends with its channels.
+/// The body of a helper thread, which ends with its channels.
 fn help(
     inbox: &Receiver<Box<Work>>,
     outbox: &SyncSender<Box<Work>>,
@@ -308,7 +310,7 @@ fn help(
     }
 }
 
-/// Polls for work, then sleeps for it; `None` when none will come.
+/// Polls for work, then sleeps until work comes; `None` when the channel is closed.
 fn next(inbox: &Receiver<Box<Work>>, spin: Duration) -> Option<Box<Work>> {
     let begin = Instant::now();
     let mut turns = 0;
@@ -342,7 +344,7 @@ mod tests {
         let mut decoder = ParallelDecoder::new(&Decoder::new(b.build().unwrap()), &rounds, &config).unwrap();
         let defects = [3, 4, 17, 20, 30, 31, 38];
         let expected = decoder.decode(&defects).unwrap().grid_weight();
-        // Its thread ends when nothing can come any more.
+        // A helper ends when its channel is closed.
         decoder.helpers[0].to = None;
         for _ in 0..3 {
             assert_eq!(decoder.decode(&defects).unwrap().grid_weight(), expected);

@@ -10,7 +10,7 @@ use crate::pair_path::PairPath;
 use crate::paths::walk;
 use crate::solution::{CertificateError, MatchedPair, Solution};
 
-/// A solution, and where the paths of its pairs lie.
+/// A solution, and where the paths of its pairs are recorded.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) solution: Solution,
@@ -25,7 +25,7 @@ impl Answer {
         Self::with_room(graph.num_detectors(), graph.num_edges(), graph.observable_words())
     }
 
-    /// Room for the answers on graphs of up to `n` nodes and so many edges.
+    /// Memory for answers on graphs of up to `n` nodes and `edges` edges.
     pub(crate) fn with_room(n: usize, edges: usize, observable_words: usize) -> Self {
         Self {
             solution: Solution {
@@ -50,7 +50,7 @@ impl Answer {
         self.solved
     }
 
-    /// Proves the solution to be of minimum weight, from the regions that it was read from, or others of as much weight.
+    /// Proves the solution to be of minimum weight, from the regions that it was read from, or others of equal weight.
     pub(crate) fn verify(&self, tables: Tables<'_>, blossom: &Blossom) -> Result<(), CertificateError> {
         if !self.solved {
             return Err(CertificateError::NothingSolved);
@@ -58,7 +58,7 @@ impl Answer {
         blossom.verify(tables, self.solution.grid_weight - tables.graph.used().weight)
     }
 
-    /// The same; from the second pass where there was one.
+    /// As [`verify`](Self::verify); for the second pass if there was one.
     pub(crate) fn verify_pass(
         &self,
         tables: Tables<'_>,
@@ -74,7 +74,7 @@ impl Answer {
         }
     }
 
-    /// Begins with what using every negative edge amounts to; `fill` adds the pairs.
+    /// Starts from the effect of all negative edges; `fill` adds the pairs.
     pub(crate) fn compose(&mut self, tables: Tables<'_>, fill: impl FnOnce(&mut ReadOut<'_>)) {
         self.compose_on(tables, None, fill);
     }
@@ -89,7 +89,7 @@ impl Answer {
         self.solved = true;
     }
 
-    /// Reads the solution from a state at rest; that of a second pass, into which the state is brought, where there is one.
+    /// Reads the solution from a state at rest. With a second pass, runs the pass on the state and reads its solution.
     pub(crate) fn read(
         &mut self,
         tables: Tables<'_>,
@@ -100,7 +100,7 @@ impl Answer {
         self.compose_on(tables, flood, |out| out.regions(blossom));
     }
 
-    /// As [`read`](Self::read) with a second pass, until `expired`: then `false`, and the solution is the first pass's.
+    /// As [`read`](Self::read) with a second pass, until `expired`. Returns false then, and the solution is the first pass's.
     pub(crate) fn read_until(
         &mut self,
         tables: Tables<'_>,
@@ -108,7 +108,7 @@ impl Answer {
         second: &mut SecondPass,
         expired: &mut impl FnMut() -> bool,
     ) -> bool {
-        // A second pass leaves nothing of the first one's state.
+        // A second pass overwrites the first pass's state.
         self.compose(tables, |out| out.regions(blossom));
         if expired() {
             second.skip();
@@ -137,8 +137,8 @@ impl Answer {
         self.compose_on(tables, flood, |out| out.regions(blossom));
     }
 
-    /// Of those pairs of the solution that are `wanted`: flips their observables in `observables`, and returns their grid weight, that
-    /// of the second pass where there was one.
+    /// Flips the observables of the solution's `wanted` pairs in `observables`, and returns their grid weight: that of the second
+    /// pass if there was one.
     pub(crate) fn part(
         &mut self,
         tables: Tables<'_>,
@@ -159,7 +159,7 @@ impl Answer {
         weight
     }
 
-    /// The edges of the solution, sorted; none without one. Its paths are those of the second pass where there was one.
+    /// The edges of the solution, sorted; empty without a solution. Paths are those of the second pass if there was one.
     pub(crate) fn correction(&mut self, tables: Tables<'_>, second: Option<&SecondPass>) -> &[u32] {
         let Self { solution, places, search, correction, .. } = self;
         correction.clear();
@@ -179,7 +179,7 @@ impl Answer {
 /// Collects a solution pair by pair.
 pub(crate) struct ReadOut<'a> {
     tables: Tables<'a>,
-    /// Where pairs that a second pass found are known.
+    /// The paths of pairs that a second pass found.
     flood: Option<&'a Flood>,
     solution: &'a mut Solution,
     places: &'a mut Vec<PairPath>,
@@ -187,12 +187,12 @@ pub(crate) struct ReadOut<'a> {
 }
 
 impl ReadOut<'_> {
-    /// Adds every pair that the regions are matched in, but for silent parts.
+    /// Adds every pair of matched regions outside silent parts.
     pub(crate) fn regions(&mut self, blossom: &mut Blossom) {
         self.regions_of(blossom, |_| true);
     }
 
-    /// Adds the pairs of those outermost regions that are `wanted`, but for silent parts.
+    /// Adds the pairs of the `wanted` outermost regions outside silent parts.
     pub(crate) fn regions_of(&mut self, blossom: &mut Blossom, wanted: impl Fn(u32) -> bool) {
         blossom.matching_of(wanted, |blossom, link| {
             let a = blossom.node(link.from);

@@ -1,4 +1,4 @@
-//! Rounds of detectors, and their meaning for a decoder that gets one round after another.
+//! Rounds of detectors, for a decoder that takes one round after another.
 
 use crate::blossom::Tables;
 use crate::error::RoundsError;
@@ -8,15 +8,15 @@ use crate::metric::FAR;
 pub(crate) const MAX_ROUNDS: usize = 1 << 24;
 /// Most entries of the table of frontiers, 4 bytes each.
 const MAX_ENTRIES: usize = 1 << 28;
-/// No node of a later round matters.
+/// Marks a node for which no later round matters.
 const NO_FRONTIER: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Rounds {
     of: Vec<u32>,
     count: usize,
-    /// Per round but the last and per node, the distance to the nearest node of a later round; or less, where the near list
-    /// of the node was cut off before one.
+    /// Per round but the last, and per node: a lower bound on the distance to the nearest node of a later round, exact unless the
+    /// node's near list was cut off.
     frontiers: Vec<u32>,
     /// Per round, the detectors that the negative edges flip.
     used: Vec<Vec<u32>>,
@@ -70,8 +70,8 @@ impl Rounds {
         &self.used[round]
     }
 
-    /// How far it is from each node to the nearest one of a later round than `round`, or a bound that is not more; without
-    /// a round, and after the last, there is nothing to be near to.
+    /// The distance from each node to the nearest node of a round after `round`, or a lower bound. Without a round, and after the
+    /// last, no node has a frontier.
     pub(crate) fn frontier(&self, round: Option<usize>) -> impl Fn(u32) -> i64 {
         let n = self.of.len();
         let row = round.and_then(|round| self.frontiers.get(round * n..(round + 1) * n)).unwrap_or(&[]);

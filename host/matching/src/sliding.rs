@@ -1,4 +1,4 @@
-//! The overlapping recovery method for runs of any length: a window slides over the rounds, and what it leaves behind is decided.
+//! The overlapping recovery method for runs of any length: a window slides over the rounds and decides those that it leaves.
 
 use std::sync::Arc;
 
@@ -8,27 +8,27 @@ use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
 use crate::layers::{End, Layers, Window, check};
 
-/// The shape of a sliding window.
+/// The configuration of a [`SlidingDecoder`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlidingConfig {
-    /// Rounds that are looked at together. Twice the code distance and more lose next to nothing against decoding a run
-    /// as a whole.
+    /// Rounds that are decoded together. Twice the code distance and more lose next to nothing against decoding a run as a whole.
     pub window: usize,
-    /// Of these, the rounds that are decided before the window moves on, by just as many: at least one, fewer than `window`.
+    /// The first rounds of the window, which are decided before the window moves on by as many: at least one, fewer than
+    /// `window`.
     pub commit: usize,
 }
 
-/// A decoder for runs of any length: it decodes a window of rounds, keeps the part of the correction that begins in the
-/// first few of them, and moves on.
+/// A decoder for runs of any length: decodes a window of rounds, keeps the part of the correction that begins in the window's
+/// first rounds, and moves on.
 ///
-/// (Dennis, Kitaev, Landahl and Preskill, arXiv:quant-ph/0110143, call this the overlapping recovery method.) The last layer
-/// of a window is open: an edge that leads on counts as one to the boundary. Where a kept edge ends after the kept rounds, it
-/// flips that detector for the next window. The result explains the whole syndrome; it is the least-weight one of each window,
-/// not of the run.
+/// (Dennis, Kitaev, Landahl and Preskill, arXiv:quant-ph/0110143, call this the overlapping recovery method.) The last layer of a
+/// window is open: an edge that leads out of the window counts as an edge to the boundary. A kept edge that ends after the kept
+/// rounds flips its detector there for the next window. The result explains the whole syndrome; it has the least weight within
+/// each window, not over the run.
 ///
-/// The graph is that of a short run of the same experiment, from which the part that repeats is found: a few rounds more
-/// than its beginning and end need. Its weights are not negative, and each window is decoded in one pass, whatever
-/// correlations the graph knows of. Nothing is allocated per round.
+/// The graph describes a short run of the same experiment, a few rounds longer than the run's beginning and end need, so that the
+/// repeating round can be found. The graph has no negative weights. Each window is decoded in one pass, without correlations. A
+/// round allocates nothing.
 ///
 /// ```
 /// use ringcall_matching::{GraphBuilder, SlidingConfig, SlidingDecoder};
@@ -57,13 +57,13 @@ pub struct SlidingConfig {
 pub struct SlidingDecoder {
     layers: Arc<Layers>,
     config: SlidingConfig,
-    /// Decoders of the windows that hold a round of the head, then the one for all others.
+    /// Decoders of the windows that hold a round of the head, then the decoder of all others.
     windows: Vec<Pane>,
     last: Pane,
-    /// Rounds given, and rounds decided.
+    /// The number of rounds given, and of rounds decided.
     given: usize,
     decided: usize,
-    /// Defects not decided yet, as round less `decided` and position; in order.
+    /// Defects that are not decided yet, as round less `decided` and position, sorted.
     open: Vec<(u32, u32)>,
     scratch: Vec<(u32, u32)>,
     nodes: Vec<u32>,
@@ -88,10 +88,11 @@ impl Pane {
 }
 
 impl SlidingDecoder {
-    /// A decoder for runs of the experiment that `graph` is a short run of; its detector `i` belongs to round `rounds[i]`.
+    /// Makes a decoder for runs of the experiment of which `graph` is a short run; detector `i` of the graph belongs to round
+    /// `rounds[i]`.
     ///
     /// # Errors
-    /// [`SlidingError`] if nothing repeats in the graph, or the window is impossible.
+    /// [`SlidingError`] if no round repeats in the graph, or the window is impossible.
     pub fn new(graph: &MatchingGraph, rounds: &[u32], config: SlidingConfig) -> Result<Self, SlidingError> {
         let SlidingConfig { window, commit } = config;
         if commit == 0 || commit >= window {
@@ -116,7 +117,7 @@ impl SlidingDecoder {
             start += commit;
         }
         let last = Pane::new(layers.last_window(window - 1)?);
-        // Every detector of a window, and a flip by every edge, is the most that there can be.
+        // At most every detector of a window fires and every edge flips one.
         let size = |pane: &Pane| pane.layer_of.len() + pane.decoder.graph().num_edges();
         let most = windows.iter().chain([&last]).map(size).max().unwrap_or(0);
         let words = graph.observable_words();
@@ -136,22 +137,22 @@ impl SlidingDecoder {
         })
     }
 
-    /// The rounds at the end of a run that [`finish`](Self::finish) takes.
+    /// The number of rounds at the end of a run that [`finish`](Self::finish) takes.
     pub fn tail_rounds(&self) -> usize {
         self.layers.tail()
     }
 
-    /// The fewest rounds that a run can have, those of the tail included.
+    /// The fewest rounds of a run, including those of the tail.
     pub fn least_rounds(&self) -> usize {
         self.layers.head() + self.config.window - 1 + self.layers.tail()
     }
 
-    /// How many detectors round `t` of a run has (not one of the tail).
+    /// The number of detectors of round `t` of a run, outside the tail.
     pub fn detectors(&self, t: usize) -> u32 {
         self.layers.detectors(t)
     }
 
-    /// The rounds given so far in this run, and the first of them that is not decided yet.
+    /// The number of rounds given in this run, and the first round that is not decided yet.
     pub fn progress(&self) -> (usize, usize) {
         (self.given, self.decided)
     }
@@ -167,12 +168,12 @@ impl SlidingDecoder {
         self.weight
     }
 
-    /// Takes in the defects of the next round, as positions among its detectors, strictly increasing; `true` if rounds were
-    /// decided by it.
+    /// Takes the defects of the next round, as strictly increasing positions among its detectors. Returns true if rounds were
+    /// decided.
     ///
     /// # Errors
-    /// [`SlidingError::Defect`], or [`SlidingError::Decode`] for a window that no correction explains; the round has not
-    /// been taken in then.
+    /// [`SlidingError::Defect`], or [`SlidingError::Decode`] for a window that no correction explains; the decoder has then not
+    /// taken the round.
     pub fn push_round(&mut self, defects: &[u32]) -> Result<bool, SlidingError> {
         check(defects, self.layers.detectors(self.given), self.given)?;
         if self.given == 0 {
@@ -187,7 +188,7 @@ impl SlidingDecoder {
         let pane = self.decided / self.config.commit;
         let pane = pane.min(self.windows.len() - 1);
         if let Err(error) = self.decide(Some(pane), 0, self.config.commit as u32) {
-            // Nothing was decided; to insert again is to take back.
+            // Nothing was decided: inserting the defects again removes them.
             self.insert(layer, defects);
             self.given -= 1;
             return Err(error);
@@ -196,17 +197,17 @@ impl SlidingDecoder {
         Ok(true)
     }
 
-    /// Ends the run with the defects of its last rounds; the observables flipped by the correction of the whole run. The next
-    /// round is the first of another run.
+    /// Ends the run with the defects of its last rounds. Returns the observables flipped by the correction of the whole run. The
+    /// next round is the first of another run.
     ///
     /// # Errors
-    /// [`SlidingError::Tail`] if these are not [`tail_rounds`](Self::tail_rounds), [`SlidingError::TooShort`] for a run of
-    /// fewer than [`least_rounds`](Self::least_rounds), [`SlidingError::Defect`], [`SlidingError::Decode`] for a window that
-    /// no correction explains. Nothing has been taken in then.
+    /// [`SlidingError::Tail`] unless there are [`tail_rounds`](Self::tail_rounds) of them, [`SlidingError::TooShort`] for a run
+    /// of fewer than [`least_rounds`](Self::least_rounds), [`SlidingError::Defect`], [`SlidingError::Decode`] for a window that
+    /// no correction explains. The decoder has then taken nothing.
     pub fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
         self.layers.check_tail(tail, self.given, self.least_rounds())?;
         self.insert_tail(tail);
-        // The last window begins as early as it must to end with the run; the rounds decided already have nothing open.
+        // The last window begins early enough to end with the run; the rounds decided already have no open defects.
         let shift = (self.config.window - 1) - (self.given - self.decided);
         if let Err(error) = self.decide(None, shift as u32, u32::MAX) {
             self.insert_tail(tail);
@@ -220,7 +221,7 @@ impl SlidingDecoder {
         Ok(&self.answer)
     }
 
-    /// Adds the defects of the tail, or takes them back.
+    /// Adds the defects of the tail, or removes them if they are there.
     fn insert_tail(&mut self, tail: &[&[u32]]) {
         for (t, defects) in tail.iter().enumerate() {
             self.insert((self.given + t - self.decided) as u32, defects);
@@ -234,15 +235,15 @@ impl SlidingDecoder {
         self.observables.fill(0);
     }
 
-    /// Adds the defects of a layer: it may have flips from before, which a defect undoes.
+    /// Adds the defects of a layer. A defect cancels a flip that an earlier window left at its detector.
     fn insert(&mut self, layer: u32, defects: &[u32]) {
         self.open.extend(defects.iter().map(|&position| (layer, position)));
         self.open.sort_unstable();
         cancel_pairs(&mut self.open);
     }
 
-    /// Decodes the window `pane` (`None` is the last one), in which the open defects stand `shift` layers later, and keeps
-    /// what begins in its first `commit` layers.
+    /// Decodes the window `pane` (`None` is the last one), in which the open defects are `shift` layers later, and keeps the
+    /// edges that begin in its first `commit` layers.
     fn decide(&mut self, pane: Option<usize>, shift: u32, commit: u32) -> Result<(), SlidingError> {
         let Self { windows, last, open, scratch, nodes, observables, weight, .. } = self;
         let Pane { decoder, bases, layer_of } = match pane.and_then(|pane| windows.get_mut(pane)) {

@@ -1,8 +1,8 @@
 //! Few defects on a small graph: a table of all pairs, and dynamic programming where pairs compete.
 //!
-//! A pair is *useful* if its distance is less than the way to the boundary for both: others never need to be matched
-//! with each other. Defects without a useful partner go to the boundary, two that are each other's only one are
-//! matched, and the rest falls into groups that are solved on their own, over subsets.
+//! A pair is *useful* if its distance is less than the sum of both distances to the boundary: other pairs never need to be
+//! matched. Defects without a useful partner go to the boundary, two defects that are each other's only partner are matched, and
+//! the rest falls into groups, each solved over subsets.
 
 use crate::graph::NONE;
 use crate::metric::{FAR, Metric};
@@ -10,9 +10,9 @@ use crate::pair_path::PairPath;
 
 /// Most nodes for which the table is made: two words a pair, 2 MiB.
 const MAX_NODES: usize = 512;
-/// Most defects that are looked at pair by pair.
+/// Most defects that are compared pair by pair.
 const MAX_DEFECTS: usize = 8;
-/// Most defects that are solved over subsets; beyond, growing regions is faster.
+/// Most defects of a group that is solved over subsets; for more, growing regions is faster.
 const MAX_GROUP: usize = 5;
 /// The distance of a pair that is not useful.
 const USELESS: u32 = u32::MAX;
@@ -22,11 +22,11 @@ pub(crate) struct PairTable {
     nodes: usize,
     /// Grid distances, or [`USELESS`].
     dists: Vec<u32>,
-    /// Where the near list of the first node holds the second, or [`NONE`].
+    /// Position of the second node in the first node's near list, or [`NONE`].
     positions: Vec<u32>,
 }
 
-/// A pair of indices into the list of defects; the same one twice is one for the boundary.
+/// A pair of indices into the list of defects; twice the same index stands for a match with the boundary.
 pub(crate) type IndexPair = (usize, usize);
 
 /// A matching of few defects.
@@ -34,7 +34,7 @@ pub(crate) type IndexPair = (usize, usize);
 pub(crate) struct SmallMatching {
     pairs: [(u8, u8); MAX_DEFECTS],
     len: usize,
-    /// The defects in groups too large for this way, which have nothing to do with the others.
+    /// The defects in groups too large for this method, which do not interact with the others.
     left: u16,
 }
 
@@ -48,7 +48,7 @@ impl SmallMatching {
         self.pairs[..self.len].iter().map(|&(i, j)| (i.into(), j.into()))
     }
 
-    /// Indices of the defects that are still to be matched, among themselves.
+    /// Indices of the defects that are still to be matched with each other.
     pub(crate) fn left(&self) -> impl Iterator<Item = usize> + '_ {
         (0..MAX_DEFECTS).filter(|i| self.left >> i & 1 == 1)
     }
@@ -68,7 +68,7 @@ impl PairTable {
                 if i64::from(dist) >= out(u) + out(node as usize) {
                     continue;
                 }
-                // A pair is in the list of one of the two, or of both.
+                // A pair is in the list of one of the two nodes, or of both.
                 let at = [u * n + node as usize, node as usize * n + u];
                 (table.dists[at[0]], table.dists[at[1]]) = (dist, dist);
                 table.positions[at[0]] = position;
@@ -89,7 +89,7 @@ impl PairTable {
         PairPath { owner, position: at(owner, u ^ v ^ owner).into() }
     }
 
-    /// Matches what it can of the defects at `nodes`; `None` if there are too many to begin with.
+    /// Matches as many of the defects at `nodes` as possible; `None` if there are too many.
     #[inline]
     pub(crate) fn solve(&self, metric: &Metric, nodes: &[u32]) -> Option<SmallMatching> {
         if nodes.len() > MAX_DEFECTS {
@@ -138,7 +138,7 @@ impl PairTable {
             members[size] = i;
             size += 1;
         }
-        // Per subset: the least weight, and the partner of its lowest member (itself: the boundary).
+        // Per subset: the least weight, and the partner of its lowest member (itself for the boundary).
         let mut best = [(0i64, 0usize); 1 << MAX_GROUP];
         for set in 1usize..1 << size {
             let i = set.trailing_zeros() as usize;
@@ -157,7 +157,7 @@ impl PairTable {
                     }
                 }
             }
-            // Sums of FAR must not add up to an overflow.
+            // Sums of FAR must not overflow.
             best[set] = (least.0.min(FAR), least.1);
         }
         let mut set = (1usize << size) - 1;

@@ -2,18 +2,18 @@
 
 use thiserror::Error;
 
-/// Two defects explained together, or one explained by the boundary.
+/// Two defects that are matched, or one that is matched with the boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MatchedPair {
     /// A detector.
     pub a: u32,
-    /// The detector that it is matched with; `None` is the boundary.
+    /// The detector that `a` is matched with; `None` is the boundary.
     pub b: Option<u32>,
 }
 
 /// A minimum-weight correction.
 ///
-/// It stays in its decoder, so that nothing is allocated; it is valid until the next decode.
+/// The solution stays in its decoder, so that nothing is allocated, and is valid until the next decode.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Solution {
     pub(crate) observables: Vec<u64>,
@@ -53,8 +53,7 @@ impl Solution {
 
     /// The matched pairs, each once, in no particular (but always the same) order.
     ///
-    /// With edges of negative weight, the pairs are of the detectors that remain to be explained after all those
-    /// edges have been used.
+    /// With edges of negative weight, the pairs explain the detectors that remain after all those edges have been used.
     pub fn pairs(&self) -> &[MatchedPair] {
         &self.pairs
     }
@@ -67,14 +66,14 @@ impl Solution {
     }
 }
 
-/// Why a solution is not proven to be of minimum weight. This would be a defect of this crate.
+/// Why a solution is not proven to be of minimum weight: a defect of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CertificateError {
     /// There is no solution to prove.
     #[error("nothing was decoded, or the last decode failed")]
     NothingSolved,
-    /// The bound that the regions prove is not the weight of the matching.
+    /// The regions prove a bound other than the weight of the matching.
     #[error("the matching weighs {weight} but the regions prove only {bound}")]
     Gap {
         /// Grid weight of the matching.
@@ -88,12 +87,12 @@ pub enum CertificateError {
         /// The radius.
         radius: i64,
     },
-    /// Two defects are nearer than the radii between them.
+    /// Two defects are nearer than the radii between them allow.
     #[error("the regions of {from} and {to:?} reach {reach}, but their distance is {dist}")]
     Infeasible {
         /// A detector.
         from: u32,
-        /// Another, or the boundary.
+        /// Another detector, or `None` for the boundary.
         to: Option<u32>,
         /// The radii between them.
         reach: i64,

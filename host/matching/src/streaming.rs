@@ -1,4 +1,4 @@
-//! Decoding while the syndrome is still coming in, round by round.
+//! Streaming decoding: a syndrome is decoded while it arrives, round by round.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::readout::Answer;
 use crate::rounds::Rounds;
 use crate::solution::{CertificateError, Solution};
 
-/// A decoder that is given the detectors of one round after the other, and does most of its work before the last.
+/// A decoder that takes a syndrome round by round, and does most of its work before the last round.
 ///
-/// The answer is a correction of minimum weight for the whole syndrome, as that of a [`Decoder`] (where several are, it may be
-/// another one). A second pass for correlations is made after the last round, over all of them. Nothing is allocated per round.
+/// The answer is a correction of minimum weight for the whole syndrome, as that of a [`Decoder`], though not always the same one.
+/// A second pass for correlations follows the last round and covers all rounds. A round allocates nothing.
 ///
 /// ```
 /// use ringcall_matching::{Decoder, GraphBuilder, StreamingDecoder};
@@ -41,15 +41,15 @@ pub struct StreamingDecoder {
     blossom: Blossom,
     next: usize,
     intake: Intake,
-    /// The defects given so far, where parity has to be checked or a second pass is made.
+    /// The defects given so far, if parity must be checked or a second pass follows.
     all: Vec<u32>,
     answer: Answer,
     second: Option<Box<SecondPass>>,
 }
 
 impl StreamingDecoder {
-    /// A streaming decoder on the graph of `decoder`, whose tables it shares; detector `i` belongs to round `rounds[i]`. It makes
-    /// a second pass for correlations if `decoder` does.
+    /// Makes a streaming decoder on the graph of `decoder`, whose tables it shares; detector `i` belongs to round `rounds[i]`.
+    /// The new decoder makes a second pass for correlations if `decoder` does.
     ///
     /// # Errors
     /// [`RoundsError`] if there is not one round for each detector, or too many rounds.
@@ -72,21 +72,21 @@ impl StreamingDecoder {
         })
     }
 
-    /// How many rounds a syndrome has.
+    /// The number of rounds of a syndrome.
     pub fn num_rounds(&self) -> usize {
         self.rounds.count()
     }
 
-    /// The round that is to come next.
+    /// The round that comes next.
     pub fn next_round(&self) -> usize {
         self.next
     }
 
-    /// Takes in the defects of the next round, in any order, each once; the solution if that was the last round.
+    /// Takes the defects of the next round, each once, in any order. Returns the solution after the last round.
     ///
     /// # Errors
-    /// As [`Decoder::decode`], and [`DecodeError::WrongRound`]. The round has not been taken in then: it can be given
-    /// again, or the syndrome abandoned with [`restart`](Self::restart).
+    /// As [`Decoder::decode`], and [`DecodeError::WrongRound`]. The decoder has then not taken the round: the caller gives the
+    /// round again, or abandons the syndrome with [`restart`](Self::restart).
     pub fn push_round(&mut self, defects: &[u32]) -> Result<Option<&Solution>, DecodeError> {
         let Self { shared, rounds, blossom, next, intake, all, answer, second } = self;
         let tables = shared.tables();
@@ -111,9 +111,9 @@ impl StreamingDecoder {
         if expected == 0 {
             blossom.begin(tables);
         }
-        // Without a new defect, what was unknown has turned out to hold nothing.
+        // Without a new defect, the unknown rounds have turned out to be empty.
         let before = next.checked_sub(1).filter(|_| !taken.is_empty());
-        // Before the last round, defects may be left that only an odd parity can explain: the last round shows it.
+        // Before the last round, defects may be left that only an odd parity can explain; the last round shows whether.
         let matched = blossom.resume(tables, taken, 0, rounds.frontier(before), rounds.frontier(Some(*next)));
         if !last {
             *next += 1;
@@ -125,7 +125,7 @@ impl StreamingDecoder {
         Ok(Some(&self.answer.solution))
     }
 
-    /// Forgets the rounds of an unfinished syndrome: the next one is the first of another.
+    /// Forgets the rounds of an unfinished syndrome: the next round is the first of another.
     pub fn restart(&mut self) {
         self.blossom.forget_nodes();
         self.all.clear();

@@ -1,8 +1,8 @@
-//! Weights of a shot: decoding with other weights than the graph's, for one shot at a time.
+//! Weights of a shot: decoding one shot at a time with weights other than the graph's.
 //!
-//! Soft read-out, erasures and leakage flags say more about some errors of a shot than the graph does. Where all the weights
-//! given are less than the graph's, or equal, the shot is solved on the graph's weights first, from its tables, and then again where
-//! lighter edges matter ([`crate::correlated`]). If one is more, the tables bound nothing, and every defect searches the graph.
+//! Soft read-out, erasures and leakage flags say more about some errors of a shot than the graph does. If no weight exceeds the
+//! graph's, the shot is solved on the graph's weights first, from its tables, and then again where lighter edges matter
+//! ([`crate::correlated`]). If a weight exceeds the graph's, the tables give no bounds, and every defect searches the graph.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::input::Intake;
 use crate::readout::Answer;
 use crate::solution::{CertificateError, Solution};
 
-/// The largest weight of a shot on the grid, half of it: 32 times the largest of the graph where that is not whole.
+/// The largest weight of a shot on the grid, halved: 32 times the largest of the graph if that is not whole.
 const MOST: f64 = ((1u32 << 29) - 1) as f64;
 
-/// A decoder that is given weights with each shot.
+/// A decoder that takes weights with each shot.
 ///
-/// It shares the tables of a [`Decoder`], makes one pass, allocates nothing per decode, and its answers have minimum weight on the
-/// weights of the shot: the graph's, but for the edges listed.
+/// It shares the tables of a [`Decoder`], makes one pass, and allocates nothing per decode. Its answers have minimum weight on
+/// the weights of the shot: those listed, and the graph's for all other edges.
 ///
 /// ```
 /// use ringcall_matching::{Decoder, GraphBuilder, WeightedDecoder};
@@ -48,12 +48,12 @@ pub struct WeightedDecoder {
     intake: Intake,
     answer: Answer,
     second: SecondPass,
-    /// Per edge, whether a weight is given for it; all `false` between decodes.
+    /// Per edge, whether a weight was given for it; all `false` between decodes.
     given: Vec<bool>,
 }
 
 impl WeightedDecoder {
-    /// A decoder on the tables of this one.
+    /// Makes a decoder on the tables of `decoder`.
     #[must_use]
     pub fn new(decoder: &Decoder) -> Self {
         let shared = Arc::clone(decoder.shared());
@@ -68,7 +68,7 @@ impl WeightedDecoder {
         }
     }
 
-    /// The graph that is decoded on.
+    /// The graph that the decoder decodes on.
     #[must_use]
     pub fn graph(&self) -> &MatchingGraph {
         self.shared.tables().graph
@@ -80,8 +80,8 @@ impl WeightedDecoder {
         MOST / self.graph().scale()
     }
 
-    /// As [`Decoder::decode`], with these weights of edges, by their index among [`MatchingGraph::edges`], each once and in any
-    /// order. They hold for this shot alone, are log-likelihood ratios like the graph's, from 0 to
+    /// As [`Decoder::decode`], with weights of edges, by their index among [`MatchingGraph::edges`], each once and in any order.
+    /// The weights hold for this shot alone. They are log-likelihood ratios like the graph's, from 0 to
     /// [`most_weight`](Self::most_weight), and are rounded on the same grid.
     ///
     /// # Errors

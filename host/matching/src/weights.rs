@@ -1,22 +1,22 @@
 //! Weights: merging log-likelihood ratios, and the integer grid that decoding runs on.
 //!
-//! The grid is the one PyMatching documents and shows: if every weight is a whole number the scale is 1; otherwise the
-//! largest magnitude maps to `2^24 - 1`. A weight becomes `2 * round(weight * scale)` (halves away from zero). Even
-//! numbers keep every event time of the blossom algorithm whole: two regions that grow towards each other over an
-//! even gap meet at a whole time.
+//! The grid is the one that PyMatching documents and shows: if every weight is a whole number the scale is 1; otherwise the
+//! largest magnitude maps to `2^24 - 1`. A weight becomes `2 * round(weight * scale)` (halves away from zero). Even numbers keep
+//! every event time of the blossom algorithm whole: two regions that grow towards each other over an even gap meet at a whole
+//! time.
 
 /// The largest magnitude a weight may have.
 pub const MAX_WEIGHT: f64 = ((1u32 << 24) - 1) as f64;
 
-/// How fine the grid of a graph is.
+/// How the grid of a graph is chosen.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum Grid {
-    /// As the weights need it.
+    /// By the weights alone.
     #[default]
     OfWeights,
     /// Fine, and wide enough for this magnitude.
     RoomFor(f64),
-    /// With this scale: that of another graph, of which this one is a part.
+    /// With this scale, that of a graph of which this one is a part.
     Given(f64),
 }
 
@@ -31,7 +31,7 @@ impl Grid {
     }
 }
 
-/// The factor of the grid that PyMatching would choose.
+/// The factor that PyMatching would choose.
 fn scale(weights: impl Iterator<Item = f64>) -> f64 {
     let mut max = 0.0f64;
     let mut whole = true;
@@ -48,7 +48,7 @@ pub(crate) fn discretise(weight: f64, scale: f64) -> i64 {
     (weight * scale).round() as i64 * 2
 }
 
-/// Log-likelihood ratio of "exactly one of two independent mechanisms fired", from theirs.
+/// Log-likelihood ratio of "exactly one of two independent mechanisms fired", from those of the two mechanisms.
 ///
 /// With `p = 1 / (1 + e^w)`, the result is `ln((1 - q) / q)` for `q = p1 (1 - p2) + p2 (1 - p1)`, in a form that
 /// neither overflows nor cancels.
@@ -78,7 +78,7 @@ mod tests {
     fn the_largest_weight_reaches_the_end_of_the_grid() {
         let s = scale([0.3, -1.25].into_iter());
         assert_eq!(discretise(-1.25, s), -2 * ((1 << 24) - 1));
-        // As PyMatching 2.4 gives it for 0.3 beside a largest weight of 1.
+        // PyMatching 2.4's value for 0.3 if the largest weight is 1.
         assert_eq!(discretise(0.3, scale([0.3, 1.0].into_iter())), 2 * 5_033_165);
     }
 

@@ -1,21 +1,21 @@
-//! Taking the regions of one window of a run over into the next.
+//! Carrying the regions of one window of a run into the next.
 //!
-//! Everything is at rest between two rounds: each region is matched, with another, the boundary or the frontier. A window that
-//! moves on leaves behind the pairs that lie far enough in the past, and the others go on as they are, with their radii, in the
-//! graph of the next window. The next window has the same distances around them, so that nothing has to be solved again. It
-//! is checked all the same: what does not fit is not carried.
+//! Between two rounds everything is at rest: each region is matched with another region, the boundary or the frontier. When the
+//! window moves on, pairs far enough in the past stay behind. The other regions continue with their radii in the graph of the
+//! next window, where the distances around them are the same, so nothing is solved again. All is checked nevertheless: a region
+//! that does not fit is not carried.
 
 use super::region::{Defect, FROZEN, Region};
 use super::{BOUNDARY, Blossom, FRONTIER, Link, SEARCHED, Tables};
 use crate::graph::NONE;
 
 impl Blossom {
-    /// How many defects there are.
+    /// The number of defects.
     pub(crate) fn num_defects(&self) -> usize {
         self.defects.len()
     }
 
-    /// How far a defect reaches: the radii of all regions around it.
+    /// The reach of a defect: the sum of the radii of all regions around it.
     pub(crate) fn covered(&self, defect: u32) -> i64 {
         let d = &self.defects[defect as usize];
         d.base + self.regions[d.top as usize].radius(self.time)
@@ -26,8 +26,8 @@ impl Blossom {
         self.top(defect)
     }
 
-    /// Into `extents`, for each outermost region, the oldest and the newest layer among its defects and those of the region that
-    /// it is matched with. The newest one of what is matched with the frontier is `u32::MAX`.
+    /// Fills `extents`: for each outermost region, the oldest and the newest layer among its defects and those of its partner.
+    /// The newest layer of a region that is matched with the frontier is `u32::MAX`.
     pub(crate) fn extents(&self, layer: impl Fn(u32) -> u32, extents: &mut [[u32; 2]]) {
         let join = |a: [u32; 2], b: [u32; 2]| [a[0].min(b[0]), a[1].max(b[1])];
         for d in &self.defects {
@@ -54,12 +54,12 @@ impl Blossom {
         }
     }
 
-    /// Begins with the defects `staying` of `old`, in order, which are all of some outermost regions, on nodes whose numbers are `by` more;
-    /// `frontier` as in [`resume`](Self::resume). Both are states on the same graph. `false` if the regions do not fit in there as
-    /// they are: then nothing can be said of the state, and one begins anew.
+    /// Begins with the defects `staying` of `old`, in order, which are all defects of some outermost regions, on nodes whose
+    /// numbers are `by` more; `frontier` is that of [`resume`](Self::resume). Both are states on the same graph. Returns false if
+    /// the regions do not fit there unchanged: then this state holds nothing, and the caller begins anew.
     ///
-    /// Where the node has the near list of the one before, all that was read of it holds. Others are read anew, and so are those
-    /// of defects that lose a pair by it.
+    /// Where a node has the same near list as its old node, what was read of the list stays valid. Other lists are read anew, and
+    /// so are the lists of defects that lose a pair thereby.
     pub(crate) fn carry(
         &mut self,
         tables: Tables<'_>,
@@ -106,7 +106,7 @@ impl Blossom {
         self.is_feasible() && self.find_pairs(tables, old)
     }
 
-    /// Copies the known pairs that near lists hold which are the same here.
+    /// Copies the known pairs from near lists that are the same here.
     fn copy_pairs(&mut self, tables: Tables<'_>, old: &Self, staying: &[u32], to: impl Fn(u32) -> u32) {
         for (i, d) in (0..).zip(staying.iter().map(|&i| &old.defects[i as usize])) {
             let info = |node: u32| &tables.metric.nodes[node as usize];
@@ -128,7 +128,7 @@ impl Blossom {
                     continue;
                 }
                 let theirs = info(to(other)).has_list_of(info(other));
-                // The other one copies it, or nobody does: then both look again.
+                // The other half copies the pair, or neither does: then both defects read their lists again.
                 if own || !theirs || position == SEARCHED {
                     let d = &mut self.defects[i as usize];
                     (d.cursor, d.lanes, d.horizon, d.again) = (info(d.node).first, 0, 0, true);
@@ -143,7 +143,7 @@ impl Blossom {
         there.then(|| self.slots[node as usize])
     }
 
-    /// Forgets the lanes of a chunk being read whose defects were left behind.
+    /// Clears the lanes of a half-read chunk whose defects were left behind.
     fn drop_lanes(&mut self, tables: Tables<'_>, i: u32) {
         let d = &mut self.defects[i as usize];
         if d.lanes == 0 {
@@ -163,7 +163,7 @@ impl Blossom {
         };
     }
 
-    /// Copies the regions around the defects, whose links still have the pairs of `old`.
+    /// Copies the regions around the defects. Their links still hold the pairs of `old`.
     fn copy_regions(&mut self, old: &Self, names: &mut [u32], staying: &[u32], to: impl Fn(u32) -> u32) {
         let nodes = old.nodes;
         names[..old.used_blossoms as usize].fill(NONE);
@@ -175,7 +175,7 @@ impl Blossom {
             }
         }
         let slots = std::mem::take(&mut self.slots);
-        // Names from `FRONTIER` on are no defects: the frontier, the boundary, nothing.
+        // Values from `FRONTIER` on name no defect: the frontier, the boundary, nothing.
         let defect = |i: u32| {
             if i >= FRONTIER { i } else { slots[to(old.defects[i as usize].node) as usize] }
         };
@@ -214,7 +214,7 @@ impl Blossom {
         self.unmatched = 0;
     }
 
-    /// Whether no two regions overlap, and none reaches past the boundary or the frontier.
+    /// Whether no two regions overlap, and no region reaches past the boundary or the frontier.
     fn is_feasible(&self) -> bool {
         let inside = |i: usize| self.covered(i as u32) <= self.defects[i].boundary;
         let apart = |pair: &[super::Half]| {
@@ -224,7 +224,7 @@ impl Blossom {
         (0..self.defects.len()).all(inside) && self.halves.chunks_exact(2).all(apart)
     }
 
-    /// Gives every link its pair here; `false` if one has another length here.
+    /// Gives every link its pair here. Returns false if a pair has another length here.
     fn find_pairs(&mut self, tables: Tables<'_>, old: &Self) -> bool {
         let blossoms = self.nodes..self.nodes + self.used_blossoms;
         for id in (0..self.defects.len() as u32).chain(blossoms) {

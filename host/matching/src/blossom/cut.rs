@@ -6,8 +6,8 @@ use crate::graph::NONE;
 use crate::metric::FAR;
 
 impl Blossom {
-    /// Matches every region that is not matched with the boundary, from its defect that is nearest to it; `false` if some have no way to it.
-    /// Between two events all other regions are matched in pairs, those inside a tree as well.
+    /// Matches every unmatched region with the boundary, from the region's defect that is nearest to it. Returns false if a
+    /// region has no path to the boundary. Between two events all other regions are matched in pairs, also inside a tree.
     pub(crate) fn match_with_boundary(&mut self) -> bool {
         let mut all = true;
         for i in 0..self.defects.len() as u32 {

@@ -1,4 +1,4 @@
-//! Reading the matching out of the regions.
+//! Extracting the matching from the regions.
 
 use super::flood::{Flood, is_labelled};
 use super::region::Link;
@@ -18,13 +18,13 @@ impl Blossom {
         for i in 0..self.defects.len() as u32 {
             let top = self.top(i);
             let link = self.regions[top as usize].mate;
-            // A decode that was cut off may leave some without a mate.
+            // A decode that was cut off may leave regions without a mate.
             if !wanted(top) || link.is_none() {
                 continue;
             }
             if top == i {
-                // Most regions are single defects. Of two, the one with the lower number speaks for both; of a
-                // single defect and a blossom, the single one does.
+                // Most regions are single defects. Of two single defects, the one with the lower number reports the pair; of a
+                // single defect and a blossom, the single defect does.
                 if link.to == BOUNDARY {
                     out(self, link);
                 } else {
@@ -87,8 +87,8 @@ impl Blossom {
         self.defects[defect as usize].boundary
     }
 
-    /// Where the path of a matched link is recorded. The owner is the node whose near list it is, or, of a path that labels of
-    /// `flood` hold, the edge between the two.
+    /// Where the path of a matched link is recorded. The owner is the node whose near list holds the path or, for a path through
+    /// labels of `flood`, the edge that joins the two labels.
     #[inline]
     pub(crate) fn place(&self, link: Link, flood: Option<&Flood>) -> PairPath {
         if link.to == BOUNDARY {

@@ -1,4 +1,4 @@
-//! Odd cycles become blossoms.
+//! Forming blossoms from odd cycles.
 
 use super::region::{FROZEN, GROWING, Link, Region, SHRINKING};
 use super::{Blossom, Tables};
@@ -11,11 +11,11 @@ impl Blossom {
         (!mate.is_none()).then(|| self.top(self.regions[self.top(mate.to) as usize].up.to))
     }
 
-    /// Where the paths of two outer regions of one tree to its root first come together.
+    /// The lowest common ancestor of two outer regions of one tree.
     fn common_ancestor(&mut self, a: u32, b: u32) -> u32 {
         self.mark += 1;
         let (mut here, mut there) = (Some(a), Some(b));
-        // Turn by turn, so that the work is bounded by the size of the cycle and not the depth of the tree.
+        // In turns, so that the work is bounded by the size of the cycle and not by the depth of the tree.
         loop {
             if let Some(r) = here {
                 if self.regions[r as usize].mark == self.mark {
@@ -38,7 +38,7 @@ impl Blossom {
         })
     }
 
-    /// The two growing regions that `link` joins are in one tree: the cycle that it closes becomes one region.
+    /// Merges the cycle that `link` closes between two growing regions of one tree into one region.
     pub(super) fn form_blossom(&mut self, tables: Tables<'_>, link: Link) {
         let (a, b) = (self.top(link.from), self.top(link.to));
         let ancestor = self.common_ancestor(a, b);
@@ -97,8 +97,8 @@ impl Blossom {
         r.ring = link;
     }
 
-    /// Takes a region out of its tree and into a blossom of radius zero; returns the ends of its list of defects.
-    /// Defects that were shrinking go to the wake list: they grow from now on.
+    /// Takes a region out of its tree and into a blossom of radius zero. Returns the ends of its list of defects. Defects that
+    /// were shrinking go to the wake list: they grow from now on.
     fn absorb(&mut self, region: u32, blossom: u32) -> (u32, u32) {
         self.leave_tree(region);
         let r = &mut self.regions[region as usize];

@@ -1,15 +1,15 @@
-//! Putting the solutions of parts of a graph together.
+//! Fusing the solutions of parts of a graph.
 //!
-//! The parts are separated: no edge joins two of them, only nodes between them that belong to none. Each part was solved
-//! with its frontier at those nodes ([`super::resume`]), so the reaches of two defects in different parts add up to no more
-//! than their distance. The states are put side by side here, and then resumed with the defects between the parts: to each
-//! part, all the others are what was unknown.
+//! Separators divide the parts: no edge joins two parts, only nodes between them that belong to no part. Each part was solved
+//! with its frontier at those nodes ([`super::resume`]), so the reaches of two defects in different parts add up to no more than
+//! their distance. The states are concatenated here, and then resumed with the defects between the parts: to each part, all
+//! others are what was unknown.
 
 use super::region::{Defect, FROZEN, Half, Region};
 use super::{Blossom, FRONTIER, Link};
 use crate::graph::NONE;
 
-/// How the names of one state are shifted when it is put after another.
+/// Offsets of one state's names when it is appended to another.
 #[derive(Clone, Copy)]
 struct Shift {
     nodes: u32,
@@ -20,7 +20,7 @@ struct Shift {
 
 impl Shift {
     fn defect(self, i: u32) -> u32 {
-        // Names from `FRONTIER` on are no defects: the frontier, the boundary, nothing.
+        // Values from `FRONTIER` on name no defect: the frontier, the boundary, nothing.
         if i >= FRONTIER { i } else { i + self.defects }
     }
 
@@ -58,7 +58,7 @@ impl Shift {
 }
 
 impl Blossom {
-    /// Puts the state of another part after this one's. Both have come to rest.
+    /// Appends the state of another part. Both have come to rest.
     pub(crate) fn append(&mut self, other: &Self) {
         let shift = Shift {
             nodes: self.nodes,
@@ -92,6 +92,6 @@ impl Blossom {
             ..*h
         }));
         self.positions.extend_from_slice(&other.positions);
-        // Every region is at rest, so its radius is the same at any time: the other clock does not matter.
+        // Every region is at rest, so its radius does not depend on the clock.
     }
 }

@@ -1,4 +1,4 @@
-//! When the next thing happens at a defect.
+//! The next event of a defect.
 
 use super::region::{FROZEN, GROWING};
 use super::{Blossom, Tables};
@@ -6,24 +6,23 @@ use crate::graph::NONE;
 use crate::metric::FAR;
 use crate::queue::NEVER;
 
-/// What happens next at a defect.
+/// The next event of a defect.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Event {
-    /// Nothing before this time; [`NEVER`] if nothing at all is to be waited for here.
+    /// No event before this time; [`NEVER`] if this defect waits for none.
     Later(i64),
-    /// It has reached the boundary, or the frontier.
+    /// The defect has reached the boundary, or the frontier.
     Boundary,
-    /// It meets another defect, through this half-edge.
+    /// The defect meets another defect, through this half-edge.
     Meet(u32),
 }
 
 impl Blossom {
-    /// Finds the next event at defect `i`, scanning on where its reach has come to its horizon.
+    /// Finds the next event at defect `i`, and scans further when the defect's reach has come to its horizon.
     ///
-    /// A pair is waited for by at least one of its two defects: if the other one is queued for an earlier time (or the
-    /// same), it will look at the pair again then, and nothing is queued here. A queued time may be too early, when a
-    /// region has stopped growing since, but never too late: whenever a rate goes up, the defects concerned are
-    /// looked at again.
+    /// At least one of the two defects of a pair waits for the pair: if the other defect is queued for the same or an earlier
+    /// time, it checks the pair again then, and nothing is queued here. A queued time may be too early, if a region has stopped
+    /// growing since, but never too late: whenever a rate goes up, the defects concerned are attended to again.
     #[inline]
     pub(super) fn next_event(&mut self, tables: Tables<'_>, i: u32) -> Event {
         let d = &self.defects[i as usize];

@@ -1,17 +1,16 @@
-//! The blossom algorithm on defects, run as a clocked growth process.
+//! The blossom algorithm on defects, as growth against a clock.
 //!
-//! This is sparse blossom (Higgott and Gidney, arXiv:2303.15933): every defect is the centre of a region whose radius
-//! is its dual variable; regions grow, are frozen when matched, and shrink when they are the inner nodes of an
-//! alternating tree; odd cycles become blossoms, and a blossom that has shrunk to nothing falls apart. All trees
-//! grow at once, against one clock, so the next thing to happen is always the earliest event in a queue.
+//! This is sparse blossom (Higgott and Gidney, arXiv:2303.15933): every defect is the centre of a region whose radius is its dual
+//! variable. Regions grow, freeze when matched, and shrink when they are inner nodes of an alternating tree. Odd cycles become
+//! blossoms, and a blossom that has shrunk to nothing falls apart. All trees grow at once, against one clock, so the next step is
+//! always the earliest event in a queue.
 //!
-//! It differs from the paper in how regions meet. There, a region floods the graph node by node, and an event is
-//! needed for every node that it enters. Here the distances between nodes near each other are known beforehand
-//! ([`crate::metric`]), so a region is just a number per defect: the *reach* `y` of a defect is the sum of the radii of all
-//! regions around it, and the regions of `u` and `v` meet when `y(u) + y(v) = d(u, v)`. Only meetings, boundaries,
-//! collapsing blossoms and further scanning make events. A defect needs to know the defects within `2 y` of itself: when a
-//! pair meets, the one with the larger reach has `2 y >= d`. So it scans its list of near nodes as far as that, and
-//! no further; most defects match with a neighbour and never see more than their first sixteen nodes.
+//! It differs from the paper in how regions meet. There, a region floods the graph node by node, and each node that it enters is
+//! an event. Here the distances between near nodes are known beforehand ([`crate::metric`]), so a region is just a number per
+//! defect: the *reach* `y` of a defect is the sum of the radii of all regions around it, and the regions of `u` and `v` meet when
+//! `y(u) + y(v) = d(u, v)`. Only meetings, boundaries, collapsing blossoms and further scanning make events. A defect needs to
+//! know the defects within `2 y`: when a pair meets, the defect with the larger reach has `2 y >= d`. So a defect scans its list
+//! of near nodes that far, and no further. Most defects match with a neighbour and never see more than their first sixteen nodes.
 //!
 //! Shortest-path distances obey the triangle inequality, so the radius of an inner region of one defect never falls
 //! below zero: its two neighbours in the tree meet no later than that, and form a blossom with it.
@@ -59,14 +58,14 @@ pub(crate) struct Tables<'a> {
 /// The state of the algorithm; all of it is sized by the graph.
 #[derive(Debug, Clone)]
 pub(crate) struct Blossom {
-    /// Number of nodes: ids from here on are blossoms, ids below are defects (and their own regions).
+    /// The number of nodes: ids below it are defects (and their own regions), ids from it on are blossoms.
     nodes: u32,
     time: i64,
     /// Regions at the root of a tree, still to be matched.
     unmatched: usize,
     defects: Vec<Defect>,
     regions: Vec<Region>,
-    /// Blossom ids not in use, and how many were ever in use in this decode.
+    /// Unused blossom ids, and the number of ids used so far in this decode.
     free: Vec<u32>,
     used_blossoms: u32,
     /// Per tree (named by the defect that it started from), one region of it.
@@ -76,12 +75,12 @@ pub(crate) struct Blossom {
     /// Per pair, where the near lists hold it; [`SEARCHED`] if they do not.
     positions: Vec<u64>,
     queue: RadixQueue,
-    /// Per node, 1 where there is a defect; then as many zeros, which unused lanes of near lists name.
+    /// Per node, 1 where there is a defect; then as many zeros, which unused lanes of near lists point to.
     flags: Vec<u8>,
     /// Per node, its defect.
     slots: Vec<u32>,
     search: Search,
-    /// How near defects are found while weights differ from the graph's; `None` is by the tables.
+    /// The search for near defects while weights differ from the graph's; `None`: the tables serve.
     flood: Option<Box<Flood>>,
     /// Work lists.
     stack: Vec<Link>,
@@ -89,7 +88,7 @@ pub(crate) struct Blossom {
     mark: u64,
 }
 
-/// Steps between two checks whether time is up.
+/// Steps between two checks of the time limit.
 const STEPS_BETWEEN_CLOCKS: u32 = 16;
 
 /// How a run of events ended.
@@ -97,13 +96,13 @@ const STEPS_BETWEEN_CLOCKS: u32 = 16;
 enum End {
     /// Every region is matched.
     Matched,
-    /// Some regions never can be.
+    /// Some regions can never be matched.
     Stuck,
-    /// Time was up.
+    /// The time limit passed.
     Expired,
 }
 
-/// The position of a pair that no list holds.
+/// The position of a pair that no near list holds.
 pub(crate) const SEARCHED: u64 = u64::MAX;
 
 impl Blossom {
@@ -145,7 +144,8 @@ impl Blossom {
         debug_assert!(done, "nothing has stopped it");
     }
 
-    /// The same, until `expired`, which is asked every few steps; `false` if some regions are not matched then.
+    /// As [`solve`](Self::solve), until `expired`, which is called every few steps. Returns false if some regions are not matched
+    /// then.
     pub(crate) fn solve_until(
         &mut self,
         tables: Tables<'_>,
@@ -172,12 +172,12 @@ impl Blossom {
         self.unmatched == 0
     }
 
-    /// Lets things happen until every region is matched; `false` if some never can be.
+    /// Processes events until every region is matched. Returns false if some regions can never be.
     fn run(&mut self, tables: Tables<'_>) -> bool {
         self.run_until(tables, &mut || false) == End::Matched
     }
 
-    /// The same, until `expired`.
+    /// As [`run`](Self::run), until `expired`.
     fn run_until(&mut self, tables: Tables<'_>, expired: &mut impl FnMut() -> bool) -> End {
         let mut steps = 0;
         while self.unmatched > 0 {
@@ -213,7 +213,7 @@ impl Blossom {
         }
     }
 
-    /// Adds a defect that starts to grow now.
+    /// Adds a defect, which starts to grow now.
     #[inline]
     fn add(&mut self, node: u32, info: &NodeInfo) {
         let i = self.defects.len() as u32;
@@ -241,7 +241,7 @@ impl Blossom {
         }
     }
 
-    /// Deals with everything that is due at a defect now, and queues it for what comes next.
+    /// Processes everything that is due at a defect now, and queues the defect for its next event.
     fn attend(&mut self, tables: Tables<'_>, i: u32) {
         loop {
             match self.next_event(tables, i) {
@@ -262,7 +262,7 @@ impl Blossom {
         }
     }
 
-    /// Queues a defect for its next event, be it due now: regions may be half rewritten when this is called.
+    /// Queues a defect for its next event, even one due now: regions may be half rewritten when this is called.
     fn queue_defect(&mut self, tables: Tables<'_>, i: u32) {
         let time = match self.next_event(tables, i) {
             grow::Event::Later(NEVER) => return,

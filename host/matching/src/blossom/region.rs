@@ -21,7 +21,7 @@ impl Link {
         Self { from, to: BOUNDARY, pair: NONE }
     }
 
-    /// Whether it leads to no other region.
+    /// Whether the link leads to no other region.
     pub(crate) fn leads_out(self) -> bool {
         matches!(self.to, BOUNDARY | FRONTIER)
     }
@@ -37,20 +37,20 @@ impl Link {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Defect {
-    /// Its reach less the radius of its outermost region.
+    /// The defect's reach less the radius of its outermost region.
     pub(super) base: i64,
-    /// Every defect nearer than this is known; at this distance some may be.
+    /// Every defect nearer than this is known; defects at this distance may be.
     pub(super) horizon: i64,
     /// Distance to the boundary, or to the frontier if that is nearer.
     pub(super) boundary: i64,
-    /// Outermost region around it.
+    /// Outermost region around the defect.
     pub(super) top: u32,
     /// First of its half-edges.
     pub(super) head: u32,
     pub(super) node: u32,
     /// Next defect of the same region.
     pub(super) next: u32,
-    /// Chunk of the near list being read, and its lanes that hold defects not yet taken up.
+    /// Chunk of the near list being read, and its lanes with defects that were not taken yet.
     pub(super) chunk: u32,
     pub(super) lanes: u32,
     /// Chunk to read next, and the end of the list.
@@ -58,7 +58,7 @@ pub(super) struct Defect {
     pub(super) end: u32,
     /// Whether `boundary` is the distance to the frontier.
     pub(super) open: bool,
-    /// Whether the near list is being read another time.
+    /// Whether the near list is being read again.
     pub(super) again: bool,
 }
 
@@ -90,25 +90,25 @@ pub(super) struct Half {
     pub(super) next: u32,
 }
 
-/// How a region changes.
+/// The rates at which a region's radius changes.
 pub(super) const GROWING: i64 = 1;
 pub(super) const FROZEN: i64 = 0;
 pub(super) const SHRINKING: i64 = -1;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Region {
-    /// Radius at time zero, were it to have changed at the same rate since.
+    /// Radius at time zero, had it always changed at the current rate.
     pub(super) origin: i64,
     /// [`GROWING`] (outer in a tree), [`SHRINKING`] (inner in a tree) or [`FROZEN`].
     pub(super) rate: i64,
     pub(super) mate: Link,
-    /// The tree that it is in, or [`NONE`], and its neighbours in the list of that tree's regions.
+    /// The region's tree, or [`NONE`], and its neighbours in the list of that tree's regions.
     pub(super) tree: u32,
     pub(super) tree_next: u32,
     pub(super) tree_prev: u32,
-    /// The blossom that it is in, or [`NONE`].
+    /// The blossom around the region, or [`NONE`].
     pub(super) parent: u32,
-    /// Its defects, as a list through [`Defect::next`].
+    /// The region's defects, as a list through [`Defect::next`].
     pub(super) head: u32,
     pub(super) tail: u32,
     /// For an inner region, the link to the outer region before it.
@@ -128,7 +128,7 @@ impl Default for Region {
 }
 
 impl Region {
-    /// The region of a defect on its own that starts to grow now: a tree of one.
+    /// The region of a single defect that starts to grow now: a tree of one.
     pub(super) fn single(i: u32, time: i64) -> Self {
         Self {
             origin: -time,

@@ -1,15 +1,14 @@
-//! Solving the part that is known, and continuing when more is known.
+//! Solving the known part of a syndrome, and resuming when more is known.
 //!
-//! Where part of the syndrome is not known yet, the *frontier* of a node is its distance to the nearest node
-//! of that part. A region stops there as it would at the boundary, and is matched with the frontier. Then the
-//! radii are feasible for every unknown part: a defect that turns up there starts with radius zero, and no
-//! reach is longer than its distance. So nothing that was solved has to be undone: when more is known, the
-//! frontiers move away, the regions that were matched with them grow on, and all others stay as they are
-//! until something meets them. (Fusing the solutions of parts of a graph in this way is due to Wu, Zhong and
-//! Liyanage, arXiv:2305.08307.)
+//! Where part of the syndrome is not known yet, the *frontier* of a node is its distance to the nearest node of that part. A
+//! region stops there as it would at the boundary, and is matched with the frontier. Then the radii are feasible for every
+//! unknown part: a defect that appears there starts with radius zero, and no reach is longer than its distance. So no solution
+//! has to be undone: when more is known, the frontiers move away, the regions that were matched with them grow on, and all others
+//! stay as they are until a region meets them. (Wu, Zhong and Liyanage, arXiv:2305.08307, fuse the solutions of parts of a graph
+//! in this way.)
 //!
-//! Frontiers are distances on the grid, hence even, and so is the reach at which a region waits at one. All regions that
-//! start or go on together do so at even reaches, which keeps the times at which they meet whole.
+//! Frontiers are distances on the grid, hence even, and so is the reach at which a region waits at one. Regions that start or
+//! grow on together do so at even reaches, which keeps their meeting times whole.
 
 use super::region::{FROZEN, GROWING, Link};
 use super::{Blossom, FRONTIER, Tables};
@@ -18,15 +17,15 @@ use crate::metric::FAR;
 use std::ops::Range;
 
 impl Blossom {
-    /// Begins without any defect.
+    /// Begins without defects.
     pub(crate) fn begin(&mut self, tables: Tables<'_>) {
         self.start(tables, &[]);
     }
 
-    /// Adds the defects at `nodes`, moves the frontiers, and matches all there is; `false` if some region can never be
-    /// matched. `before` and `after` give the distance from a node to the nearest one whose syndrome was unknown before
-    /// the defects were added, and is afterwards. It is [`FAR`] of all nodes whose defects come before `unsettled`: these see nothing
-    /// new.
+    /// Adds the defects at `nodes`, moves the frontiers, and matches all defects. Returns false if some region can never be
+    /// matched. `before` and `after` give the distance from a node to the nearest node with an unknown syndrome, before and after
+    /// the defects are added. The distance is [`FAR`] for all nodes whose defects come before `unsettled`: these defects see
+    /// nothing new.
     pub(crate) fn resume(
         &mut self,
         tables: Tables<'_>,
@@ -36,7 +35,7 @@ impl Blossom {
         after: impl Fn(u32) -> i64,
     ) -> bool {
         let first = self.defects.len() as u32;
-        // All are there before anybody looks.
+        // All defects are in place before any of them scans.
         for &node in nodes {
             self.add(node, &tables.metric.nodes[node as usize]);
             self.bound(tables, self.defects.len() as u32 - 1, after(node));
@@ -56,7 +55,7 @@ impl Blossom {
         self.go_on(tables, unsettled..first)
     }
 
-    /// Puts the end of defect `i`'s growth at the boundary, or at the frontier if that is nearer.
+    /// Ends the growth of defect `i` at the boundary, or at the frontier if that is nearer.
     pub(super) fn bound(&mut self, tables: Tables<'_>, i: u32, frontier: i64) {
         let d = &mut self.defects[i as usize];
         let boundary = tables.metric.nodes[d.node as usize].boundary;
@@ -64,8 +63,8 @@ impl Blossom {
         d.boundary = boundary.min(frontier);
     }
 
-    /// Lets the regions that wait at a frontier grow on, of the defects `waiting`, with those after them that have just been
-    /// added.
+    /// Lets those regions of the defects `waiting` that wait at a frontier grow on, together with the defects after them, which
+    /// have just been added.
     fn go_on(&mut self, tables: Tables<'_>, waiting: Range<u32>) -> bool {
         debug_assert!(self.wake.is_empty());
         let first = waiting.end;

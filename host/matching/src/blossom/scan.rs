@@ -1,4 +1,4 @@
-//! Finding the defects near a defect, as far as its reach demands.
+//! Scanning for the defects near a defect, as far as its reach demands.
 
 use super::region::{Defect, Half};
 use super::{Blossom, SEARCHED, Tables};
@@ -7,13 +7,13 @@ use crate::metric::near::LANES;
 use crate::metric::search::Flow;
 use crate::queue::NEVER;
 
-/// How many defects a search beyond the lists brings home at a time, at least.
+/// The least number of defects that one search beyond the lists finds, unless it ends.
 const CATCH: usize = 8;
-/// Nodes that such a search visits before it minds that it is far enough for now.
+/// Nodes that such a search visits before it checks whether it has gone far enough.
 const VISITS: usize = 256;
 
 impl Defect {
-    /// Its horizon when the last lane of its chunk has been taken up.
+    /// The defect's horizon when the last lane of its chunk has been taken.
     #[inline]
     pub(super) fn end_of_chunk(&self, tables: Tables<'_>) -> i64 {
         let info = &tables.metric.nodes[self.node as usize];
@@ -58,8 +58,7 @@ impl Blossom {
         let position = d.chunk as u64 * LANES as u64 + lane as u64;
         let j = self.slots[d.node.wrapping_add(chunk.offsets[lane]) as usize];
         let dist = i64::from(chunk.dists[lane]);
-        // What the other defect has scanned past, it has linked to both; a list that is read again holds its
-        // own links.
+        // What the other defect has scanned past, it has linked to both; a list that is read again holds its own links.
         let again = self.defects[i as usize].again;
         let horizon = self.defects[j as usize].horizon;
         if dist < horizon && !again || (dist <= horizon || again) && self.knows(i, j) {
@@ -68,8 +67,8 @@ impl Blossom {
         self.link(i, j, dist, position);
     }
 
-    /// Takes back what defect `i` has seen from distance `unknown` on, where there are defects now that were not there
-    /// before, and looks again as far as its reach demands.
+    /// Forgets what defect `i` has seen from distance `unknown` on, where new defects may be, and scans again as far as the
+    /// defect's reach demands.
     pub(super) fn look_again(&mut self, tables: Tables<'_>, i: u32, unknown: i64) {
         if self.scanned(tables, i) < unknown {
             return;
@@ -83,7 +82,7 @@ impl Blossom {
         }
     }
 
-    /// Up to which distance defect `i` will not notice defects that are added now.
+    /// The distance up to which defect `i` will not notice defects that are added now.
     fn scanned(&self, tables: Tables<'_>, i: u32) -> i64 {
         let d = &self.defects[i as usize];
         let info = &tables.metric.nodes[d.node as usize];
@@ -92,7 +91,7 @@ impl Blossom {
             // The marks of the whole chunk have been read.
             end_of(d.chunk)
         } else if d.cursor == d.end && info.complete {
-            // All that matters is in the list.
+            // The list holds all that matters.
             end_of(if info.rest == info.end { info.first } else { info.end - 1 })
         } else {
             d.horizon
@@ -103,7 +102,7 @@ impl Blossom {
         self.pair_of(i, j).is_some()
     }
 
-    /// The pair of two defects, if it is known.
+    /// The pair of two defects, if known.
     pub(super) fn pair_of(&self, i: u32, j: u32) -> Option<u32> {
         let mut h = self.defects[i as usize].head;
         while h != NONE {
@@ -137,7 +136,8 @@ impl Blossom {
             return;
         }
         let mut search = std::mem::take(&mut self.search);
-        // A quarter further than the reach needs, so that the searches of a defect, each from the beginning, get longer by a factor.
+        // A quarter further than the reach needs: a defect's searches each start from its node, so each must be longer by a
+        // factor.
         let enough = d.horizon.max(2 * (d.base + self.regions[d.top as usize].radius(self.time)));
         let enough = enough.saturating_add(enough / 4);
         let (mut caught, mut visits, mut last, mut stopped) = (0, 0, d.horizon, false);
@@ -166,7 +166,7 @@ impl Blossom {
             Flow::Expand
         });
         self.search = search;
-        // Everything up to and including `last` is known; the next distance is at least one step of the grid more.
+        // Everything up to and including `last` is known; the next distance is at least one grid step more.
         self.defects[i as usize].horizon = if stopped { last + 2 } else { limit };
     }
 }

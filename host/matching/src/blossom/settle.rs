@@ -1,13 +1,12 @@
-//! The easy majority, matched before the clock starts.
+//! Matching the easy majority of defects before the clock starts.
 //!
-//! Say that the defect nearest to `u` is `v`, at distance `D`, and the other way round, and that neither is
-//! nearer than `D / 2` to the boundary. Until time `D / 2` no region can touch theirs (any other defect is at
-//! least `D` away, and its reach is at most the time), so at `D / 2` they meet and are frozen. Every later
-//! arrival comes after that time. So they can start out as they will then be. The same holds for a defect no
-//! nearer to any other than twice its distance to the boundary, or to the frontier.
+//! Let `v` be the defect nearest to `u`, at distance `D`, and `u` the nearest to `v`, and neither nearer than `D / 2` to the
+//! boundary. Until time `D / 2` no region can touch theirs: any other defect is at least `D` away, and its reach is at most the
+//! time. So at `D / 2` they meet and freeze, and every other region arrives later. They can start out matched. The same holds for
+//! a defect no nearer to any other than twice its distance to the boundary, or to the frontier.
 //!
-//! Where others are at rest already ([`super::resume`]), radii are as good as grown if they overlap with nothing. An old
-//! region that reaches into those of `u` reaches further than `D / 2`, since no defect is nearer to `u` than `D`; so it has seen `u`
+//! Where other regions are at rest already ([`super::resume`]), a radius counts as grown if it overlaps no region. An old region
+//! that reaches into those of `u` reaches further than `D / 2`, since no defect is nearer to `u` than `D`; so it has seen `u`
 //! within twice its reach, and the pair is known.
 
 use super::region::{FROZEN, Link};
@@ -17,15 +16,15 @@ use crate::metric::FAR;
 use crate::metric::near::LANES;
 
 impl Blossom {
-    /// Scans the first chunk of every defect from `first` on, which have just been added, and matches those for which that is enough.
-    /// Those before it are at rest, and have looked for these.
+    /// Scans the first chunk of every defect from `first` on, which have just been added, and matches those for which the chunk
+    /// suffices. Defects before `first` are at rest, and have scanned for these.
     #[inline]
     pub(super) fn settle(&mut self, tables: Tables<'_>, first: u32) {
         let near = &tables.metric.near;
         for i in first..self.defects.len() as u32 {
             self.advance(tables, i);
             let d = &self.defects[i as usize];
-            // The distance of the nearest defect, or a bound on it.
+            // The distance to the nearest defect, or a lower bound.
             let nearest = d.horizon;
             if d.boundary <= nearest / 2 && d.boundary < FAR {
                 let reach = d.boundary;
@@ -59,7 +58,7 @@ impl Blossom {
         }
     }
 
-    /// Whether defect `i` could reach so far without overlapping with those before `first`.
+    /// Whether defect `i` could reach this far without overlapping the defects before `first`.
     #[inline]
     fn is_free(&self, i: u32, reach: i64, first: u32) -> bool {
         let mut h = if first == 0 { NONE } else { self.defects[i as usize].head };

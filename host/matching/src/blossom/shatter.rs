@@ -1,17 +1,17 @@
-//! A blossom that has shrunk to nothing falls apart.
+//! Shattering blossoms that have shrunk to nothing.
 
 use super::region::{FROZEN, GROWING, Link, SHRINKING};
 use super::{Blossom, Tables};
 use crate::graph::NONE;
 
 impl Blossom {
-    /// A blossom was due to have shrunk to nothing by now. It may have stopped shrinking since.
+    /// Handles a collapse that was queued for now. The blossom may have stopped shrinking since.
     pub(super) fn collapse(&mut self, tables: Tables<'_>, id: u32) {
         let r = &self.regions[id as usize];
         if r.rate != SHRINKING {
             return;
         }
-        // It may have stopped for a while, too.
+        // It may also have stopped for a while.
         if r.origin > self.time {
             let time = r.origin;
             return self.queue.push(id, time);
@@ -36,7 +36,7 @@ impl Blossom {
         let below = self.child_with(blossom, whole.mate.from);
         self.release_children(whole.child);
         self.free.push(blossom);
-        // No longer shrinking, for a queued collapse that is still to come.
+        // No longer shrinking: a queued collapse that is still to come must find it so.
         self.regions[blossom as usize].rate = FROZEN;
 
         let mut steps = 0;
@@ -45,8 +45,8 @@ impl Blossom {
             steps += 1;
             r = self.regions[r as usize].ring_next;
         }
-        // Between the children that hold the links to the tree there are two ways around the cycle. The one with an
-        // even number of steps stays in the tree; the regions on the other way are matched among themselves.
+        // Two paths lead around the cycle between the children that hold the links to the tree. The path with an even number of
+        // steps stays in the tree; the regions on the other path are matched among themselves.
         let (first, last) = if steps % 2 == 0 {
             self.thread(tree, above, below, whole.up, whole.mate, true);
             (below, above)
@@ -67,7 +67,7 @@ impl Blossom {
         self.wake_all(tables);
     }
 
-    /// Makes every child of a blossom (of radius zero) an outermost region again, frozen.
+    /// Makes every child of a blossom (of radius zero) a frozen outermost region again.
     fn release_children(&mut self, first: u32) {
         let mut id = first;
         loop {
@@ -93,8 +93,8 @@ impl Blossom {
         }
     }
 
-    /// Puts the children from `first` to `last`, along the cycle, into the tree: inner, outer, inner, ... inner.
-    /// `down` says whether the way leads away from the root.
+    /// Puts the children from `first` to `last` along the cycle into the tree: inner, outer, inner, ... inner. `down` says
+    /// whether the path leads away from the root.
     fn thread(&mut self, tree: u32, first: u32, last: u32, up: Link, mate: Link, down: bool) {
         let mut r = first;
         // The link by which the tree arrives at `r` (seen from `r`).

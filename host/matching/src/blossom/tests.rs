@@ -1,5 +1,4 @@
-//! What only the inside shows: that the hard cases (nested blossoms, blossoms that fall apart) do occur in the tests,
-//! and are right when they do.
+//! Tests of the inside: the hard cases (nested blossoms, blossoms that shatter) do occur in the tests, and are right.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
@@ -9,7 +8,7 @@ use crate::graph::NONE;
 use crate::metric::Metric;
 use crate::{GraphBuilder, MatchingGraph};
 
-/// A dense graph with few different weights, so that much happens at the same time, and no boundary.
+/// A dense graph without a boundary and with few different weights, so that many events fall on the same time.
 fn graph(rng: &mut Rng, nodes: u32) -> MatchingGraph {
     let mut b = GraphBuilder::new();
     for u in 0..nodes {
@@ -43,7 +42,7 @@ fn nested_and_shattered_blossoms_are_optimal() {
         let tables = Tables { graph: &graph, metric: &metric };
         let mut blossom = Blossom::new(tables);
         let all: Vec<u32> = (0..nodes).collect();
-        // Twice, so that nothing may be left over from the first time.
+        // Twice: the first solve must leave nothing behind.
         for _ in 0..2 {
             blossom.solve(tables, &all);
             let mut weight = 0;
@@ -67,7 +66,7 @@ fn nested_and_shattered_blossoms_are_optimal() {
     );
 }
 
-/// The verifier is what other tests lean on: it must see a wrong weight and a wrong region.
+/// Other tests rely on the verifier: it must see a wrong weight and a wrong region.
 #[test]
 fn the_certificate_can_fail() {
     let mut rng = Rng::seed_from_u64(6);

@@ -1,4 +1,4 @@
-//! Alternating trees: growing them, and flipping the matching along their paths.
+//! Alternating trees: growth, and flips of the matching along their paths.
 
 use super::region::{FROZEN, GROWING, Link, SHRINKING};
 use super::{BOUNDARY, Blossom, FRONTIER, Tables};
@@ -10,7 +10,7 @@ impl Blossom {
         self.defects[defect as usize].top
     }
 
-    /// A growing region has reached the boundary, or the frontier, at defect `i`.
+    /// Handles a growing region that has reached the boundary, or the frontier, at defect `i`.
     pub(super) fn reach_boundary(&mut self, tables: Tables<'_>, i: u32) {
         let outer = self.top(i);
         let tree = self.regions[outer as usize].tree;
@@ -21,7 +21,7 @@ impl Blossom {
         self.wake_all(tables);
     }
 
-    /// Two regions meet at the pair that half-edge `half` of defect `i` belongs to; at least one of them grows.
+    /// Handles two regions that meet at the pair of half-edge `half` of defect `i`; at least one of them grows.
     pub(super) fn meet(&mut self, tables: Tables<'_>, i: u32, half: u32) {
         let mut link = Link { from: i, to: self.halves[half as usize].other, pair: half / 2 };
         if self.regions[self.top(i) as usize].rate != GROWING {
@@ -125,7 +125,7 @@ impl Blossom {
         self.trees[tree as usize] = NONE;
     }
 
-    /// Attends to the regions in the wake list, once all rates are as they will be.
+    /// Attends to the regions in the wake list, once all rates are final.
     pub(super) fn wake_all(&mut self, tables: Tables<'_>) {
         while let Some(region) = self.wake.pop() {
             self.attend_region(tables, region);

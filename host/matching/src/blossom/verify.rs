@@ -1,9 +1,9 @@
-//! Proof of optimality, after the fact.
+//! Proof that a solution is optimal.
 //!
-//! The radii of the regions are a solution of the dual linear program. If they are feasible (no pair of defects, and no
-//! defect and the boundary, are nearer than the radii between them allow) then no matching can cost less than their
-//! sum; so a matching that costs just that is of minimum weight. Distances are computed afresh for this, by a plain
-//! search that shares nothing with the lists that decoding reads.
+//! The radii of the regions are a solution of the dual linear program. They are feasible if no two defects, and no defect and the
+//! boundary, are nearer than the radii between them allow. Then no matching costs less than their sum, so a matching that costs
+//! exactly that is of minimum weight. The proof computes distances afresh, by a plain search that shares nothing with the lists
+//! that decoding reads.
 
 use super::{Blossom, Tables};
 use crate::graph::NONE;
@@ -64,7 +64,7 @@ impl Blossom {
         self.chain(i).filter(|r| self.chain(j).any(|s| s == *r)).map(|r| self.radius(r)).sum()
     }
 
-    /// The sum of all radii that prove something of the solution.
+    /// The sum of all radii that count for the bound.
     fn dual_sum(&self, tables: Tables<'_>) -> Result<i64, CertificateError> {
         let defects = (0..self.defects.len() as u32).filter(|&i| !tables.graph.is_silent(self.node(i)));
         let mut regions: Vec<u32> = defects.flat_map(|i| self.chain(i)).collect();

@@ -1,7 +1,7 @@
-//! How far each node of a run is from the rounds that are not known yet.
+//! Frontiers of a run: each node's distance to the rounds that are not known yet.
 //!
-//! Rounds that repeat have the same distances to what lies so many rounds later, and most nodes are too far from it to mind. So a table
-//! of all layers before all others comes down to a few rows, which stay in a cache.
+//! Rounds that repeat have the same distances to later rounds, and most nodes are so far from them that no frontier matters. So a
+//! table of all layers before all others shrinks to a few rows, which stay in a cache.
 
 use std::collections::HashMap;
 
@@ -9,22 +9,23 @@ use crate::graph::{MatchingGraph, NONE};
 use crate::metric::FAR;
 use crate::queue::RadixQueue;
 
-/// Nothing of a later layer matters.
+/// Marks a node for which no later layer matters.
 const NO_FRONTIER: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(super) struct Frontiers {
-    /// Where each layer's nodes begin; one more at the end. And the layer of each node.
+    /// Where each layer's nodes begin, with one more entry at the end; and the layer of each node.
     bases: Vec<u32>,
     layer_of: Vec<u32>,
-    /// Per last known layer, and layer up to that: where the row of its nodes begins in `dists`, [`NONE`] if no node there minds.
+    /// Per last known layer, and per layer up to that: where the row of the layer's nodes begins in `dists`; [`NONE`] if no node
+    /// of the layer has a frontier.
     rows: Vec<u32>,
     dists: Vec<u32>,
 }
 
 impl Frontiers {
-    /// Distances to the nearest node of a later layer, by ways through known layers; exact up to `limit(node)`, and without a frontier
-    /// after it. The graph has no edges of negative weight.
+    /// Distances to the nearest node of a later layer, on paths through known layers: exact up to `limit(node)`, and no frontier
+    /// beyond. The graph has no edges of negative weight.
     pub(super) fn new(
         graph: &MatchingGraph,
         bases: Vec<u32>,
@@ -43,7 +44,7 @@ impl Frontiers {
             queue.restart();
             (0..n).for_each(|node| queue.forget(node));
             let mut toward = |node: u32, dist: i64, queue: &mut RadixQueue| {
-                // No more than it is, where it does not fit.
+                // A distance that does not fit is stored as the largest that does.
                 let stored = dist.min(i64::from(NO_FRONTIER) - 1) as u32;
                 if dist <= most && stored < near[node as usize] {
                     near[node as usize] = stored;
@@ -92,7 +93,7 @@ impl Frontiers {
         self.layer_of[node as usize]
     }
 
-    /// How far it is from each node to the nearest one of a later layer than `last`; without that, there is nothing to be near to.
+    /// The distance from each node to the nearest node of a layer after `last`; without `last`, no node has a frontier.
     pub(super) fn after(&self, last: Option<usize>) -> impl Fn(u32) -> i64 {
         let layers = self.layers();
         let row = last.and_then(|last| self.rows.get(last * layers..(last + 1) * layers)).unwrap_or(&[]);

@@ -1,4 +1,4 @@
-//! Runs without end in one pass: the matching of the last rounds goes on with further ones, as soon as they have enough defects.
+//! Runs without end in one pass: matching resumes as soon as further rounds have enough defects.
 
 use std::sync::Arc;
 
@@ -11,45 +11,47 @@ use crate::layers::{Layers, Window, check};
 use crate::metric::{FAR, Metric};
 use crate::readout::Answer;
 
-/// Margins that a window has room for. In longer windows fewer defects are carried from one into the next, and more are looked at when
-/// the run ends.
+/// The number of margins that a window has room for. Longer windows carry fewer defects from one window into the next, and attend
+/// to more when the run ends.
 const MARGINS: usize = 3;
 
-/// Contexts over which defects are gathered at most. Defects that are matched together mostly settle each other without any event, and
-/// older ones are then looked at less often; but what is gathered when the run ends is matched with its end.
+/// The most contexts over which defects are gathered. Defects that are matched together mostly settle each other without any
+/// event, and the decoder attends less often to older ones; but defects that are still gathered when the run ends are matched
+/// with its end.
 const CONTEXTS_GATHERED: usize = 2;
 
-/// The state of a run that is matched once: see [`Plain`](super::EndlessDecoder).
+/// The state of a run that is matched once: see [`EndlessDecoder`](super::EndlessDecoder).
 #[derive(Debug)]
 pub(super) struct Plain {
     plan: Arc<Plan>,
     state: State,
 }
 
-/// What changes with every round. It is apart from the plan so that no round counts references to that, which threads share.
+/// The state that every round changes. It is apart from the plan, which threads share, so that no round counts references to the
+/// plan.
 #[derive(Debug)]
 struct State {
     blossom: Blossom,
-    /// The state that a window begins with, while it is made.
+    /// The next window's state, while it is made.
     next: Blossom,
     answer: Answer,
     saved: Saved,
-    /// Rounds given, and the round of the run that lies in layer 0.
+    /// The number of rounds given, and the run's round in layer 0.
     given: usize,
     start: usize,
-    /// How far back the decided regions reach into what is not decided: the largest time, in weight from the window's beginning,
-    /// that one of them covers.
+    /// How far the decided regions reach into the undecided part: the latest time that one of them covers, in weight from the
+    /// window's beginning.
     front: i64,
-    /// Per defect of the window, the largest reach that overlaps nothing decided.
+    /// Per defect of the window, the largest reach that overlaps no decided region.
     caps: Vec<i64>,
-    /// Defects before this one lie so far back that no later round is near.
+    /// Defects before this one lie so far back that no later round is near them.
     unsettled: usize,
     extents: Vec<[u32; 2]>,
     names: Vec<u32>,
-    /// Defects of the last rounds that are not matched yet, and how many rounds those are.
+    /// Defects of the last rounds that are not matched yet, and the number of those rounds.
     nodes: Vec<u32>,
     gathered: usize,
-    /// The defects that are not decided, and the nodes of a window that is matched anew.
+    /// The undecided defects, and the nodes of a window that is matched anew.
     staying: Vec<u32>,
     again: Vec<u32>,
     observables: Vec<u64>,
@@ -60,7 +62,7 @@ struct State {
     last_weight: i64,
 }
 
-/// What the end of a run begins with, to begin with it once more.
+/// The state before the end of a run, to restore it.
 #[derive(Debug, Default)]
 struct Saved {
     caps: Vec<i64>,
@@ -71,8 +73,8 @@ struct Saved {
     forced: u64,
 }
 
-/// What decoders of one experiment share: one graph of a run that is as long as a window needs, whose layers are the head, the repeating
-/// layer over and over, and the tail. All windows lie in it, the first at its beginning and the last at its end.
+/// The tables that decoders of one experiment share: one graph, of a run as long as a window needs, whose layers are the head,
+/// the repeating layer many times, and the tail. All windows lie in it, the first at its beginning and the last at its end.
 #[derive(Debug)]
 struct Plan {
     layers: Layers,
@@ -84,9 +86,9 @@ struct Plan {
     margin: usize,
     /// Layers that are filled before the window moves on.
     full: usize,
-    /// Least weight for each round that an edge leads on.
+    /// The least grid weight of an edge per round that the edge spans.
     step: i64,
-    /// Defects that are gathered before they are matched, and rounds.
+    /// The most defects, and the most rounds, that are gathered before they are matched.
     batch: usize,
     most_gathered: usize,
     scale: f64,
@@ -107,7 +109,7 @@ impl Plan {
         }
         let run = if config.observables_only { run.for_observables(false) } else { run };
         let metric = Metric::new(&run, config.near_entries);
-        // Two defects that are further from each other than both are from the boundary have nothing to do with each other.
+        // Two defects that are further from each other than both are from the boundary do not interact.
         let out = |node: u32| metric.nodes[node as usize].boundary;
         let widest = (0..run.num_detectors() as u32).map(out).max().unwrap_or(0);
         let frontiers = Frontiers::new(&run, bases, layer_of, |node| out(node) + widest);
@@ -133,18 +135,18 @@ impl Plan {
         Tables { graph: &self.graph, metric: &self.metric }
     }
 
-    /// The layer of the graph that the tail begins with.
+    /// The first layer of the tail.
     fn tail(&self) -> usize {
         self.frontiers.layers() - self.layers.tail()
     }
 
-    /// How many node numbers layers lie apart that are `layers` apart and repeat.
+    /// The difference of node numbers between repeating layers that are `layers` apart.
     fn nodes(&self, layers: i64) -> i64 {
         layers * i64::from(self.layers.detectors(self.layers.head()))
     }
 }
 
-/// Clones share the tables, and begin a run of their own.
+/// Clones share the tables and begin their own runs.
 impl Clone for Plain {
     fn clone(&self) -> Self {
         Self::on(Arc::clone(&self.plan))
@@ -152,10 +154,7 @@ impl Clone for Plain {
 }
 
 impl Plain {
-    /// A decoder for runs of the experiment that `graph` is a short run of; its detector `i` belongs to round `rounds[i]`.
-    ///
-    /// # Errors
-    /// [`SlidingError`] if nothing repeats in the graph, the window is too large, or a part of it has no boundary.
+    /// See [`EndlessDecoder::new`](super::EndlessDecoder::new).
     pub(super) fn new(
         graph: &MatchingGraph,
         rounds: &[u32],
@@ -194,78 +193,67 @@ impl Plain {
         Self { plan, state }
     }
 
-    /// The rounds at the end of a run that [`finish`](Self::finish) takes.
+    /// See [`EndlessDecoder::tail_rounds`](super::EndlessDecoder::tail_rounds).
     pub(super) fn tail_rounds(&self) -> usize {
         self.plan.layers.tail()
     }
 
-    /// The fewest rounds that a run can have, those of the tail included; for shorter ones there is
-    /// [`StreamingDecoder`](crate::StreamingDecoder).
+    /// See [`EndlessDecoder::least_rounds`](super::EndlessDecoder::least_rounds).
     pub(super) fn least_rounds(&self) -> usize {
         let plan = &*self.plan;
         plan.layers.head() + plan.context + plan.margin + plan.layers.tail()
     }
 
-    /// How many detectors round `t` of a run has (not one of the tail).
+    /// See [`EndlessDecoder::detectors`](super::EndlessDecoder::detectors).
     pub(super) fn detectors(&self, t: usize) -> u32 {
         self.plan.layers.detectors(t)
     }
 
-    /// The rounds given so far in this run, and those of them that have left the window.
+    /// See [`EndlessDecoder::progress`](super::EndlessDecoder::progress).
     pub(super) fn progress(&self) -> (usize, usize) {
         (self.state.given, self.state.start)
     }
 
-    /// Rounds after which a pair of defects is decided.
+    /// See [`EndlessDecoder::margin`](super::EndlessDecoder::margin).
     pub(super) fn margin(&self) -> usize {
         self.plan.margin
     }
 
-    /// The observables flipped by what was decided so far: bit `o % 64` of word `o / 64`.
+    /// See [`EndlessDecoder::observables`](super::EndlessDecoder::observables).
     pub(super) fn observables(&self) -> &[u64] {
         &self.state.observables
     }
 
-    /// The weight of the decisions so far; after [`finish`](Self::finish), the weight of the whole run, until the next run begins.
+    /// See [`EndlessDecoder::weight`](super::EndlessDecoder::weight).
     pub(super) fn weight(&self) -> f64 {
         let State { given, last_weight, grid_weight, .. } = self.state;
         let grid = if given == 0 { last_weight } else { grid_weight };
         grid as f64 / 2.0 / self.plan.scale
     }
 
-    /// How often in this run something was decided that later rounds might have changed; after [`finish`](Self::finish), in the
-    /// whole run, until the next begins. If never, the correction is one of least weight for the whole run.
+    /// See [`EndlessDecoder::forced`](super::EndlessDecoder::forced).
     pub(super) fn forced(&self) -> u64 {
         if self.state.given == 0 { self.state.last_forced } else { self.state.forced }
     }
 
-    /// Takes in the defects of the next round, as positions among its detectors, strictly increasing; `true` if the window moved
-    /// on by it.
-    ///
-    /// # Errors
-    /// [`SlidingError::Defect`]; the round has not been taken in then.
+    /// See [`EndlessDecoder::push_round`](super::EndlessDecoder::push_round).
     pub(super) fn push_round(&mut self, defects: &[u32]) -> Result<bool, SlidingError> {
         self.state.push_round(&self.plan, defects)
     }
 
-    /// Ends the run with the defects of its last rounds; the observables flipped by the correction of the whole run. The next
-    /// round is the first of another run.
-    ///
-    /// # Errors
-    /// [`SlidingError::Tail`] if these are not [`tail_rounds`](Self::tail_rounds), [`SlidingError::TooShort`] for a run of
-    /// fewer than [`least_rounds`](Self::least_rounds), [`SlidingError::Defect`]. Nothing has been taken in then.
+    /// See [`EndlessDecoder::finish`](super::EndlessDecoder::finish).
     pub(super) fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
         self.plan.layers.check_tail(tail, self.state.given, self.least_rounds())?;
         self.state.finish(&self.plan, tail);
         Ok(&self.state.last_answer)
     }
 
-    /// Goes through a run's end as if the rounds of the tail held nothing, and takes it back.
+    /// See [`EndlessDecoder::rehearse`](super::EndlessDecoder::rehearse).
     pub(super) fn rehearse(&mut self) {
         self.state.rehearse(&self.plan);
     }
 
-    /// Forgets an unfinished run.
+    /// See [`EndlessDecoder::restart`](super::EndlessDecoder::restart).
     pub(super) fn restart(&mut self) {
         self.state.restart(&self.plan);
     }
@@ -284,7 +272,7 @@ impl State {
         }
         if moves {
             let head = plan.layers.head();
-            // So that the window moves on, and no round of the head is left.
+            // The oldest layer for which the window moves on and no round of the head is left.
             let oldest = head + plan.context + 1;
             self.check_caps();
             let left = self.decide(plan, plan.full - plan.margin, oldest);
@@ -306,13 +294,13 @@ impl State {
 
     fn finish(&mut self, plan: &Plan, tail: &[&[u32]]) {
         if self.given - self.start - self.gathered < plan.layers.head() + plan.context {
-            // Defects of a run's beginning are nearer to each other where more comes before them.
+            // Defects of a run's beginning would be nearer to each other if more rounds came before them.
             self.go_on(plan);
         }
         let gathered = self.nodes.len();
         self.check_caps();
         self.save();
-        // The rounds that are still to come are few, and change little. Where they change more than was thought, more is taken along.
+        // Few rounds are still to come, and they change little. If they change more than expected, more rounds are carried along.
         for taken in [plan.context.div_ceil(2).min(plan.margin), plan.margin] {
             self.end(plan, tail, taken);
             let forced = self.forced;
@@ -328,8 +316,8 @@ impl State {
         self.restart(plan);
     }
 
-    /// Decides all but the last `taken` of the rounds that are matched, takes the others to where the tail follows them, and matches them
-    /// with what is gathered and the tail.
+    /// Decides all but the last `taken` of the matched rounds, moves the others to directly before the tail, and matches them
+    /// with the gathered defects and the tail.
     fn end(&mut self, plan: &Plan, tail: &[&[u32]], taken: usize) {
         let filled = self.given - self.start;
         let [newer, oldest] = self.ends_of_decided(plan, taken);
@@ -345,15 +333,15 @@ impl State {
         debug_assert!(matched, "every part has a boundary");
     }
 
-    /// The layer before which a run's end decides everything of what is matched, and the layer before which it would do so by force.
+    /// The layer before which a run's end decides all matched regions, and the layer before which it would do so by force.
     fn ends_of_decided(&self, plan: &Plan, taken: usize) -> [usize; 2] {
         let known = self.given - self.start - self.gathered;
         let oldest = plan.layers.head() + plan.context;
-        // With a small margin more is decided than `taken` rounds ago, but nothing by force.
+        // With a small margin, more than the last `taken` rounds are decided, but nothing by force.
         [known.saturating_sub(taken).max(oldest.min(known)), oldest]
     }
 
-    /// Makes the state of [`end`](Self::end) that of before once more, with `gathered` defects that are not matched.
+    /// Undoes [`end`](Self::end), with `gathered` defects that are not matched.
     fn go_back(&mut self, plan: &Plan, gathered: usize) {
         let shift = plan.tail() as i64 - (self.given - self.start) as i64;
         self.nodes.truncate(gathered);
@@ -369,7 +357,7 @@ impl State {
         self.unsettled = saved.unsettled;
     }
 
-    /// Keeps what [`end`](Self::end) changes and [`go_back`](Self::go_back) needs.
+    /// Saves the state that [`end`](Self::end) changes and [`go_back`](Self::go_back) needs.
     fn save(&mut self) {
         let Self { saved, caps, observables, .. } = self;
         saved.caps.clear();
@@ -379,7 +367,7 @@ impl State {
         saved.unsettled = self.unsettled;
     }
 
-    /// Takes what is gathered to nodes whose numbers are `by` more.
+    /// Moves the gathered defects to nodes whose numbers are `by` more.
     fn move_gathered(&mut self, by: i64) {
         self.nodes.iter_mut().for_each(|node| *node = (i64::from(*node) + by) as u32);
     }
@@ -388,7 +376,7 @@ impl State {
         let gathered = self.nodes.len();
         let taken = plan.context.div_ceil(2).min(plan.margin);
         let [newer, oldest] = self.ends_of_decided(plan, taken);
-        // An end that decides something by force matches what it cannot take back.
+        // An end that decides by force matches pairs that it cannot undo.
         if self.start == 0 || newer == 0 || self.first_left(plan, newer as u32) < oldest {
             return;
         }
@@ -404,7 +392,7 @@ impl State {
         self.blossom.forget_nodes();
         self.blossom.begin(plan.tables());
         (self.given, self.start, self.grid_weight, self.forced) = (0, 0, 0, 0);
-        // Nothing is decided: what covers no time at all lies far in the past.
+        // Nothing is decided: a front that covers no time lies far in the past.
         self.front = -FAR;
         self.caps.clear();
         self.unsettled = 0;
@@ -413,7 +401,7 @@ impl State {
         self.observables.fill(0);
     }
 
-    /// Matches what was gathered.
+    /// Matches the gathered defects.
     fn go_on(&mut self, plan: &Plan) {
         if self.gathered == 0 {
             return;
@@ -425,7 +413,7 @@ impl State {
         while *unsettled < blossom.num_defects() && far(blossom.node(*unsettled as u32)) >= FAR {
             *unsettled += 1;
         }
-        // Without a new defect, what was unknown has turned out to hold nothing.
+        // Without a new defect, the unknown rounds have turned out to be empty.
         let before = plan.frontiers.after(before.filter(|_| !nodes.is_empty()));
         let after = plan.frontiers.after(known.checked_sub(1));
         blossom.resume(plan.tables(), nodes, *unsettled, before, after);
@@ -434,13 +422,14 @@ impl State {
     }
 
     /// Decides the matched regions whose defects, and those of their partners, are all older than layer `margin`. Returns the
-    /// oldest layer of the others, `oldest` at least: regions that are older than that are decided by force. The caps have been
+    /// oldest layer of the other regions, at least `oldest`: regions older than that are decided by force. The caps have been
     /// checked.
     fn decide(&mut self, plan: &Plan, margin: usize, oldest: usize) -> usize {
         let margin = margin as u32;
         let mut left = self.first_left(plan, margin);
         if left < oldest {
-            // What waits for the frontier is matched without it, and what is too old is decided with what it is matched with.
+            // Regions that wait for the frontier are matched without it, and a region that is too old is decided with its
+            // partner.
             self.blossom.resume(plan.tables(), &[], 0, |_| FAR, |_| FAR);
             self.first_left(plan, margin);
             for i in 0..self.blossom.num_defects() as u32 {
@@ -464,13 +453,14 @@ impl State {
                 *front = (*front).max(time(i) + blossom.covered(i));
             }
         }
-        // What stays overlaps nothing decided now: neither as long as it reaches no further, nor where the decided ends before it.
+        // An undecided region overlaps no region decided now as long as it reaches no further, or stays where the decided regions
+        // do not reach.
         let mut kept = 0;
         for &i in &*staying {
             caps[kept] = caps[i as usize].min(blossom.covered(i).max(time(i) - *front));
             kept += 1;
         }
-        // The same of what is gathered, which reaches nowhere yet.
+        // The same for gathered defects, which reach nowhere yet.
         for (i, &node) in (count..).zip(nodes.iter()) {
             caps[kept] = caps[i].min((layer(node) - *front).max(0));
             kept += 1;
@@ -482,8 +472,8 @@ impl State {
         left
     }
 
-    /// Finds the extents of all regions, and the oldest layer of the regions that reach into the margin, or the margin's first layer if
-    /// that layer is older.
+    /// Finds the extents of all regions. Returns the oldest layer of the regions that reach into the margin, or the margin's
+    /// first layer if that is older.
     fn first_left(&mut self, plan: &Plan, margin: u32) -> usize {
         self.blossom.extents(|node| plan.frontiers.layer(node), &mut self.extents);
         let tops = (0..self.blossom.num_defects() as u32).map(|i| self.blossom.outermost(i));
@@ -491,13 +481,14 @@ impl State {
         staying.map(|extent| extent[0]).fold(margin, u32::min) as usize
     }
 
-    /// Takes the defects that [`decide`](Self::decide) left to where they lie `shift` layers later and `filled` layers are known.
+    /// Moves the defects that [`decide`](Self::decide) left `shift` layers later, into a window of which `filled` layers are
+    /// known.
     fn carry(&mut self, plan: &Plan, filled: usize, shift: i64) {
         let Self { blossom, next, names, staying, again, .. } = self;
         let by = plan.nodes(shift);
         let frontier = || plan.frontiers.after(filled.checked_sub(1));
         if !next.carry(plan.tables(), blossom, names, staying, by as u32, frontier()) {
-            // They are matched anew, which the caps look at as at everything that comes later.
+            // The regions are matched anew, and the caps check that as they check all later rounds.
             again.clear();
             again.extend(staying.iter().map(|&i| (i64::from(blossom.node(i)) + by) as u32));
             next.forget_nodes();
@@ -511,10 +502,10 @@ impl State {
         self.unsettled = 0;
     }
 
-    /// Counts if a defect reaches further than it may: into what was decided.
+    /// Counts one if a defect reaches into a decided region.
     fn check_caps(&mut self) {
         let mut overlaps = false;
-        // Those of gathered defects come after the others.
+        // Gathered defects come after the others.
         for (i, cap) in (0..self.blossom.num_defects() as u32).zip(&mut self.caps) {
             let reach = self.blossom.covered(i);
             overlaps |= reach > *cap;
@@ -523,7 +514,7 @@ impl State {
         self.forced += u64::from(overlaps);
     }
 
-    /// Adds the correction of the outermost regions that are `decided` to the answer.
+    /// Adds the correction of the `decided` outermost regions to the answer.
     fn read(&mut self, plan: &Plan, decided: impl Fn(u32) -> bool) {
         let Self { answer, blossom, observables, grid_weight, .. } = self;
         answer.clear();

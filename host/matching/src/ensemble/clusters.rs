@@ -1,8 +1,8 @@
-//! Matching synthesis: the cycles in which corrections differ, and the odds of the classes that they lead to.
+//! Matching synthesis: the cycles in which corrections differ, and the odds of the resulting classes.
 //!
-//! Two corrections of one syndrome differ in cycles. Each cycle may be taken from either correction, so a few corrections stand for many.
-//! Cycles that no error links are independent of each other: what a cluster of linked cycles adds to the likelihood of each class is
-//! found for the cluster alone (C. Jones, arXiv:2408.12135).
+//! Two corrections of one syndrome differ in cycles. Each cycle may be taken from either correction, so a few corrections stand
+//! for many. Cycles that no error links are independent, so the contribution of a cluster of linked cycles to each class's
+//! likelihood is found from the cluster alone (C. Jones, arXiv:2408.12135).
 
 use std::collections::HashSet;
 
@@ -11,34 +11,34 @@ use super::errors::ErrorTable;
 use crate::graph::MatchingGraph;
 use crate::integers::IntegerState;
 
-/// The most cycles of a cluster whose every subset is looked at.
+/// The most cycles of a cluster for which every subset is tried.
 const ALL_SUBSETS: usize = 6;
 
-/// The most observables that are decided together: more, and the likeliest correction decides.
+/// The most observables that are decided together; with more, the likeliest correction decides.
 const JOINT: usize = 6;
 
-/// The most cycles of a cluster that are looked at.
+/// The most cycles of a cluster that are considered.
 const MOST_CYCLES: usize = 48;
 
-/// No entry.
+/// Marks no entry.
 const NONE: u32 = u32::MAX;
 
-/// A cycle: where its edges lie.
+/// A cycle: a range of edges.
 #[derive(Debug, Clone, Copy)]
 struct Cycle {
     begin: u32,
     end: u32,
-    /// Whether it flips an observable.
+    /// Whether the cycle flips an observable.
     flips: bool,
 }
 
-/// The ends of an edge, and whether it flips an observable, in one place.
+/// The ends of an edge, and whether the edge flips an observable, side by side in memory.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
     u: u32,
     /// `NONE` is the boundary.
     v: u32,
-    /// Whether it flips any.
+    /// Whether the edge flips any observable.
     observables: bool,
 }
 
@@ -48,61 +48,61 @@ impl Ends {
     }
 }
 
-/// What comparing corrections showed.
+/// The result of comparing corrections.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Weighed {
-    /// The edges of the largest cluster; 0 where the corrections are one.
+    /// The number of edges of the largest cluster; 0 if the corrections are equal.
     pub(super) largest: usize,
     /// The natural logarithm of the odds that the answer is right.
     pub(super) confidence: f64,
 }
 
-/// Compares corrections. It keeps room for one graph.
+/// Compares corrections, in working memory for one graph.
 #[derive(Debug, Clone)]
 pub(super) struct Clusters {
     cover: Cover,
     ends: Vec<Ends>,
     /// Per edge, whether the correction that others are compared with crosses it.
     crossed: Vec<bool>,
-    /// Per edge, whether it is in the region at hand.
+    /// Per edge, whether the current region contains it.
     region_has: Vec<bool>,
     region: Vec<u32>,
-    /// Per edge and per node, a cycle that has it.
+    /// Per edge and per node, a cycle that contains it.
     edge_owner: Vec<u32>,
     node_owner: Vec<u32>,
     difference: Vec<u32>,
-    /// Per edge of the difference, another edge of its cycle, or itself.
+    /// Per edge of the difference, another edge of its cycle, or the edge itself.
     joined: Vec<u32>,
     cycles: Vec<Cycle>,
-    /// One number for each cycle, by which it is known again.
+    /// A hash of each cycle, to recognise it.
     digests: HashSet<u64, IntegerState>,
     edges: Vec<u32>,
-    /// Per cycle, another one of its cluster, or itself.
+    /// Per cycle, another cycle of its cluster, or the cycle itself.
     linked: Vec<u32>,
-    /// Nodes of a forest, each after its root.
+    /// Nodes of a forest, grouped by root.
     grouped: Vec<(u32, u32)>,
-    /// The cycles of the cluster at hand.
+    /// The cycles of the current cluster.
     members: Vec<u32>,
-    /// Per edge, whether the subset at hand takes it an odd number of times.
+    /// Per edge, whether the current subset contains it an odd number of times.
     toggled: Vec<bool>,
     set: Vec<u32>,
     seen: Vec<u64>,
-    /// Words of observables: of the cycle or the subset at hand, of any cycle.
+    /// Words of observables: of the current cycle or subset, and of any cycle.
     flips: Vec<u64>,
     any: Vec<u64>,
     /// The observables that a cycle flips: pattern `i` flips those whose bit in `i` is set.
     involved: Vec<u32>,
-    /// Of the subsets of the cluster at hand: words of observables, and weights.
+    /// Subsets of the current cluster: words of observables, and weights.
     subset_flips: Vec<u64>,
     subset_weights: Vec<f64>,
-    /// Per pattern, the probability that the answer has it: of the clusters so far, and of the cluster at hand.
+    /// Per pattern, the probability that the answer has it: over the clusters so far, and for the current cluster.
     joint: Vec<f64>,
     cluster: Vec<f64>,
     /// The probability that the likeliest subset of every cluster is of the right class.
     likeliest: f64,
     /// The probability that any cluster is of another class than its likeliest subset.
     unlikely: f64,
-    /// The subset that costs the least.
+    /// The subset of least cost.
     best: Vec<u32>,
 }
 
@@ -149,8 +149,8 @@ impl Clusters {
         }
     }
 
-    /// Weighs a correction against others of the same syndrome, each a sorted list of edges. The observables of the likeliest class are
-    /// left in `observables`, which are those of the correction, and the correction becomes the likeliest one found.
+    /// Weighs a correction against others of the same syndrome, each a sorted list of edges. `observables` are those of the
+    /// correction, and become those of the likeliest class; the correction becomes the likeliest one found.
     pub(super) fn weigh(
         &mut self,
         graph: &MatchingGraph,
@@ -190,7 +190,7 @@ impl Clusters {
         Weighed { largest, confidence: (right / wrong).ln() }
     }
 
-    /// Flips what the likeliest pattern flips; returns the probabilities that this is right, and wrong.
+    /// Flips the observables of the likeliest pattern. Returns the probabilities that this is right, and wrong.
     fn decide(&mut self, graph: &MatchingGraph, observables: &mut [u64]) -> (f64, f64) {
         let mut best = 0;
         for (pattern, probability) in self.joint.iter().enumerate() {
@@ -204,16 +204,16 @@ impl Clusters {
             }
         }
         if let Some(&right) = self.joint.get(best) {
-            // Summed by themselves: one less the probability would be nothing but rounding where the answer is sure.
+            // Summed on their own: one minus the probability would be rounding error where the answer is sure.
             let others = self.joint.iter().enumerate().filter(|&(pattern, _)| pattern != best);
-            // From 0: the sum of no numbers is -0, whose quotient has no logarithm.
+            // From 0: an empty sum is -0, whose quotient has no logarithm.
             return (right, others.fold(0.0, |sum, (_, probability)| sum + probability));
         }
         self.best.iter().for_each(|&edge| graph.edges()[edge as usize].flip(observables));
         (self.likeliest, self.unlikely)
     }
 
-    /// Adds the cycles in which two corrections differ, each cycle once.
+    /// Adds each cycle in which two corrections differ, once.
     fn find_cycles(&mut self, graph: &MatchingGraph, a: &[u32], b: &[u32]) {
         let Self { difference, joined, node_owner, ends, .. } = self;
         difference.clear();
@@ -268,7 +268,7 @@ impl Clusters {
         self.cycles.push(Cycle { begin: begin as u32, end: self.edges.len() as u32, flips });
     }
 
-    /// Joins cycles that share an edge, a node or an error to clusters.
+    /// Joins cycles that share an edge, a node or an error into clusters.
     fn link(&mut self, errors: &ErrorTable) {
         let Self { cycles, edges, linked, edge_owner, node_owner, ends, .. } = self;
         linked.clear();
@@ -302,7 +302,7 @@ impl Clusters {
         }
     }
 
-    /// Enters the odds of the cluster of these cycles, and its likeliest subset; returns how many edges its cycles have.
+    /// Enters the odds of the cluster of these cycles, and its likeliest subset. Returns the number of edges of its cycles.
     fn cluster(&mut self, graph: &MatchingGraph, errors: &ErrorTable, cycles: &[(u32, u32)]) -> usize {
         self.members.clear();
         let (mut size, mut flips) = (0, false);
@@ -312,7 +312,7 @@ impl Clusters {
             size += (cycle.end - cycle.begin) as usize;
             flips |= cycle.flips;
         }
-        // No subset of it is of another class.
+        // All subsets of the cluster are of one class.
         if !flips {
             return size;
         }
@@ -337,14 +337,14 @@ impl Clusters {
                 self.best.extend_from_slice(&self.edges[begin as usize..end as usize]);
             }
         }
-        // Costs become weights, the least of which is 1: none overflows.
+        // Costs become weights of at most 1, so no weight overflows.
         self.subset_weights.iter_mut().for_each(|cost| *cost = (least - *cost).exp());
         self.add_to_joint(likeliest);
         self.region.iter().for_each(|&edge| self.region_has[edge as usize] = false);
         size
     }
 
-    /// Enters the probabilities of the cluster's patterns, of whose subsets `likeliest` costs the least.
+    /// Enters the probabilities of the cluster's patterns. `likeliest` is the cluster's subset of least cost.
     fn add_to_joint(&mut self, likeliest: usize) {
         let words = self.flips.len();
         let flips = |subset: usize| &self.subset_flips[subset * words..(subset + 1) * words];
@@ -371,7 +371,7 @@ impl Clusters {
                 .zip(&self.involved)
                 .map(|(at, observable)| (set(observable) as usize) << at)
                 .sum::<usize>();
-            // Both of this cluster and of those before, which are independent of it.
+            // The product with the clusters before, which are independent of this one.
             for (before, probability) in self.joint.iter().enumerate() {
                 self.cluster[before ^ pattern] += probability * weight / all;
             }
@@ -379,7 +379,7 @@ impl Clusters {
         std::mem::swap(&mut self.joint, &mut self.cluster);
     }
 
-    /// Lists the edges of the cluster's cycles, and those of the correction that hang together with them. Those of the cycles are left
+    /// Lists the edges of the cluster's cycles, and the correction's edges that errors link to them. The cycles' edges stay
     /// marked as toggled.
     fn find_region(&mut self, errors: &ErrorTable) {
         let Self { region, region_has, toggled, crossed, members, cycles, edges, .. } = self;
@@ -409,7 +409,7 @@ impl Clusters {
         }
     }
 
-    /// Enters one subset of the cluster's cycles, and returns its cost; `None` where it is the same as an earlier one.
+    /// Enters one subset of the cluster's cycles. Returns its cost, or `None` if the subset equals an earlier one.
     fn enter(&mut self, graph: &MatchingGraph, errors: &ErrorTable, subset: u64, base: f64) -> Option<f64> {
         let (mut digest, mut cost) = (0u64, None);
         self.flips.fill(0);
@@ -438,7 +438,7 @@ impl Clusters {
         cost
     }
 
-    /// The cost of the edges crossed in the region, toggled edges the other way round.
+    /// The cost of the edges crossed in the region, with the toggled edges inverted.
     fn cost(&mut self, errors: &ErrorTable) -> f64 {
         let Self { cover, set, region, crossed, toggled, .. } = self;
         set.clear();
@@ -447,7 +447,7 @@ impl Clusters {
     }
 }
 
-/// Subsets of so many cycles: all of few; else none, all, and subsets of one cycle, of two, and of all but one.
+/// Subsets of `count` cycles: all of them for few cycles; else none, all, subsets of one and of two cycles, and all but one.
 fn subsets(count: usize) -> impl Iterator<Item = u64> {
     let all = (1u64 << count) - 1;
     let few = 0..=if count <= ALL_SUBSETS { all } else { 0 };
@@ -466,7 +466,7 @@ fn find(forest: &mut [u32], mut at: u32) -> u32 {
     at
 }
 
-/// Every node of a forest with its root, in the order of roots, in the room of `list`.
+/// Every node of a forest with its root, sorted by root, in the memory of `list`.
 fn group(forest: &mut [u32], mut list: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
     list.clear();
     list.extend((0..forest.len() as u32).map(|at| (find(forest, at), at)));
@@ -474,7 +474,7 @@ fn group(forest: &mut [u32], mut list: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
     list
 }
 
-/// Puts two nodes below one root: the smaller.
+/// Joins two nodes under one root, the smaller.
 fn join(forest: &mut [u32], a: u32, b: u32) {
     let (a, b) = (find(forest, a), find(forest, b));
     forest[a.max(b) as usize] = a.min(b);

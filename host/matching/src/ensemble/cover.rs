@@ -1,31 +1,31 @@
 //! Likelihood of a correction: the least cost of errors that cross its edges, each edge once.
 //!
-//! A matching weighs edges one by one, as if none shared an error. What a correction is worth is the cost of the likeliest errors that
-//! it is made of: a partition of its edges into errors of the model.
+//! A matching weighs each edge alone, as if no two shared an error. The cost of a correction is that of the likeliest errors that
+//! compose it: a partition of its edges into errors of the model.
 
 use super::errors::ErrorTable;
 
-/// The most edges that hang together through errors, for which all partitions are looked at.
+/// The most edges of a component, linked by errors, for which all partitions are tried.
 const MOST: usize = 24;
 
-/// How many partial partitions are looked at for one set of edges that hang together: then the best so far is taken.
+/// The most partial partitions that are tried for one component; then the best so far is taken.
 const STEPS: u32 = 4096;
 
-/// What an edge costs that no error within the set explains: more than any error of a code, and finite.
+/// The cost of an edge that no error within the set explains: more than any error of a code, and finite.
 const UNEXPLAINED: f64 = 50.0;
 
-/// Finds least costs. It keeps room for one set of edges.
+/// Finds least costs, in working memory for one set of edges.
 #[derive(Debug, Clone)]
 pub(super) struct Cover {
-    /// Per edge, whether it is in the set and not in a component yet.
+    /// Per edge, whether it is in the set and not yet in a component.
     open: Vec<bool>,
-    /// Per edge of the component at hand, its place there and one more; 0 elsewhere.
+    /// Per edge of the current component, its index in the component plus one; 0 for other edges.
     place: Vec<u8>,
     component: Vec<u32>,
-    /// Errors within the component, by the place of the first edge that they cross: the edges crossed, and the cost.
+    /// Errors within the component, by the index of the first edge that they cross: the edges crossed, and the cost.
     options: Vec<(u32, f64)>,
     options_at: Vec<u32>,
-    /// Per place, the least that the edges from there on can cost.
+    /// Per index, a lower bound on the cost of the edges from there on.
     bound: Vec<f64>,
 }
 
@@ -53,7 +53,7 @@ impl Cover {
         cost
     }
 
-    /// The cost of the edges that hang together with `first`, which are open no more after that.
+    /// The cost of the component of `first`, whose edges are then no longer open.
     fn component(&mut self, errors: &ErrorTable, first: u32) -> f64 {
         self.component.clear();
         self.take(first);
@@ -84,7 +84,7 @@ impl Cover {
         self.component.push(edge);
     }
 
-    /// The cost of the component where each edge is one error.
+    /// The cost of the component if each edge is one error.
     fn one_by_one(&self, errors: &ErrorTable) -> f64 {
         let single = |&edge: &u32| {
             let alone = errors.of(edge).iter().filter(|&&error| errors.parts(error).len() == 1);
@@ -132,7 +132,7 @@ impl Cover {
     }
 }
 
-/// A search of all partitions, cut where no better one can follow.
+/// A branch-and-bound search of all partitions.
 struct Search<'a> {
     options: &'a [(u32, f64)],
     options_at: &'a [u32],
@@ -143,14 +143,14 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Continues from edges that are `taken` at a cost.
+    /// Continues with the edges `taken`, at a cost.
     fn from(&mut self, taken: u32, cost: f64) {
         if taken == self.all {
             self.best = self.best.min(cost);
             return;
         }
         let place = taken.trailing_ones() as usize;
-        // The bound counts edges after this place as open that are taken, so it is one for a partition where none is.
+        // The bound counts taken edges after this index as open; without their share it bounds the rest.
         let open = self.bound[place] - self.taken_after(taken, place);
         if cost + open >= self.best || (self.steps == 0 && self.best.is_finite()) {
             return;
@@ -166,7 +166,7 @@ impl Search<'_> {
         self.from(taken | 1 << place, cost + UNEXPLAINED);
     }
 
-    /// What the bound counts for edges after `place` that are taken.
+    /// The bound's share of taken edges after `place`.
     fn taken_after(&self, taken: u32, place: usize) -> f64 {
         let mut rest = taken >> place;
         let (mut at, mut sum) = (place, 0.0);
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The least cost by trying every error, or none, for the first edge.
+    /// The least cost by trying every error, or no error, for the first edge.
     fn least(errors: &[(f64, Vec<u32>)], left: &[u32]) -> f64 {
         let Some(&first) = left.first() else { return 0.0 };
         let without = |parts: &[u32]| -> Vec<u32> {

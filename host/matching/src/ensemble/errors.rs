@@ -1,4 +1,4 @@
-//! Errors of a model by the edges that they cross, with what each costs.
+//! Errors of a model: the edges that each crosses, and its cost.
 
 use std::collections::HashMap;
 
@@ -21,20 +21,20 @@ use crate::weights::merge_independent;
 #[derive(Debug, Clone, Default)]
 pub struct ErrorTable {
     costs: Vec<f64>,
-    /// Where the edges of each error begin, and one more.
+    /// Where the edges of each error begin, with one more entry at the end.
     parts_at: Vec<u32>,
     parts: Vec<u32>,
-    /// Where the errors of each edge begin, and one more.
+    /// Where the errors of each edge begin, with one more entry at the end.
     errors_at: Vec<u32>,
     errors: Vec<u32>,
 }
 
 impl ErrorTable {
-    /// From errors, each with its probability and the edges that it crosses, on a graph of so many edges. Errors of probability 0,
-    /// and errors that cross no edge an odd number of times, are left out.
+    /// A table of errors, each with its probability and the edges that it crosses, on a graph of `edges` edges. Errors of
+    /// probability 0, and errors that cross no edge an odd number of times, are left out.
     ///
     /// # Errors
-    /// A probability that is not in `0..=0.5`, or an edge that is not there.
+    /// A probability outside `0..=0.5`, or an edge that does not exist.
     pub fn new<'a>(
         edges: usize,
         errors: impl IntoIterator<Item = (f64, &'a [u32])>,
@@ -56,7 +56,7 @@ impl ErrorTable {
             }
         }
         let mut found: Vec<_> = found.into_iter().collect();
-        // A table does not depend on the order of a hash map.
+        // The table must not depend on the order of a hash map.
         found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let mut table = Self { parts_at: vec![0], errors_at: vec![0; edges + 1], ..Self::default() };
         for (crossed, cost) in &found {
@@ -79,19 +79,19 @@ impl ErrorTable {
         Ok(table)
     }
 
-    /// How many errors there are.
+    /// The number of errors.
     #[must_use]
     pub fn len(&self) -> usize {
         self.costs.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no errors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.costs.is_empty()
     }
 
-    /// How many edges the graph has.
+    /// The number of edges of the graph.
     pub(super) fn edges(&self) -> usize {
         self.errors_at.len() - 1
     }
@@ -108,7 +108,7 @@ impl ErrorTable {
         &self.parts[self.parts_at[error] as usize..self.parts_at[error + 1] as usize]
     }
 
-    /// The log-likelihood ratio of an error: from 0.
+    /// The log-likelihood ratio of an error, at least 0.
     pub(super) fn cost(&self, error: u32) -> f64 {
         self.costs[error as usize]
     }

@@ -1,14 +1,15 @@
-//! Matching synthesis: correlated matchings of one shot, put together and decided by the likelihood of the errors they stand for.
+//! Matching synthesis: correlated matchings of one shot, combined and decided by the likelihood of their errors.
 //!
-//! Matching finds the likeliest set of edges as if no error crossed two of them. Correlated matching mends half of that: it makes edges
-//! lighter that share an error with those found first, and then forgets why. Here its two passes are candidates:
+//! Matching finds the likeliest set of edges as if no error crossed two of them. Correlated matching mends half of that: it
+//! lowers the weights of edges that share an error with those found first, and then forgets why. Here its two passes are
+//! candidates:
 //!
-//! 1. **Where they differ, they differ in cycles** ([`clusters`]). What a choice of cycles costs is the least cost of errors of the model
-//!    that cross its edges ([`cover`]). The choices sum to the probability of each class: which observables are flipped.
-//! 2. **A third pass**, on weights that follow from the second one's correction, where the cycles of a cluster are long
+//! 1. **Candidates differ in cycles** ([`clusters`]). A choice of cycles costs the least cost of errors of the model that cross
+//!    its edges ([`cover`]). The choices sum to the probability of each class, that is of which observables are flipped.
+//! 2. **A third pass**, on weights that follow from the second pass's correction, runs if the cycles of a cluster are long
 //!    ([`EnsembleConfig::exchange`]) or one flips an observable.
-//! 3. **More members** where the odds leave a doubt ([`EnsembleConfig::doubt`]): passes on weights with noise, which find
-//!    corrections that are nearly as likely. Their cycles join the others.
+//! 3. **More members** join if the odds leave a doubt ([`EnsembleConfig::doubt`]): passes on weights with noise, which find
+//!    corrections that are nearly as likely and add their cycles.
 //!
 //! The answer is the likeliest class, with its confidence. Sources: harmonised ensembles of matchings (Shutty, Newman
 //! and Villalonga, arXiv:2401.12434), matching synthesis (C. Jones, arXiv:2408.12135).
@@ -30,14 +31,14 @@ pub use errors::ErrorTable;
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct EnsembleConfig {
-    /// The edges of a cluster of cycles from which on a third pass is made; without it the natural logarithm of the number of edges of the
-    /// graph, rounded up: large clusters come by chance, and more of them in a larger graph.
+    /// The number of edges of a cluster from which on a third pass runs. `None` is the natural logarithm of the graph's number of
+    /// edges, rounded up: large clusters arise by chance, and more often in a larger graph.
     pub exchange: Option<usize>,
-    /// The confidence, a natural logarithm of odds, below which members with noise are asked.
+    /// The confidence, as a natural logarithm of odds, below which members with noise run.
     pub doubt: f64,
-    /// How many of them.
+    /// The number of members.
     pub members: u32,
-    /// Standard deviation of the noise on their weights.
+    /// Standard deviation of the noise on members' weights.
     pub noise: f64,
 }
 
@@ -62,13 +63,13 @@ impl Decision {
         &self.observables
     }
 
-    /// The natural logarithm of the odds that the answer is right, against the alternatives that were seen: infinite where none was.
+    /// The natural logarithm of the odds that the answer is right, against the alternatives seen; infinite if there were none.
     #[must_use]
     pub fn confidence(&self) -> f64 {
         self.confidence
     }
 
-    /// How many times the shot was matched.
+    /// The number of times that the shot was matched.
     #[must_use]
     pub fn passes(&self) -> u32 {
         self.passes
@@ -107,13 +108,13 @@ pub struct EnsembleDecoder {
     decoder: Decoder,
     weighted: WeightedDecoder,
     clusters: Clusters,
-    /// Corrections of the shot, sorted: the first pass's, the second's, and so on.
+    /// Corrections of the shot, sorted: those of the first pass, the second pass, and so on.
     others: Vec<Vec<u32>>,
-    /// The likeliest one that can be put together of them.
+    /// The likeliest combination of the corrections.
     correction: Vec<u32>,
-    /// Per edge, the weight that the shot gives it; NaN where none.
+    /// Per edge, its weight in this shot; NaN for the graph's weight.
     given: Vec<f64>,
-    /// The edges that have one.
+    /// The edges with a weight of this shot.
     touched: Vec<u32>,
     weights: Vec<(u32, f64)>,
     decision: Decision,
@@ -127,10 +128,10 @@ impl Clone for EnsembleDecoder {
 }
 
 impl EnsembleDecoder {
-    /// A decoder on the tables of this one, which makes two passes, and the errors of its graph's model.
+    /// Makes a decoder on the tables of `decoder`, which makes two passes, with the errors of its graph's model.
     ///
     /// # Panics
-    /// If the errors are of a graph with another number of edges.
+    /// If the errors refer to a graph with another number of edges.
     #[must_use]
     pub fn new(decoder: Decoder, errors: ErrorTable, config: EnsembleConfig) -> Self {
         assert_eq!(errors.edges(), decoder.graph().num_edges(), "errors of another graph");
@@ -160,7 +161,7 @@ impl EnsembleDecoder {
         self.decoder.solution()
     }
 
-    /// Decides on the observables for the detectors that fired, given in any order, each once.
+    /// Decides on the observables for the detectors that fired, each given once, in any order.
     ///
     /// # Errors
     /// As [`Decoder::decode`].
@@ -170,8 +171,8 @@ impl EnsembleDecoder {
         Ok(&self.decision)
     }
 
-    /// As [`decode`](Self::decode), until `expired` says that time is up: then what the passes so far lead to. It is asked within the
-    /// first two passes as [`Decoder::decode_until`] does, and before each further one.
+    /// As [`decode`](Self::decode), until `expired` returns true; then the answer of the passes so far. `expired` is called
+    /// within the first two passes as by [`Decoder::decode_until`], and before each further pass.
     ///
     /// # Errors
     /// As [`Decoder::decode`].
@@ -187,7 +188,7 @@ impl EnsembleDecoder {
         Ok((&self.decision, progress))
     }
 
-    /// Compares the two passes that were made, and makes more where that pays: `false` where time was up before.
+    /// Compares the two passes, and runs more where they may help. Returns false if `expired` returned true before the end.
     fn look_further(&mut self, defects: &[u32], expired: &mut impl FnMut() -> bool) -> bool {
         let two = self.decoder.second_pass_applied();
         self.decision.observables.copy_from_slice(self.decoder.solution().observables());
@@ -230,7 +231,7 @@ impl EnsembleDecoder {
         true
     }
 
-    /// Weighs the corrections so far, and enters what follows.
+    /// Weighs the corrections so far, and stores the result.
     fn weigh(&mut self, count: usize) -> Weighed {
         let Self { decoder, clusters, others, correction, decision, shared, .. } = self;
         let graph = decoder.graph();
@@ -241,7 +242,7 @@ impl EnsembleDecoder {
         found
     }
 
-    /// Gives edges the weights that follow from a correction: edges that share errors with its edges are lighter. With a member, every
+    /// Sets the weights that follow from a correction: edges that share errors with its edges are lighter. With a member, every
     /// edge has that member's noise.
     fn follow(&mut self, correction: usize, member: Option<u32>) {
         let Self { decoder, weighted, others, given, touched, shared, .. } = self;
@@ -261,12 +262,12 @@ impl EnsembleDecoder {
             if given[at].is_nan() {
                 touched.push(rule.edge);
             }
-            // `min` takes the other value where one is NaN.
+            // `min` takes the other value if one is NaN.
             given[at] = given[at].min(weight);
         }
     }
 
-    /// Matches with the weights given, which are forgotten, and adds the correction.
+    /// Matches with the given weights, clears them, and adds the correction.
     fn match_again(&mut self, defects: &[u32]) {
         let place = self.decision.passes as usize;
         let Self { weights, given, touched, weighted, others, decision, .. } = self;
@@ -289,7 +290,7 @@ impl EnsembleDecoder {
     }
 }
 
-/// A number that is nearly normal, with mean 0 and variance 1: a sum of four that are uniform.
+/// An approximately normal number with mean 0 and variance 1: a sum of four uniform ones.
 fn normal(member: u32, index: usize) -> f64 {
     let bits = mixed(mixed(u64::from(member)) ^ index as u64);
     let sum: u64 = (0..4).map(|part| bits >> (16 * part) & 0xffff).sum();

@@ -1,7 +1,7 @@
-//! Numbering the sets of observables that paths flip.
+//! Numbers for the sets of observables that paths flip.
 //!
-//! Few different sets occur along the paths of a code (two, for one observable), so distance tables hold small ids
-//! and the sets themselves, of any width, are stored once.
+//! Few different sets occur along the paths of a code (two, for one observable), so distance tables hold small ids, and the sets
+//! themselves, of any width, are stored once.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ use crate::integers::IntegerState;
 
 /// One past the largest id: ids are stored in 16 bits.
 const LIMIT: usize = 1 << 16;
-/// Most words spent on sets. With an observable per edge nearly every path has its own set, and walking the
-/// few paths that are used is cheaper than keeping them all.
+/// Most words spent on sets. With an observable per edge nearly every path has its own set, and walking the few paths that are
+/// used costs less than keeping all sets.
 const LIMIT_WORDS: usize = 1 << 20;
 
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub(crate) struct MaskTable {
     words: usize,
     masks: Vec<u64>,
     ids: HashMap<Box<[u64]>, u32>,
-    /// Per edge, its own id set, or the fact that ids ran out before it.
+    /// Per edge, the id of its own set, or `None` if ids had run out.
     edges: Vec<Option<u32>>,
     /// Ids of symmetric differences found so far.
     sums: HashMap<(u32, u32), u32, IntegerState>,
@@ -61,7 +61,7 @@ impl MaskTable {
         Some(id as u32)
     }
 
-    /// The id of "mask, then this edge"; `None` when ids have run out.
+    /// The id of `mask` combined with an edge's set; `None` if ids have run out.
     pub(crate) fn extend(&mut self, mask: u32, edge: u32) -> Option<u32> {
         let step = self.edges[edge as usize]?;
         if step == 0 {
@@ -79,12 +79,12 @@ impl MaskTable {
         Some(id)
     }
 
-    /// The id of the set of an edge alone; `None` when ids ran out before it.
+    /// The id of the set of an edge alone; `None` if ids had run out.
     pub(crate) fn of_edge(&self, edge: u32) -> Option<u32> {
         self.edges[edge as usize]
     }
 
-    /// Drops what only construction needs.
+    /// Frees the memory that only construction needs.
     pub(crate) fn seal(&mut self) {
         self.ids = HashMap::new();
         self.sums = HashMap::default();

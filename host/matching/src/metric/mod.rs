@@ -1,8 +1,8 @@
-//! Distances on the graph: what the matching of defects is priced with.
+//! Distances on the graph, by which defects are matched.
 //!
-//! All of it is computed once per graph and shared by decoders: the distance of every node to the boundary, and for
-//! every node the list of nodes near it, in order of distance ([`near`]). What the lists do not reach is searched
-//! for when it is needed ([`search`]).
+//! Distances are computed once per graph and shared by decoders: the distance of every node to the boundary, and for every node
+//! the list of nodes near it, in order of distance ([`near`]). Pairs beyond the lists are searched for when they are needed
+//! ([`search`]).
 
 pub(crate) mod masks;
 pub(crate) mod near;
@@ -15,47 +15,47 @@ use crate::queue::{NEVER, RadixQueue};
 use masks::MaskTable;
 use near::NearLists;
 
-/// Distance of a node that cannot reach the boundary. Far below overflow when two are added.
+/// Distance of a node that cannot reach the boundary; the sum of two is far from overflow.
 pub(crate) const FAR: i64 = 1 << 60;
 
-/// Per node, the way to the boundary.
+/// Per node, the shortest path to the boundary.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ToBoundary {
     /// Grid distance, or [`FAR`].
     pub(crate) dist: i64,
     /// The first edge of a shortest path.
     pub(crate) edge: u32,
-    /// The node behind that edge; [`NONE`] is the boundary.
+    /// The node at that edge's other end; [`NONE`] is the boundary.
     pub(crate) next: u32,
-    /// Id of the observables flipped along the way.
+    /// Id of the observables flipped along the path.
     pub(crate) mask: u32,
 }
 
-/// All that is read of a node when it becomes a defect, in half a cache line.
+/// Everything that is read of a node when it becomes a defect, in half a cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(32))]
 pub(crate) struct NodeInfo {
     /// Distance to the boundary, or [`FAR`].
     pub(crate) boundary: i64,
-    /// Id of the observables flipped on the way there.
+    /// Id of the observables flipped on the path to the boundary.
     pub(crate) mask: u32,
-    /// The first chunk of its near list, and the further ones.
+    /// The first chunk of the near list, and the range of the others.
     pub(crate) first: u32,
     pub(crate) rest: u32,
     pub(crate) end: u32,
-    /// Whether the list holds all that matters.
+    /// Whether the list holds every node that matters.
     pub(crate) complete: bool,
 }
 
 impl NodeInfo {
-    /// Whether the near list of `other` is this one's, and neither is nearer to the boundary.
+    /// Whether `other` has the same near list as this node, and neither is nearer to the boundary.
     #[inline]
     pub(crate) fn has_list_of(&self, other: &Self) -> bool {
         (self.first, self.rest, self.end, self.boundary)
             == (other.first, other.rest, other.end, other.boundary)
     }
 
-    /// No defect at this distance or further is of interest to one here: see [`near`].
+    /// The distance from which on defects are irrelevant to one here: see [`near`].
     #[inline]
     pub(crate) fn limit(&self) -> i64 {
         // Distances are even.
@@ -69,7 +69,7 @@ pub(crate) struct Metric {
     pub(crate) nodes: Vec<NodeInfo>,
     pub(crate) boundary: Vec<ToBoundary>,
     pub(crate) near: NearLists,
-    /// `None` where paths flip too many different sets of observables to number them.
+    /// `None` if paths flip too many different sets of observables to number them.
     pub(crate) masks: Option<MaskTable>,
 }
 
@@ -92,7 +92,7 @@ impl Metric {
         Self { nodes: nodes.collect(), boundary, near, masks }
     }
 
-    /// The edges of a shortest way from `node` to the boundary.
+    /// The edges of a shortest path from `node` to the boundary.
     pub(crate) fn way_out(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         let mut at = node;
         std::iter::from_fn(move || {
@@ -103,7 +103,7 @@ impl Metric {
     }
 }
 
-/// Follows an edge from a path whose observables have id `mask`; gives up on numbering when ids run out.
+/// Extends a path with observables `mask` by an edge. Drops all masks if ids have run out.
 pub(crate) fn extend_mask(masks: &mut Option<MaskTable>, mask: u32, edge: u32) -> u32 {
     let Some(table) = masks else { return 0 };
     match table.extend(mask, edge) {

@@ -1,21 +1,22 @@
 //! Per node, the other nodes in order of distance, packed for scanning.
 //!
-//! A defect looks for the defects around it by running over its list and testing one flag per entry. Three prunings
-//! keep the lists short without losing exactness:
+//! A defect finds the defects around it by scanning its list and testing one flag per entry. Three prunings keep the lists short
+//! without losing exactness:
 //!
-//! - a pair `(u, v)` with `d(u, v) >= b(u) + b(v)`, where `b` is the distance to the boundary, is left out: matching
-//!   both to the boundary costs no more. (`b` is a bound on it where nodes share a list.) If `x` is such a node for `u`, so is every `v` whose shortest path from `u`
-//!   leads through `x` (`d(u, x) + d(x, v) >= b(u) + b(x) + d(x, v) >= b(u) + b(v)`), so the search stops there too;
-//! - and so is a pair with `d(u, v) > 2 b(u)`. Of two defects that meet, the one that reaches further finds the other within twice its
-//!   reach, which is never longer than its distance to the boundary;
-//! - a list ends after a set number of entries. Beyond it [`super::search`] takes over.
+//! - A pair `(u, v)` with `d(u, v) >= b(u) + b(v)`, where `b` is the distance to the boundary, is left out: matching both to the
+//!   boundary costs no more. (Where nodes share a list, `b` is a bound on the distance.) If `x` is such a node for `u`, so is
+//!   every `v` whose shortest path from `u` leads through `x` (`d(u, x) + d(x, v) >= b(u) + b(x) + d(x, v) >= b(u) + b(v)`), so
+//!   the search stops there, too.
+//! - A pair with `d(u, v) > 2 b(u)` is left out. Of two defects that meet, the one that reaches further finds the other within
+//!   twice its reach, and its reach never exceeds its distance to the boundary.
+//! - A list ends after a set number of entries. Beyond it [`super::search`] takes over.
 //!
-//! A list names nodes by how far their numbers are from its own node's, and paths by the slots of their edges in the rows of nodes.
-//! So nodes around which the graph looks the same share one list ([`super::shift`]): those at the same place of all rounds far enough
-//! from the first and the last.
+//! A list names nodes by their numbers relative to its own node's, and paths by the slots of their edges in the rows of nodes. So
+//! nodes around which the graph looks the same share one list ([`super::shift`]): nodes at the same position of all rounds far
+//! enough from the first and the last.
 //!
-//! A list also ends at a node of many more neighbours than it has room for ([`is_hub`]). To look at all of them for every
-//! node around it would take time quadratic in their number, to keep only the nearest.
+//! A list also ends at a node with many more neighbours than the list has room for ([`is_hub`]). Visiting all of them for every
+//! node around the hub would take time quadratic in their number, to keep only the nearest.
 
 use super::masks::MaskTable;
 use super::shift::Shift;
@@ -26,49 +27,49 @@ use crate::graph::{MatchingGraph, NONE};
 /// Entries per chunk: a pair of cache lines (which processors fetch together), of nodes and of distances.
 pub(crate) const LANES: usize = 16;
 
-/// Sixteen entries in order of distance. Unused lanes name a node past the last one, at the distance of the last
-/// entry in use (zero in an empty list).
+/// Sixteen entries in order of distance. Unused lanes point past the last node, at the distance of the last entry in use (zero in
+/// an empty list).
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(128))]
 pub(crate) struct Chunk {
-    /// What to add to the number of the list's own node, wrapping.
+    /// Offsets from the number of the list's own node, wrapping.
     pub(crate) offsets: [u32; LANES],
     pub(crate) dists: [u32; LANES],
 }
 
-/// How the path to each lane of a chunk ends; read only when a correction is asked for.
+/// The end of the path to each lane of a chunk; read only when a correction is asked for.
 #[derive(Debug, Clone, Copy)]
 struct Detail {
-    /// Position, in the same list, of the entry before this one on the path; [`FIRST`] when that is the node itself.
+    /// Position, in the same list, of the entry before this one on the path; [`FIRST`] if the node itself comes before.
     before: [u16; LANES],
-    /// Where the edge from there stands in the row of that node.
+    /// Slot of the last edge in the row of the node before.
     slots: [u32; LANES],
 }
 
 const FIRST: u16 = u16::MAX;
-/// Positions are stored in 16 bits, less a mark.
+/// Positions are stored in 16 bits, of which one value is a mark.
 const MAX_ENTRIES: usize = u16::MAX as usize;
 /// Most chunks in all: 256 bytes each, with their distances.
 const MAX_CHUNKS: usize = 1 << 20;
-/// As many as that a node gets; further ones as long as all are no more than those below, which are 40 MiB: on larger graphs such lists
-/// take longer to make than the searches that they save.
+/// The entries of a node while all lists fit below the limit beyond: past 40 MiB of lists, longer lists take more time to make
+/// than the searches that they save.
 const USUAL: usize = 16;
 const LONG_CHUNKS: usize = 160 << 10;
 
 /// Bytes for each chunk: itself, and what is known of its lanes.
 const CHUNK_BYTES: usize = 256;
 
-/// Entries that each of `n` nodes may have where `wanted` are asked for.
+/// The entries that each of `n` nodes may have if `wanted` are asked for.
 pub(crate) fn most_entries(n: usize, wanted: usize) -> usize {
     wanted.min(MAX_ENTRIES).min(affordable(n)) / LANES * LANES
 }
 
-/// Bytes of the lists of `n` nodes that all have this many entries; a node without any has a chunk, too.
+/// Bytes of the lists of `n` nodes that all have this many entries; an empty list takes a chunk, too.
 pub(crate) fn list_bytes(n: usize, entries: f64) -> f64 {
     n as f64 * CHUNK_BYTES as f64 * (entries / LANES as f64).max(1.0)
 }
 
-/// Entries that each of `n` nodes may have.
+/// The entries that each of `n` nodes may have.
 fn affordable(n: usize) -> usize {
     let each = |chunks: usize| chunks / n.max(1);
     each(MAX_CHUNKS).min(USUAL).max(each(LONG_CHUNKS)).max(1) * LANES
@@ -79,24 +80,24 @@ fn is_hub(neighbours: usize, entries: usize) -> bool {
     neighbours > 2 * entries
 }
 
-/// Where one list lies: its first chunk, and the others, which follow each other.
+/// The chunks of one list: its first chunk, and the range of the others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
     pub(crate) first: u32,
     pub(crate) rest: u32,
     pub(crate) end: u32,
-    /// Whether nothing was cut off, so that the search beyond is never needed.
+    /// Whether the list holds every node that matters, so that no search beyond it is needed.
     pub(crate) complete: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct NearLists {
-    /// First chunks of all lists, so that the part of the lists that every defect reads is dense; then the others.
+    /// The first chunks of all lists, so that the part of the lists that every defect reads is dense; then the others.
     pub(crate) chunks: Vec<Chunk>,
     /// Per chunk, the ids of the observables on the way to each lane.
     masks: Vec<[u16; LANES]>,
     details: Vec<Detail>,
-    /// What unused lanes name: as many numbers on as there are nodes.
+    /// The offset of unused lanes: the number of nodes.
     pad: u32,
 }
 
@@ -108,7 +109,7 @@ struct Found {
     slot: u32,
 }
 
-/// Chunks, and what belongs to each.
+/// Chunks, with their masks and details.
 #[derive(Default)]
 struct Chunks {
     chunks: Vec<Chunk>,
@@ -128,7 +129,7 @@ impl Chunks {
             masks[lane] = f.mask as u16;
             (detail.before[lane], detail.slots[lane]) = (f.before, f.slot);
         }
-        // Lanes not in use take the last distance, so that a chunk always ends at its last entry's.
+        // Unused lanes take the last distance, so a chunk always ends at the distance of its last entry.
         chunk.dists[found.len()..].fill(found.last().map_or(0, |f| f.dist));
         self.chunks.push(chunk);
         self.masks.push(masks);
@@ -201,13 +202,13 @@ impl NearLists {
             .map(move |(offset, dist, position)| (u.wrapping_add(offset), dist, position))
     }
 
-    /// Calls `entry` with every other node nearer than `limit` that the list of a node has, and its distance; `false` if the
-    /// list may lack some.
+    /// Calls `entry` with every other node nearer than `limit` in the list of a node, and its distance. Returns false if the list
+    /// may lack some.
     #[inline]
     pub(crate) fn until(&self, u: u32, info: &NodeInfo, limit: i64, mut entry: impl FnMut(u32, i64)) -> bool {
         let first = self.chunks[info.first as usize].dists[0];
         if i64::from(first) >= limit && first > 0 {
-            return true; // as it mostly is
+            return true; // the usual case
         }
         for c in std::iter::once(info.first).chain(info.rest..info.end) {
             let chunk = &self.chunks[c as usize];
@@ -224,7 +225,7 @@ impl NearLists {
         info.complete
     }
 
-    /// The edges on the path from `u`, whose list `info` names, to the entry at `position`; last one first.
+    /// The edges on the path from `u`, whose list `info` names, to the entry at `position`; the last edge first.
     pub(crate) fn path<'a>(
         &'a self,
         graph: &'a MatchingGraph,
@@ -250,7 +251,7 @@ impl NearLists {
     }
 }
 
-/// Fills `found` with the list of `u`; says whether it is all there is.
+/// Fills `found` with the list of `u`. Returns whether the list is complete.
 fn list_of(
     graph: &MatchingGraph,
     shift: &Shift,

@@ -1,9 +1,9 @@
-//! Dijkstra's search from one node, over scratch that is reset in the time that the search took.
+//! Dijkstra's search from one node, in working memory that is reset in the time that the search took.
 
 use crate::graph::{MatchingGraph, NONE};
 use crate::queue::RadixQueue;
 
-/// A node that the search has reached for good.
+/// A node whose distance is final.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visit {
     pub(crate) node: u32,
@@ -13,9 +13,9 @@ pub(crate) struct Visit {
 /// What the search does after a visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// Go on through this node.
+    /// Continue through this node.
     Expand,
-    /// Go on, but not through this node.
+    /// Continue, but not through this node.
     Skip,
     /// End the search.
     Stop,
@@ -46,14 +46,14 @@ impl Search {
         }
     }
 
-    /// Visits nodes in order of distance from `source`, itself first, until told to stop or none is left.
+    /// Visits nodes in order of distance from `source`, which comes first, until `visit` stops or no node is left.
     ///
-    /// What was reached stays readable through [`before`](Self::before) until the next run.
+    /// [`before`](Self::before) reads the paths until the next run.
     pub(crate) fn run(&mut self, graph: &MatchingGraph, source: u32, visit: impl FnMut(Visit) -> Flow) {
         self.run_within(graph, source, |_, _| true, visit);
     }
 
-    /// As [`run`](Self::run), but does not come to nodes at distances that `within` refuses.
+    /// As [`run`](Self::run), without nodes at distances that `within` refuses.
     #[inline]
     pub(crate) fn run_within(
         &mut self,
@@ -91,7 +91,7 @@ impl Search {
         }
     }
 
-    /// The node before `node` on the path found to it, and the edge between.
+    /// The node before `node` on the path to it, and the edge between them.
     pub(crate) fn before(&self, node: u32) -> (u32, u32) {
         let r = self.reach[node as usize];
         (r.before, r.edge)

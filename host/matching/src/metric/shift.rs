@@ -1,28 +1,28 @@
-//! Shifts of node numbers under which a graph looks the same: by a round, of an experiment that repeats its rounds.
+//! Shifts of node numbers that leave a graph the same, such as by a round of an experiment that repeats its rounds.
 
 use super::ToBoundary;
 use super::masks::MaskTable;
 use crate::graph::MatchingGraph;
 
-/// Most shifts that are tried, and most nodes on which each is.
+/// Most shifts that are tried, and most nodes on which each is tried.
 const CANDIDATES: usize = 16;
 const SAMPLES: usize = 1024;
 
-/// A shift that holds for some nodes, or none at all.
+/// A shift that holds for some nodes, or no shift.
 #[derive(Debug)]
 pub(super) struct Shift {
     by: u32,
-    /// Per node, whether it looks as the node does whose number is that much smaller; empty if there is no shift.
+    /// Per node, whether it looks like the node whose number is smaller by the shift; empty if there is no shift.
     holds: Vec<bool>,
-    /// Per node, a bound on its distance to the boundary, which nodes that look the same have in common.
+    /// Per node, a bound on its distance to the boundary, equal for nodes that look the same.
     bounds: Vec<i64>,
 }
 
 impl Shift {
     /// The shift that holds for most nodes; none if it holds for less than one in eight.
     ///
-    /// Two nodes look the same if their rows agree edge by edge in weight, in observables, and in how far the number of the other end is
-    /// from the node's. With the bounds, that is all that a search reads when it comes to the node.
+    /// Two nodes look the same if their rows agree edge by edge in weight, in observables, and in the relative number of the
+    /// other end. With the bounds, that is all that a search reads of a node.
     pub(super) fn find(graph: &MatchingGraph, boundary: &[ToBoundary], masks: Option<&MaskTable>) -> Self {
         let n = boundary.len() as u32;
         let looks_as = |node: u32, by: u32| {
@@ -40,7 +40,7 @@ impl Shift {
         if n == 0 {
             return shift;
         }
-        // An edge in time joins a detector with that of the next round.
+        // An edge between rounds joins a detector with its counterpart in the next round.
         let middle = n / 2;
         let later = graph.neighbours(middle).iter().filter(|nb| nb.node > middle);
         let samples = || (0..n).step_by((n as usize).div_ceil(SAMPLES));
@@ -48,7 +48,7 @@ impl Shift {
         let best = later.take(CANDIDATES).map(|nb| (held(nb.node - middle), nb.node - middle)).max();
         let Some((_, by)) = best.filter(|&(most, _)| most > samples().count() / 8) else { return shift };
         (shift.by, shift.holds) = (by, (0..n).map(|node| looks_as(node, by)).collect());
-        // From each node to the next that looks the same, and back.
+        // From each node to the next one that looks the same, and back.
         let Self { holds, bounds, .. } = &mut shift;
         for node in (by..n).filter(|&node| holds[node as usize]) {
             bounds[node as usize] = bounds[node as usize].max(bounds[(node - by) as usize]);
@@ -63,19 +63,19 @@ impl Shift {
         shift
     }
 
-    /// The node that `node` looks the same as, if it does.
+    /// The node that `node` looks like, if there is one.
     #[inline]
     pub(super) fn before(&self, node: u32) -> Option<u32> {
         self.holds(node).then(|| node - self.by)
     }
 
-    /// Whether `node`, which may be none, looks the same as the one before it.
+    /// Whether `node`, which may not exist, looks like the node before it.
     #[inline]
     pub(super) fn holds(&self, node: u32) -> bool {
         self.holds.get(node as usize) == Some(&true)
     }
 
-    /// At least the distance of a node to the boundary.
+    /// A number no less than the distance of a node to the boundary.
     #[inline]
     pub(super) fn bound(&self, node: u32) -> i64 {
         self.bounds[node as usize]

@@ -1,8 +1,8 @@
 //! The search that fills near lists: Dijkstra's, with nodes taken from buckets as wide as the lightest edge.
 //!
-//! An edge leads from one bucket to a later one at least, so all distances in the first bucket that is not empty are final: it is sorted
-//! once, and no node is moved twice. (Such buckets are due to Dial, 1969, and Denardo and Fox, 1979.) Where some edge is
-//! so light that there would be too many buckets, a heap takes their place.
+//! Every edge leads from one bucket to a later one, so all distances in the first bucket that is not empty are final: the bucket
+//! is sorted once, and no node moves twice. (Dial, 1969, and Denardo and Fox, 1979, describe such buckets.) If an edge is so
+//! light that there would be too many buckets, a heap takes their place.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,7 +22,7 @@ pub(super) struct Visit {
     pub(super) dist: u32,
     /// The position of the node before it on a shortest path among those visited, from 1 on; 0 is the source.
     pub(super) before: u32,
-    /// The edge from there, and where it stands in the row of that node.
+    /// The edge from the node before, and its slot in that node's row.
     pub(super) edge: u32,
     pub(super) slot: u32,
 }
@@ -102,7 +102,7 @@ impl Queue {
     }
 }
 
-/// Searches from one node after the other.
+/// Searches from one node after another.
 #[derive(Debug)]
 pub(super) struct Sweep {
     queue: Queue,
@@ -120,8 +120,8 @@ impl Sweep {
         Self { queue: Queue::new(lightest, most), reach: vec![UNREACHED; n], touched: Vec::with_capacity(n) }
     }
 
-    /// Visits the nodes around `source`, nearest first, at distances that `within` takes, until `visit` says `false`. Returns whether it
-    /// never did, and no distance was too large to store.
+    /// Visits the nodes around `source`, nearest first, at distances that `within` accepts, until `visit` returns false. Returns
+    /// whether `visit` never did and no distance was too large to store.
     #[inline]
     pub(super) fn run(
         &mut self,
@@ -143,7 +143,7 @@ impl Sweep {
             let (dist, node) = ((key >> 32) as u32, key as u32);
             let Reach { dist: least, before, edge, slot } = reach[node as usize];
             if dist != least {
-                continue; // it was found nearer since
+                continue; // a shorter path was found since
             }
             if node != source {
                 visited += 1;
@@ -175,7 +175,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Buckets give what a heap gives, in the same order.
+        /// Buckets give the same order as a heap.
         #[test]
         fn buckets_are_a_heap(ops in prop::collection::vec((10u32..150, 0u32..8, any::<bool>()), 1..200)) {
             let mut buckets = Queue::new(10, 30_000);
