@@ -1,7 +1,8 @@
 //! Times runs without end: `endless_time D P ROUNDS RUNS plain|observables|correlated [REHEARSAL [BATCH]]`, P in thousandths.
 //!
 //! Runs of a rotated memory are drawn from the errors of a short one. Printed are the CPU time of a round and the wall time from the
-//! last round to the answer. A run's end is rehearsed every REHEARSAL (0: never) rounds, and BATCH defects are gathered.
+//! last round to the answer, and that of a rehearsal. A run's end is rehearsed every REHEARSAL (0: never) rounds, and BATCH defects
+//! are gathered.
 
 #[path = "common/cpu_time.rs"]
 mod cpu_time;
@@ -9,7 +10,7 @@ mod cpu_time;
 use cpu_time::cpu_time;
 use std::error::Error;
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -92,6 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
     let (mut cpu, mut weight, mut forced, mut defects, mut flips) = (0.0, 0.0, 0, 0, 0u64);
     let mut ends = Vec::new();
+    let (mut rehearsed, mut rehearsals) = (Duration::ZERO, 0);
     for _ in 0..runs {
         let run = draw(&model, &places, layers, &mut rng);
         defects += run.iter().map(Vec::len).sum::<usize>();
@@ -101,7 +103,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (t, round) in before.iter().enumerate() {
             endless.push_round(round)?;
             if rehearsal > 0 && t % rehearsal == 0 {
+                let begin = Instant::now();
                 endless.rehearse();
+                rehearsed += begin.elapsed();
+                rehearsals += 1;
             }
         }
         let last = Instant::now();
@@ -117,13 +122,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     writeln!(
         std::io::stdout(),
         "d{distance} p{per_mille} {kind}: {:.3} us a round, end p50 {:.2} p90 {:.2} p99 {:.2} us, {:.2} defects a round, {forced} forced, \
-         weight {weight:.3}, flips {flips:x}, margin {}",
+         weight {weight:.3}, flips {flips:x}, margin {}, rehearsal {:.2} us",
         cpu / all * 1e6,
         end(0.5),
         end(0.9),
         end(0.99),
         defects as f64 / all,
         endless.margin(),
+        rehearsed.as_secs_f64() * 1e6 / f64::from(rehearsals.max(1)),
     )?;
     Ok(())
 }

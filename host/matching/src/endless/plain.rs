@@ -302,7 +302,7 @@ impl State {
         self.save();
         // Few rounds are still to come, and they change little. If they change more than expected, more rounds are carried along.
         for taken in [plan.context.div_ceil(2).min(plan.margin), plan.margin] {
-            self.end(plan, tail, taken);
+            self.end(plan, tail, taken, None);
             let forced = self.forced;
             self.check_caps();
             if taken == plan.margin || self.forced == forced {
@@ -317,8 +317,8 @@ impl State {
     }
 
     /// Decides all but the last `taken` of the matched rounds, moves the others to directly before the tail, and matches them
-    /// with the gathered defects and the tail.
-    fn end(&mut self, plan: &Plan, tail: &[&[u32]], taken: usize) {
+    /// with the gathered defects and the tail. Layers after `last` are not known yet.
+    fn end(&mut self, plan: &Plan, tail: &[&[u32]], taken: usize, last: Option<usize>) {
         let filled = self.given - self.start;
         let [newer, oldest] = self.ends_of_decided(plan, taken);
         self.decide(plan, newer, oldest);
@@ -329,7 +329,8 @@ impl State {
             self.gather(plan, layer, defects);
         }
         let before = plan.frontiers.after((plan.tail() - self.gathered).checked_sub(1));
-        let matched = self.blossom.resume(plan.tables(), &self.nodes, 0, before, |_| FAR);
+        let after = plan.frontiers.after(last);
+        let matched = self.blossom.resume(plan.tables(), &self.nodes, 0, before, after);
         debug_assert!(matched, "every part has a boundary");
     }
 
@@ -382,9 +383,14 @@ impl State {
         }
         self.save();
         self.check_caps();
-        self.end(plan, &[], taken);
+        // Without its tail, defects whose partners are there would look for others further than any end does.
+        self.end(plan, &[], taken, plan.tail().checked_sub(1));
         self.check_caps();
-        self.read(plan, |_| true);
+        let all = u32::MAX;
+        self.first_left(plan, all);
+        let extents = std::mem::take(&mut self.extents);
+        self.read(plan, |top| extents[top as usize][1] < all);
+        self.extents = extents;
         self.go_back(plan, gathered);
     }
 
