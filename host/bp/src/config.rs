@@ -16,7 +16,7 @@ pub const UNIT: i16 = 128;
 /// ```
 /// use ringcall_bp::BpConfig;
 ///
-/// The published settings, with five solutions instead of one; the lightest solution wins.
+/// // The published settings, with five solutions instead of one; the lightest solution wins.
 /// let config = BpConfig { solutions: 5, ..BpConfig::relay() };
 /// assert_eq!(config.first_memory, 16); // 16/128 = 0.125
 /// ```
