@@ -5,6 +5,7 @@
 //! | [`context`] | the opaque struct that a unified kernel is launched with: the reference's two forms, and one that says its size |
 //! | [`command`] | the commands that make queues and take a queue pair to ready, as bytes |
 //! | [`devx`] | rdma-core, loaded at run time: those commands sent to an adapter |
+//! | [`neighbour`] | the Ethernet address of a peer, which a queue pair of [`devx`] is told |
 //! | [`verbs`] | libibverbs, loaded at run time: a queue pair of any adapter, with its memory and completions |
 //! | [`unified`] | a context and its queue pair, checked, as a unified kernel or loop is told of it |
 //! | [`doca`] | a DOCA SDK's queue pair on a device, read by the offsets of the headers that are installed |
@@ -18,5 +19,6 @@ pub mod command;
 pub mod context;
 pub mod devx;
 pub mod doca;
+pub mod neighbour;
 pub mod unified;
 pub mod verbs;

@@ -74,6 +74,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             // The committed texts for older devices.
             "ringcall-build",
             "ringcall-cuda",
+            // An adapter whose queues a kernel works.
+            "ringcall-rdma",
             // The other side in its tests.
             "ringcall-sim",
         ],

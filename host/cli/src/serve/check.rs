@@ -19,6 +19,9 @@ const QUEUE_PAIR: [&str; 9] =
 /// What the plug-in decides.
 const WIRE: [&str; 4] = ["bind", "slots", "slot_bytes", "peer"];
 
+/// What a queue of 64-byte send requests holds at least.
+const LEAST_SLOTS: u32 = 4;
+
 /// Refuses what would be ignored.
 pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     if args.experiment.preset.is_some() {
@@ -60,7 +63,12 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
                         "--transport {name} is served by the unified loop, or by kernels of a GPU: leave --dispatcher out, or give device"
                     )));
                 }
-                (TransportArg::Hsb, _) => super::hsb::check(args)?,
+                (TransportArg::Hsb, _) => {
+                    super::hsb::check(args)?;
+                    if super::hsb::adapter(args).is_some() {
+                        adapter_of_a_kernel(args, given)?;
+                    }
+                }
                 (TransportArg::Nic, _) => (),
                 (_, Some(DispatcherArg::Unified)) => {
                     bail!(misuse("--dispatcher unified serves --transport nic"));
@@ -84,6 +92,12 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
         bail!(misuse(
             "--kernels is of --dispatcher device with --transport nic or hsb, whose queues kernels work"
         ));
+    }
+    if super::hsb::adapter(args).is_none() {
+        given.refuse(
+            &["queues"],
+            "a service without an adapter: give --transport hsb and its name as --device",
+        )?;
     }
     if args.dispatcher == Some(DispatcherArg::Device) {
         within("--dispatcher device, whose kernels poll", args.slots, MAX_SLOTS)?;
@@ -153,6 +167,30 @@ fn adapter(args: &Args, given: &Given<'_>) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses what an adapter's queue pair that a kernel works would ignore, or lacks.
+fn adapter_of_a_kernel(args: &Args, given: &Given<'_>) -> Result<()> {
+    let what = "--transport hsb with an adapter";
+    given.refuse(
+        &["bind", "qp", "rkey", "icrc", "peers", "rendezvous"],
+        &format!("{what}, which decides it"),
+    )?;
+    if args.dispatcher != Some(DispatcherArg::Device) {
+        bail!(misuse(&format!("{what} is served by a kernel of a GPU: give --dispatcher device")));
+    }
+    if args.kernels == Some(super::device::KernelsArg::Three) {
+        bail!(misuse(&format!(
+            "{what}, whose doorbell record has one writer, is served by one kernel: give --kernels unified"
+        )));
+    }
+    if args.slots < LEAST_SLOTS {
+        bail!(misuse(&format!("{what} has {LEAST_SLOTS} --slots at least")));
+    }
+    if one_peer(args)?.is_none() {
+        bail!(misuse(&format!("{what} has one peer: give --peer with --remote-qp")));
+    }
+    Ok(())
 }
 
 /// The one peer of a queue pair, if it is named.

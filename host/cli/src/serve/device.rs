@@ -42,7 +42,7 @@ pub(super) enum KernelsArg {
 }
 
 /// The first device's context.
-fn context() -> Result<Arc<DeviceContext>> {
+pub(super) fn context() -> Result<Arc<DeviceContext>> {
     Driver::load()
         .and_then(|driver| driver.device(0)?.context())
         .context("--dispatcher device needs a GPU (`ringcall doctor` says what is missing)")
@@ -57,7 +57,7 @@ pub(super) fn ring(config: RingConfig) -> Result<MappedRing> {
 }
 
 /// `rpc_increment` from the committed PTX. Decoders run on the host.
-fn served(context: &Arc<DeviceContext>) -> Result<(Functions, Modules)> {
+pub(super) fn served(context: &Arc<DeviceContext>) -> Result<(Functions, Modules)> {
     let handlers: Vec<_> = ringcall_kernels::samples::handlers::all()
         .into_iter()
         .filter(|handler| handler.name == names::RPC_INCREMENT)
@@ -77,13 +77,18 @@ pub(super) fn start(ring: &MappedRing) -> Result<DeviceDispatcher<Running>> {
 }
 
 /// Kernels that run on the queues of an adapter.
-enum Kernels {
+pub(super) enum Kernels {
     Unified(UnifiedDispatcher<UnifiedRunning>),
     Three(RelayDispatcher<RelayRunning>),
 }
 
 impl Kernels {
-    fn start(kernels: KernelsArg, pair: &QueuePair, functions: Functions, modules: Modules) -> Result<Self> {
+    pub(super) fn start(
+        kernels: KernelsArg,
+        pair: &QueuePair,
+        functions: Functions,
+        modules: Modules,
+    ) -> Result<Self> {
         Ok(match kernels {
             KernelsArg::Unified => {
                 let options = UnifiedOptions::default();
@@ -96,7 +101,7 @@ impl Kernels {
         })
     }
 
-    fn counts(&self) -> Arc<dyn LoopCounts> {
+    pub(super) fn counts(&self) -> Arc<dyn LoopCounts> {
         match self {
             Self::Unified(running) => Arc::new(Counts::Unified(running.watch())),
             Self::Three(running) => Arc::new(Counts::Three(running.watch())),
@@ -104,7 +109,7 @@ impl Kernels {
     }
 
     /// How they ended; `None`: they did not.
-    fn stop(self, deadline: Duration) -> Option<Ended> {
+    pub(super) fn stop(self, deadline: Duration) -> Option<Ended> {
         let (stuck, dead) = match self {
             Self::Unified(running) => {
                 let stopped = running.stop(deadline);
@@ -153,7 +158,7 @@ pub(super) struct AdapterService {
 }
 
 /// The least that a stop leaves to the kernels.
-const LEAST_STOP: Duration = Duration::from_millis(50);
+pub(super) const LEAST_STOP: Duration = Duration::from_millis(50);
 
 /// Queues in memory that a device maps, kernels on them, and an adapter on a socket. With `by_context` the queues are made of what the
 /// adapter hands out, as an HSB's or DOCA's are.

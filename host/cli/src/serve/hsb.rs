@@ -1,13 +1,13 @@
 //! `--transport hsb`: queues that a transport context names, of an adapter or of an emulated one.
 
-use super::Args;
+use super::plugin::Over;
+use super::{Args, TransportArg};
 use crate::usage::misuse;
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use ringcall_launch::queue_pair::{MappedQueues, QueuePair};
 use ringcall_mlx5::sq::RecordMode;
 use ringcall_mlx5::{BlueFlame, Endpoint, endpoint};
 use ringcall_rdma::context::Context;
-use ringcall_rdma::devx::Library;
 use ringcall_rdma::doca::QpLayout;
 use ringcall_rdma::unified::{QueuesError, UnifiedQueues, addresses_of, pair_at};
 use ringcall_sim::socket_nic::AdapterQueues;
@@ -16,23 +16,21 @@ use ringcall_wire::unified::UnifiedParams;
 /// The device that is none.
 const EMULATED: &str = "emulated";
 
-/// Stops with one line unless the adapter is the emulated one.
+/// Refuses a queue pair that no adapter has.
 pub(super) fn check(args: &Args) -> Result<()> {
-    let Some(device) = &args.device else {
+    if args.device.is_none() {
         return Err(misuse("--transport hsb needs --device: an mlx5 adapter's name, or `emulated`"));
-    };
+    }
     if !args.slots.is_power_of_two() || args.slots > 4096 {
         return Err(misuse("--transport hsb has a queue of a power of two of --slots, 4096 at most"));
     }
-    if device != EMULATED {
-        let library = Library::load().with_context(|| format!("--transport hsb --device {device}"))?;
-        library.open(Some(device)).with_context(|| format!("--transport hsb --device {device}"))?;
-        bail!(
-            "--transport hsb --device {device}: no adapter was ever served here, and queues for a GPU are not made \
-             by this command yet: give --device emulated"
-        );
-    }
     Ok(())
+}
+
+/// The adapter's name, where it is a real one.
+pub(super) fn adapter(args: &Args) -> Option<&str> {
+    let hsb = args.transport == Over::Own(TransportArg::Hsb);
+    args.device.as_deref().filter(|device| hsb && *device != EMULATED)
 }
 
 /// The loop's end of an emulated adapter, by way of what an adapter hands out: the bytes of a context, and of the struct that it names.

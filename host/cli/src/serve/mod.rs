@@ -1,5 +1,6 @@
 //! `ringcall serve`: a service on a network, until it is told to end.
 
+mod adapter;
 mod check;
 pub(crate) mod decoding;
 mod device;
@@ -143,7 +144,7 @@ pub(crate) struct Args {
     /// What requests come over: udp (a datagram a request), roce (RDMA WRITEs by RoCE v2, as an FPGA sends them,
     /// without an adapter), nic (the same on the wire; an emulated adapter's queues, served by the unified loop), verbs
     /// (the same on the wire, by an RDMA adapter: see --device), hsb (the same on the wire; queues that a transport context
-    /// names, with --device emulated), or plugin:LIBRARY (a provider of the bridge interface, whose ring it is)
+    /// names: of --device emulated, or of an mlx5 adapter with --dispatcher device), or plugin:LIBRARY (a provider of the bridge interface, whose ring it is)
     #[arg(long, default_value = "udp", value_name = "TRANSPORT")]
     transport: Over,
     /// Local address; port 0 takes a free one
@@ -168,6 +169,9 @@ pub(crate) struct Args {
     /// With --dispatcher device and --transport nic or hsb: the kernels that work the adapter's queues [default: unified]
     #[arg(long, value_enum)]
     kernels: Option<device::KernelsArg>,
+    /// With --transport hsb and an adapter: where its queues and slots are [default: gpu]
+    #[arg(long, value_enum)]
+    queues: Option<adapter::QueuesArg>,
     /// Serve the decoders of this YAML file by `enqueue_syndromes`, `get_corrections` and `reset_decoder`, each decoder on a ring
     /// and a port of its own: from that of --bind on, or free ones. Slots have room for a whole decode, unless --slot-bytes is given
     #[arg(long, value_name = "FILE")]

@@ -8,8 +8,9 @@ use anyhow::Result;
 use ringcall::HostDispatcher;
 use ringcall::dispatcher::{Running, Watch, Wired};
 use ringcall_launch::ring::{DeviceDispatcher, Running as OnDevice};
+use ringcall_mlx5::{Ended, Event};
 use ringcall_protocol::counters::Snapshot;
-use ringcall_sim::socket_nic;
+use ringcall_sim::socket_nic::{self, LoopCounts};
 use ringcall_transport::{
     Endpoint, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, Unified, Watch as TransportWatch,
     roce,
@@ -203,6 +204,26 @@ impl Outcome {
             }),
             stuck: stuck || report.stuck,
             balance,
+        }
+    }
+
+    /// Of an adapter's queue pair: how its kernel ended, and the requests that it took and neither answered nor gave back.
+    pub(super) fn of_adapter(counts: &dyn LoopCounts, ended: Option<Ended>, unanswered: i128) -> Self {
+        let text = match ended {
+            Some(Ended::Dead) => "the queue pair is in the error state",
+            Some(_) => "in order",
+            None => "the kernel is stuck",
+        };
+        let events = Event::ALL.iter().map(|&event| (event.name(), counts.event(event)));
+        Self {
+            text: text.to_owned(),
+            json: json!({
+                "unaccounted": { "frames": 0, "requests": unanswered as i64 },
+                "transport": self::counts(events),
+                "dispatcher": self::counts(counts.counters().named()),
+            }),
+            stuck: ended.is_none(),
+            balance: (0, unanswered),
         }
     }
 

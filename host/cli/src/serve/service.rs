@@ -260,6 +260,10 @@ impl Service {
         introductions: Introductions,
     ) -> Result<Self> {
         use ringcall_sim::socket_nic::{Service, SocketNicOptions, Threads};
+        if let Some(device) = super::hsb::adapter(args) {
+            let served = Box::new(super::adapter::start(args, device)?);
+            return Ok(Self { served, decodes: None, predecoder: None, model: String::new() });
+        }
         let by_context = args.transport == Over::Own(TransportArg::Hsb);
         if args.dispatcher == Some(DispatcherArg::Device) {
             let kernels = args.kernels.unwrap_or(device::KernelsArg::Unified);

@@ -6,7 +6,7 @@
 //! bindings' at compile time.
 
 use crate::{CudaError, DriverCode};
-use core::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
+use core::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use cudarc::driver::sys;
 use std::ffi::CStr;
 use std::fmt::Display;
@@ -14,7 +14,7 @@ use sys::{
     CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUcontext, CUdevice,
     CUdevice_attribute, CUdeviceptr, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUgraphNode,
     CUjit_option, CUjitInputType, CUkernelNodeAttrID, CUkernelNodeAttrValue, CUlaunchConfig, CUlinkState,
-    CUmodule, CUpointer_attribute, CUstream, CUstreamCaptureMode, cuuint64_t,
+    CUmemRangeHandleType, CUmodule, CUpointer_attribute, CUstream, CUstreamCaptureMode, cuuint64_t,
 };
 
 /// `CUDA_SUCCESS`.
@@ -75,6 +75,7 @@ api! {
     cuMemHostGetDevicePointer_v2(*mut CUdeviceptr, *mut c_void, c_uint);
     cuMemHostRegister_v2(*mut c_void, usize, c_uint);
     cuMemHostUnregister(*mut c_void);
+    cuMemGetHandleForAddressRange(*mut c_void, CUdeviceptr, usize, CUmemRangeHandleType, c_ulonglong);
     cuPointerGetAttribute(*mut c_void, CUpointer_attribute, CUdeviceptr);
     cuMemAlloc_v2(*mut CUdeviceptr, usize);
     cuMemFree_v2(CUdeviceptr);

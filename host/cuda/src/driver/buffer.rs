@@ -3,6 +3,8 @@
 use super::frees::DeferredFree;
 use super::{Context, DeviceAddress, Stream};
 use crate::CudaError;
+use cudarc::driver::sys::CUmemRangeHandleType;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// Zeroed device memory, freed on drop. A caller that passes its address to a kernel keeps the buffer until the
@@ -48,6 +50,27 @@ impl DeviceBuffer {
     #[must_use]
     pub fn address(&self) -> DeviceAddress {
         self.address
+    }
+
+    /// Exports its first bytes, as many whole pages of 4096 bytes as there are, as a dmabuf: a file by which an adapter's driver
+    /// (`ibv_reg_dmabuf_mr`) reaches the device's memory. Closing the file frees nothing.
+    ///
+    /// # Errors
+    /// A buffer shorter than a page; a driver or a device that exports no memory so: closed kernel modules, no
+    /// `CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED`, memory that does not begin on a page.
+    pub fn export_dmabuf(&self) -> Result<OwnedFd, CudaError> {
+        const PAGE: usize = 4096;
+        let len = self.len / PAGE * PAGE;
+        let api = self.context.enter()?;
+        let mut file: i32 = -1;
+        let kind = CUmemRangeHandleType::CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD;
+        // SAFETY: the driver writes an int: the range lies in this allocation, or is empty and refused.
+        let code = unsafe {
+            (api.cuMemGetHandleForAddressRange)((&raw mut file).cast(), self.address.0, len, kind, 0)
+        };
+        api.check(code, format_args!("exporting {len} bytes of device memory as a dmabuf"))?;
+        // SAFETY: a file descriptor that the driver has just opened for this caller.
+        Ok(unsafe { OwnedFd::from_raw_fd(file) })
     }
 
     /// Sets every byte to `value`, and waits until that is done.

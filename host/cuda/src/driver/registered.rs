@@ -6,7 +6,9 @@ use super::handle::Handle;
 use super::{Context, DeviceAddress};
 use crate::CudaError;
 use core::ffi::c_void;
-use cudarc::driver::sys::{CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE};
+use cudarc::driver::sys::{
+    CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_IOMEMORY, CU_MEMHOSTREGISTER_PORTABLE,
+};
 use ringcall_gpu::shared::SharedError;
 use std::any::Any;
 use std::sync::Arc;
@@ -42,15 +44,48 @@ impl HostRegistration {
         len: usize,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Result<Self, CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::registered(context, base, len, 0, "host memory", owner) }
+    }
+
+    /// The same for registers of another device that are mapped into this process: the doorbell page (UAR) of an adapter.
+    ///
+    /// # Safety
+    /// As for [`register`](Self::register); `base .. base + len` is an I/O mapping, whose every store the device may make.
+    ///
+    /// # Errors
+    /// As for [`register`](Self::register): memory that is no I/O mapping is refused, and every mapping where the driver or the kernel
+    /// does not let a device reach another (no `nvidia-peermem` or open kernel modules, an IOMMU in the way).
+    pub unsafe fn register_io(
+        context: &Arc<Context>,
+        base: *mut u8,
+        len: usize,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Self, CudaError> {
+        let what = "another device's registers (CU_MEMHOSTREGISTER_IOMEMORY)";
+        // SAFETY: the caller's promise.
+        unsafe { Self::registered(context, base, len, CU_MEMHOSTREGISTER_IOMEMORY, what, owner) }
+    }
+
+    /// # Safety
+    /// As for [`register`](Self::register).
+    unsafe fn registered(
+        context: &Arc<Context>,
+        base: *mut u8,
+        len: usize,
+        kind: u32,
+        what: &str,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Self, CudaError> {
         if base.is_null() {
             return Err(SharedError::Null.into());
         }
         let api = context.enter()?;
         let base = base.cast::<c_void>();
-        let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+        let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | kind;
         // SAFETY: the caller's promise: the memory is there, and stays until it is unregistered.
         let code = unsafe { (api.cuMemHostRegister_v2)(base, len, flags) };
-        api.check(code, format_args!("registering {len} bytes of host memory"))?;
+        api.check(code, format_args!("registering {len} bytes of {what}"))?;
         let device = device_address(api, base).inspect_err(|_| {
             // SAFETY: registered above, and not handed out.
             unsafe { (api.cuMemHostUnregister)(base) };

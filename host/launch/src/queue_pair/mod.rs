@@ -23,6 +23,7 @@
 //! # }
 //! ```
 
+mod adapter;
 mod claim;
 mod hooks;
 mod linked;
@@ -30,6 +31,7 @@ mod queues;
 mod stop;
 mod wire;
 
+pub use adapter::{AdapterError, AdapterPair, AdapterShape, QueueMemory};
 pub use hooks::{HookTransport, QueueContext};
 pub use queues::{MappedQueues, QueuePair, Shape};
 pub use stop::{Stuck, UnifiedReport, UnifiedStopped};

@@ -30,6 +30,17 @@ pub(super) struct Umem {
     pub(super) umem_id: u32,
 }
 
+/// `mlx5dv_devx_umem_in`.
+#[repr(C)]
+pub(super) struct UmemIn {
+    pub(super) addr: Raw,
+    pub(super) size: usize,
+    pub(super) access: u32,
+    pub(super) pgsz_bitmap: u64,
+    pub(super) comp_mask: u64,
+    pub(super) dmabuf_fd: c_int,
+}
+
 /// `mlx5dv_pd`.
 #[repr(C)]
 pub(super) struct Pd {
@@ -108,6 +119,7 @@ functions! {
     verbs alloc_pd = b"ibv_alloc_pd": fn(Raw) -> Raw;
     verbs dealloc_pd = b"ibv_dealloc_pd": fn(Raw) -> c_int;
     verbs reg_mr_iova2 = b"ibv_reg_mr_iova2": fn(Raw, Raw, usize, u64, u32) -> *mut Mr;
+    verbs reg_dmabuf_mr = b"ibv_reg_dmabuf_mr": fn(Raw, u64, usize, u64, c_int, u32) -> *mut Mr;
     verbs dereg_mr = b"ibv_dereg_mr": fn(*mut Mr) -> c_int;
     mlx5 is_supported = b"mlx5dv_is_supported": fn(Raw) -> bool;
     mlx5 open_device = b"mlx5dv_open_device": fn(Raw, *mut ContextAttributes) -> Raw;
@@ -116,6 +128,7 @@ functions! {
     mlx5 query_eqn = b"mlx5dv_devx_query_eqn": fn(Raw, u32, *mut u32) -> c_int;
     mlx5 init_obj = b"mlx5dv_init_obj": fn(*mut Objects, u64) -> c_int;
     mlx5 umem_reg = b"mlx5dv_devx_umem_reg": fn(Raw, Raw, usize, u32) -> *mut Umem;
+    mlx5 umem_reg_ex = b"mlx5dv_devx_umem_reg_ex": fn(Raw, *mut UmemIn) -> *mut Umem;
     mlx5 umem_dereg = b"mlx5dv_devx_umem_dereg": fn(*mut Umem) -> c_int;
     mlx5 obj_create = b"mlx5dv_devx_obj_create": fn(Raw, *const c_void, usize, Raw, usize) -> Raw;
     mlx5 obj_modify = b"mlx5dv_devx_obj_modify": fn(Raw, *const c_void, usize, Raw, usize) -> c_int;

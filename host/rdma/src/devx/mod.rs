@@ -2,13 +2,13 @@
 //!
 //! ```no_run
 //! use ringcall_rdma::command::{Mtu, Path, Service, gid_of};
-//! use ringcall_rdma::devx::{Layout, Library, QueuePair};
+//! use ringcall_rdma::devx::{Layout, Library, Memory, QueuePair};
 //!
 //! let device = Library::load()?.open(None)?;
 //! let layout = Layout::of(6, 6)?;
 //! # let memory: *mut u8 = std::ptr::null_mut(); // page-aligned, `layout.bytes` long, as long as the queue pair
 //! // SAFETY: the memory is mapped, and outlives the queue pair.
-//! let pair = unsafe { QueuePair::create(&device, Service::Unreliable, layout, memory) }?;
+//! let pair = unsafe { QueuePair::create(&device, Service::Unreliable, layout, Memory::Host(memory)) }?;
 //! let path = Path {
 //!     port: 1, gid_index: 3, mtu: Mtu::B4096, hop_limit: 255, traffic_class: 0, udp_port: 0xC000,
 //!     gid: gid_of("192.168.0.2".parse()?), mac: [2, 0, 0, 0, 0, 2], qp: 2, psn: 0,
@@ -24,8 +24,10 @@
 
 mod api;
 mod pair;
+#[cfg(test)]
+mod stand_in;
 
-pub use pair::{Layout, QueuePair, Slots};
+pub use pair::{Layout, Memory, QueuePair, Slots};
 
 use crate::command::{self, Command, CommandError};
 use api::{Api, ContextAttributes, Handle, Objects, Pd};
@@ -68,7 +70,9 @@ pub enum DevxError {
     #[error(transparent)]
     Command(#[from] CommandError),
     /// Memory that queues cannot lie in.
-    #[error("queue memory at {0:#x}: an address that is a multiple of 4096 is needed")]
+    #[error(
+        "queue memory at {0:#x}: an address, or an offset in a dmabuf, that is a multiple of 4096 is needed"
+    )]
     Misaligned(usize),
     /// Sizes that no queue has.
     #[error("a queue of 2^{0} requests: give 0 to 15 to send, 2 to 15 to receive")]

@@ -1,10 +1,11 @@
 //! A queue pair with its completion queues, over one piece of memory.
 
-use super::api::{Mr, Uar, Umem};
+use super::api::{Mr, Uar, Umem, UmemIn};
 use super::{Device, DevxError, Domain, Object, some};
 use crate::command::{self, Completions, Pair, Path, Queue, Service};
 use ringcall_mlx5::layout::{RECEIVE_WQE_BYTES, RECORD_BYTES, cqe, wqe};
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread::sleep;
@@ -137,6 +138,34 @@ impl Layout {
     }
 }
 
+/// Memory that an adapter is given.
+#[derive(Debug, Clone, Copy)]
+pub enum Memory<'a> {
+    /// Of this process, by its address.
+    Host(*mut u8),
+    /// Of a device, by the file that its driver exports: from this byte of the file on, which begins a page.
+    Dmabuf(BorrowedFd<'a>, u64),
+}
+
+impl Memory<'_> {
+    /// Where it begins, in the terms in which it is given.
+    fn start(self) -> usize {
+        match self {
+            Self::Host(at) => at.addr(),
+            Self::Dmabuf(_, offset) => usize::try_from(offset).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Refuses memory that does not begin a page.
+    fn check(self) -> Result<(), DevxError> {
+        let null = matches!(self, Self::Host(at) if at.is_null());
+        if null || !self.start().is_multiple_of(PAGE) {
+            return Err(DevxError::Misaligned(self.start()));
+        }
+        Ok(())
+    }
+}
+
 /// Registered slots.
 #[derive(Debug)]
 pub struct Slots {
@@ -161,6 +190,11 @@ impl Slots {
     }
 }
 
+// SAFETY: rdma-core's memory regions may be used by any thread; the keys never change.
+unsafe impl Send for Slots {}
+// SAFETY: as above.
+unsafe impl Sync for Slots {}
+
 impl Drop for Slots {
     fn drop(&mut self) {
         // SAFETY: registered, and not used any more.
@@ -174,6 +208,39 @@ struct Registered {
     device: Arc<Device>,
     umem: NonNull<Umem>,
     id: u32,
+}
+
+impl Registered {
+    /// # Safety
+    /// The memory is there for `bytes`, and stays so until this is dropped.
+    unsafe fn new(device: &Arc<Device>, memory: Memory<'_>, bytes: usize) -> Result<Self, DevxError> {
+        memory.check()?;
+        let (api, context) = (device.api(), device.context.as_ptr());
+        let umem = match memory {
+            Memory::Host(at) => {
+                // SAFETY: the caller's promise.
+                let umem = unsafe { (api.umem_reg)(context, at.cast(), bytes, ACCESS_LOCAL_WRITE) };
+                some("mlx5dv_devx_umem_reg", umem)?
+            }
+            Memory::Dmabuf(file, _) => {
+                let mut input = UmemIn {
+                    // Of a file it is the offset.
+                    addr: std::ptr::without_provenance_mut(memory.start()),
+                    size: bytes,
+                    access: ACCESS_LOCAL_WRITE,
+                    pgsz_bitmap: !(PAGE as u64 - 1),
+                    comp_mask: UMEM_DMABUF,
+                    dmabuf_fd: file.as_raw_fd(),
+                };
+                // SAFETY: a struct of this layout, whose mask says that the file is given; the file is open.
+                let umem = unsafe { (api.umem_reg_ex)(context, &raw mut input) };
+                some("mlx5dv_devx_umem_reg_ex with a dmabuf", umem)?
+            }
+        };
+        // SAFETY: registered, and of this layout.
+        let Umem { umem_id } = unsafe { umem.read() };
+        Ok(Self { device: Arc::clone(device), umem, id: umem_id })
+    }
 }
 
 impl Drop for Registered {
@@ -215,6 +282,8 @@ impl Drop for Page {
     }
 }
 
+/// Of `mlx5dv_devx_umem_reg_ex`: the memory is a dmabuf's.
+const UMEM_DMABUF: u64 = 1;
 const UAR_BLUE_FLAME: u32 = 0;
 const UAR_PLAIN: u32 = 1;
 /// Of memory: the adapter writes.
@@ -237,36 +306,33 @@ pub struct QueuePair {
     service: Service,
 }
 
+// SAFETY: rdma-core's objects may be used by any thread, and its calls lock.
+unsafe impl Send for QueuePair {}
+// SAFETY: as above.
+unsafe impl Sync for QueuePair {}
+
 impl QueuePair {
     /// Makes a queue pair with its completion queues, in the reset state. The completion queues' memory must have been
     /// [prepared](ringcall_mlx5::CompletionQueue::prepare).
     ///
     /// # Safety
-    /// `memory` is mapped for [`Layout::bytes`], and stays so until the queue pair is dropped: the adapter writes there. It
-    /// is reached through atomic words alone.
+    /// `memory` is there for [`Layout::bytes`], and stays so until the queue pair is dropped: the adapter writes there. Memory of this
+    /// process is reached through atomic words alone.
     ///
     /// # Errors
-    /// What rdma-core or the adapter says.
+    /// What rdma-core or the adapter says; of a dmabuf also a kernel that registers none, or none of this device.
     pub unsafe fn create(
         device: &Arc<Device>,
         service: Service,
         layout: Layout,
-        memory: *mut u8,
+        memory: Memory<'_>,
     ) -> Result<Self, DevxError> {
-        if memory.is_null() || !memory.addr().is_multiple_of(PAGE) {
-            return Err(DevxError::Misaligned(memory.addr()));
-        }
+        memory.check()?;
         let domain = Arc::new(Domain::new(device)?);
         let page = Page::new(device)?;
         let events = device.event_queue()?;
         // SAFETY: the caller's promise.
-        let umem = unsafe {
-            (device.api().umem_reg)(device.context.as_ptr(), memory.cast(), layout.bytes, ACCESS_LOCAL_WRITE)
-        };
-        let umem = some("mlx5dv_devx_umem_reg", umem)?;
-        // SAFETY: registered, and of this layout.
-        let Umem { umem_id } = unsafe { umem.read() };
-        let registered = Registered { device: Arc::clone(device), umem, id: umem_id };
+        let registered = unsafe { Registered::new(device, memory, layout.bytes) }?;
         let [of_receives, of_sends] = layout.completions(registered.id, page.id, events);
         let receives = device.create(&command::create_cq(&of_receives)?)?;
         let sends = device.create(&command::create_cq(&of_sends)?)?;
@@ -291,23 +357,27 @@ impl QueuePair {
     /// Registers slots that the peer may write and responses are sent from, with addresses from 0.
     ///
     /// # Safety
-    /// `slots` is mapped for `bytes`, and stays so until what this returns is dropped: the adapter reads and writes there.
+    /// `slots` are there for `bytes`, and stay so until what this returns is dropped: the adapter reads and writes there.
     ///
     /// # Errors
     /// What rdma-core says.
-    pub unsafe fn register_slots(&self, slots: *mut u8, bytes: usize) -> Result<Slots, DevxError> {
+    pub unsafe fn register_slots(&self, slots: Memory<'_>, bytes: usize) -> Result<Slots, DevxError> {
         let access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE;
-        // SAFETY: the caller's promise.
-        let region = unsafe {
-            (self.domain.device.api().reg_mr_iova2)(
-                self.domain.domain.as_ptr(),
-                slots.cast(),
-                bytes,
-                0,
-                access,
-            )
+        let (api, domain) = (self.domain.device.api(), self.domain.domain.as_ptr());
+        let region = match slots {
+            Memory::Host(at) => {
+                // SAFETY: the caller's promise.
+                let region = unsafe { (api.reg_mr_iova2)(domain, at.cast(), bytes, 0, access) };
+                some("ibv_reg_mr_iova2", region)?
+            }
+            Memory::Dmabuf(file, offset) => {
+                // SAFETY: an open file; the rest is the kernel's to check.
+                let region =
+                    unsafe { (api.reg_dmabuf_mr)(domain, offset, bytes, 0, file.as_raw_fd(), access) };
+                some("ibv_reg_dmabuf_mr", region)?
+            }
         };
-        Ok(Slots { domain: Arc::clone(&self.domain), region: some("ibv_reg_mr_iova2", region)? })
+        Ok(Slots { domain: Arc::clone(&self.domain), region })
     }
 
     /// Takes it to ready to send: from the peer at the path's end it receives, and there it sends, beginning with `psn`.

@@ -14,6 +14,14 @@ mod sys;
 
 pub use error::{PairFault, SendError, VerbsError};
 pub use pair::{Completion, Operation, Pair, PairOptions, Remote};
+
+/// The address of a device's first port for RoCE v2 over IPv4, the first of several, and its index among the port's addresses.
+///
+/// # Errors
+/// The device is not there, or has no such address.
+pub fn address_of(name: &str) -> Result<(u8, std::net::Ipv4Addr), VerbsError> {
+    ports::address(name, None)
+}
 use std::time::Duration;
 
 /// How often a user of a pair asks the device for events outside of completions while nothing comes.
