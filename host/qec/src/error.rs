@@ -1,4 +1,4 @@
-//! The error of everything in this crate that builds codes, circuits and detector error models.
+//! Errors of codes, circuits and detector error models.
 
 use crate::dem::text::ParseError;
 
@@ -6,7 +6,7 @@ use crate::dem::text::ParseError;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QecError {
-    /// Rotated surface codes and triangular colour codes are defined here for odd distances only.
+    /// Rotated surface codes and triangular colour codes exist here for odd distances only.
     #[error("distance {distance} is not an odd number between 3 and {max}", max = crate::limits::MAX_DISTANCE)]
     Distance {
         /// The distance asked for.
@@ -22,13 +22,13 @@ pub enum QecError {
         /// The most rounds that this distance can have.
         max: u32,
     },
-    /// Checks that are no code.
+    /// The checks do not make a code.
     #[error("{reason}")]
     Code {
         /// The fault that was found.
         reason: String,
     },
-    /// A memory experiment of another code than the surface code has too few rounds, or too many.
+    /// A memory experiment of a code other than the surface code has too few or too many rounds.
     #[error("{rounds} rounds of {code}: give {min} to {max}")]
     RoundsOf {
         /// The code.
@@ -37,17 +37,17 @@ pub enum QecError {
         rounds: u32,
         /// The fewest.
         min: u32,
-        /// The most, whose detectors still fit.
+        /// The most rounds whose detectors fit.
         max: u32,
     },
     /// A noise rate is not a probability that its channel can have.
     #[error("{name} is {value}: give a number between 0 and {max}")]
     NoiseRate {
-        /// Which rate.
+        /// The rate's name.
         name: &'static str,
         /// Its value.
         value: f64,
-        /// The most it may be: beyond it a depolarising channel mixes more than fully.
+        /// The largest value: beyond it a depolarising channel mixes more than fully.
         max: f64,
     },
     /// No configuration has this name.
@@ -55,7 +55,7 @@ pub enum QecError {
     Configuration {
         /// The name asked for.
         name: String,
-        /// The names there are, separated by commas.
+        /// The known names, separated by commas.
         known: String,
     },
     /// A detector error model that contradicts itself.
@@ -79,7 +79,7 @@ pub enum QecError {
     RandomDetector {
         /// `detector` or `observable`.
         kind: &'static str,
-        /// Which.
+        /// Its index.
         index: u32,
         /// The qubit whose reset or measurement makes it random.
         qubit: u32,

@@ -4,8 +4,8 @@
 //! * [`circuit`]: the memory experiment under circuit-level noise, turned into a detector error model;
 //! * [`dem`]: the detector error model itself and the reader and writer of its text format;
 //! * [`sample`]: shots drawn from a model; [`shots`]: their files; [`stats`]: logical error rates;
-//! * [`decode`]: which observables a syndrome says were flipped, by minimum-weight perfect matching;
-//! * [`predecoder`]: a memory experiment as a convolutional network sees it, and what the network's decisions do.
+//! * [`decode`]: decoders, from a syndrome to the observables that were flipped;
+//! * [`predecoder`]: the tensors of a convolutional network for a memory experiment, and the effect of its decisions.
 #![forbid(unsafe_code)]
 
 pub mod circuit;

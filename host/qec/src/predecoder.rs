@@ -1,10 +1,9 @@
-//! The volume in which a convolutional predecoder sees a memory experiment, and what its decisions do.
+//! Predecoder volume: a memory experiment as tensors of a convolutional network, and the effect of the network's decisions.
 //!
-//! The network is fully convolutional: one serves every distance and number of rounds. Its input and output are tensors
-//! `[4, layers, distance, distance]`, row-major, with `rounds + 1` layers of time, rows `y` and columns `x` of data
-//! qubits. The check at position `(2i, 2j)` lies in the cell of row `j` and column `i`, one cell further in where that
-//! is outside; no two checks of one basis share a cell. Layers are those of
-//! [`DetectorInfo::layer`](crate::circuit::DetectorInfo::layer).
+//! The network is fully convolutional: one network serves every distance and number of rounds. Its input and output are tensors
+//! `[4, layers, distance, distance]`, row-major, with `rounds + 1` layers of time, rows `y` and columns `x` of data qubits. The
+//! check at position `(2i, 2j)` lies in the cell of row `j` and column `i`, moved inside by one cell where that is outside; no
+//! two checks of one basis share a cell. Layers are those of [`DetectorInfo::layer`](crate::circuit::DetectorInfo::layer).
 //!
 //! | channel | in | out (logits) |
 //! |---|---|---|
@@ -13,9 +12,9 @@
 //! | 2 | 1 where a detector of an X check is, 0.5 if its check has weight 2, else 0 | flip of the X check measured in this round |
 //! | 3 | the same of Z checks | flip of the Z check |
 //!
-//! A decision is a logit above a threshold. An error flips the detectors of the checks around it in its layer, a flip
-//! those of its check in its own layer and the next; errors on the logical operator flip the logical frame. The answer
-//! to a syndrome is the frame plus what matching makes of the detectors that are left.
+//! A decision is a logit above a threshold. An error flips the detectors of the checks around it in its layer; a flip of a check
+//! flips that check's detectors in its own layer and the next. Errors on the logical operator flip the logical frame. The answer
+//! to a syndrome is the frame plus the matching of the remaining detectors.
 
 use crate::QecError;
 use crate::circuit::{CircuitNoise, MemoryExperiment};
@@ -27,7 +26,7 @@ pub const CHANNELS: usize = 4;
 /// Marks the absence of a second detector.
 const NONE: u32 = u32::MAX;
 
-/// Where detectors lie in the network's input, and what each decision flips.
+/// The positions of detectors in the network's input, and the detectors that each decision flips.
 ///
 /// ```
 /// use ringcall_qec::code::Basis;
@@ -35,7 +34,7 @@ const NONE: u32 = u32::MAX;
 /// let volume = PredecoderVolume::new(13, 13, Basis::Z)?;
 /// assert_eq!((volume.shape(), volume.detectors()), ([4, 14, 13, 13], 2184));
 ///
-/// // One detector of a check in the middle is set, and the network says that it was measured wrongly in that round.
+/// One detector of a check in the middle is set, and the network decides that the check was measured wrongly in that round.
 /// let mut input = volume.maps().to_vec();
 /// input[volume.place(1000)] = 1.0;
 /// let mut logits = vec![-5.0; input.len()];
@@ -53,7 +52,7 @@ pub struct PredecoderVolume {
     distance: usize,
     maps: Vec<f32>,
     places: Vec<u32>,
-    /// Cells of all detectors, one after another, and where each one's begin.
+    /// Cells of all detectors, one detector after another, and where each detector's cells begin.
     cells: Vec<u32>,
     begins: Vec<u32>,
     frame: Vec<u32>,
@@ -127,12 +126,12 @@ impl PredecoderVolume {
         self.places.len()
     }
 
-    /// The network's input where no detector is set.
+    /// The network's input if no detector is set.
     pub fn maps(&self) -> &[f32] {
         &self.maps
     }
 
-    /// The element of the input that is 1 when this detector is set.
+    /// The element of the input that is 1 if this detector is set.
     ///
     /// # Panics
     /// There is no such detector.
@@ -145,8 +144,8 @@ impl PredecoderVolume {
         &self.places
     }
 
-    /// The elements of the output whose decisions flip this detector: errors on its check's data qubits, then flips of
-    /// its check in the round before and in this one, as far as there are such rounds.
+    /// The elements of the output whose decisions flip this detector: errors on its check's data qubits, then flips of its check
+    /// in the round before and in this one, where those rounds exist.
     ///
     /// # Panics
     /// There is no such detector.
@@ -159,8 +158,8 @@ impl PredecoderVolume {
         &self.frame
     }
 
-    /// Applies every decision, a logit above the threshold, to bit-packed detectors (least significant bit first);
-    /// returns the logical frame. Takes no memory.
+    /// Applies every decision, a logit above the threshold, to bit-packed detectors (least significant bit first). Returns the
+    /// logical frame. Allocates nothing.
     ///
     /// # Panics
     /// `logits` or `detectors` are too short for this volume.
@@ -187,8 +186,8 @@ fn channel_of(basis: Basis) -> usize {
     }
 }
 
-/// Thresholds that a model file says were best, by distance and noise: its metadata's entries named
-/// `predecoder.threshold.d<distance>.p<noise>`.
+/// The best thresholds according to a model file, by distance and noise: the entries `predecoder.threshold.d<distance>.p<noise>`
+/// of its metadata.
 ///
 /// ```
 /// use ringcall_qec::predecoder::Thresholds;
@@ -203,7 +202,7 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// Those among a model's metadata; other entries, and any that cannot be read, are passed over.
+    /// The thresholds among a model's metadata; other entries, and unreadable ones, are skipped.
     pub fn from_metadata<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let read = |(key, value): (&str, &str)| {
             let (distance, p) = key.strip_prefix("predecoder.threshold.d")?.split_once(".p")?;
@@ -213,12 +212,12 @@ impl Thresholds {
         Self { known: entries.into_iter().filter_map(read).collect() }
     }
 
-    /// Each one, as distance, noise and threshold.
+    /// Each threshold, as distance, noise and threshold.
     pub fn known(&self) -> &[(u32, f64, f32)] {
         &self.known
     }
 
-    /// That of the nearest noise (by ratio), and of these the nearest distance; `None` where none is known.
+    /// The threshold of the nearest noise (by ratio), and among these of the nearest distance; `None` if none is known.
     pub fn nearest(&self, distance: u32, p: f64) -> Option<f32> {
         let p = p.clamp(1e-9, 1.0);
         let far = |&&(d, known, _): &&(u32, f64, f32)| (libm::log(known / p).abs(), d.abs_diff(distance));

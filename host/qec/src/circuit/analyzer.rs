@@ -17,8 +17,8 @@ impl Circuit {
         detector_error_model(self, false)
     }
 
-    /// The same with mechanisms split into edges of at most two detectors where every one splits into parts of its own noise
-    /// channel: for matching. As it is where one does not.
+    /// The same model with every mechanism split into edges of at most two detectors, for matching. If some mechanism does not
+    /// split into parts of its own noise channel, no mechanism is split.
     ///
     /// # Errors
     /// As [`detector_error_model`](Self::detector_error_model).
@@ -117,7 +117,7 @@ fn detector_coordinates(block: &[Instruction], shift: &mut Vec<f64>, coordinates
     }
 }
 
-/// How much of everything a circuit has.
+/// The sizes of a circuit.
 #[derive(Debug, Clone, Copy, Default)]
 struct Totals {
     qubits: u32,
@@ -156,11 +156,11 @@ impl Totals {
 }
 
 struct Analyzer {
-    /// Per qubit the symptoms that hold an X there at this point: a Z flips them.
+    /// Per qubit, the symptoms that hold an X there at this point: a Z flips them.
     x: Vec<Vec<u32>>,
-    /// Per qubit the symptoms that hold a Z there at this point: an X flips them.
+    /// Per qubit, the symptoms that hold a Z there at this point: an X flips them.
     z: Vec<Vec<u32>>,
-    /// Per earlier measurement the symptoms that contain it.
+    /// Per earlier measurement, the symptoms that contain it.
     records: HashMap<u64, Vec<u32>>,
     /// Measurements before this point.
     measurements: u64,
@@ -204,7 +204,7 @@ impl Analyzer {
 
     fn undo_gate(&mut self, gate: Gate, targets: &[u32]) -> Result<(), QecError> {
         let mut singles = targets.iter().rev().map(|&target| target as usize);
-        // Paired gates alone have an even number of targets.
+        // Only paired gates have an even number of targets.
         let pairs = targets.chunks_exact(2).rev().map(|pair| (pair[0] as usize, pair[1] as usize));
         match gate {
             Gate::H => singles.for_each(|qubit| std::mem::swap(&mut self.x[qubit], &mut self.z[qubit])),
@@ -305,7 +305,7 @@ impl Analyzer {
         self.measurements -= 1;
         let record = self.records.remove(&self.measurements).unwrap_or_default();
         let (x, z) = (&mut self.x[qubit], &mut self.z[qubit]);
-        // A symptom that holds a Y is in both lists, one in a single list anticommutes with Y.
+        // A symptom that holds a Y is in both lists. A symptom in one list alone anticommutes with Y.
         let mut across = x.clone();
         add_symptoms(&mut across, z, &mut self.scratch);
         add_symptoms(x, &record, &mut self.scratch);
@@ -313,7 +313,7 @@ impl Analyzer {
         across.first().map_or(Ok(()), |&symptom| Err(random_detector(symptom, qubit)))
     }
 
-    /// The symptoms of the Pauli that a reset fixes or a measurement reads, and those of the one that it scrambles.
+    /// The symptoms of the Pauli that a reset fixes or a measurement reads, and those of the Pauli that it scrambles.
     fn along_and_across(&mut self, qubit: usize, gate: Gate) -> (&mut Vec<u32>, &mut Vec<u32>) {
         let (x, z) = (&mut self.x[qubit], &mut self.z[qubit]);
         if matches!(gate, Gate::ResetX | Gate::MeasureX) { (x, z) } else { (z, x) }
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_repetition_of_measurements_sees_each_flip_twice() {
-        // Two rounds of one ancilla that watches one data qubit, which then is read out.
+        // Two rounds of an ancilla that checks one data qubit, which is then read out.
         let mut body = Circuit::default();
         body.gate(Gate::XError(0.25), &[0]);
         body.gate(Gate::Cx, &[0, 1]);

@@ -27,7 +27,7 @@ const SCHEDULE: [(Step, Step); 7] = [
     (Some((A, 2)), None),
 ];
 
-/// Circuit-level noise by operation, each 0 for none: in the paper's model all four are `p`.
+/// Circuit-level noise by operation; a rate of 0 is no noise. In the paper's model all four rates are `p`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct OperationNoise {
     /// Two-qubit depolarising after every CNOT. At most 15/16.
@@ -50,20 +50,19 @@ impl OperationNoise {
 /// Which checks have detectors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum DetectorBases {
-    /// Those of the memory's basis: the errors of the other basis flip nothing that is looked at. The published
-    /// decoding problem.
+    /// Those of the memory's basis: errors of the other basis flip no detector. This is the published decoding problem.
     #[default]
     Memory,
-    /// Those of both bases: a larger model, which tells Y errors from X and Z errors.
+    /// Those of both bases: a larger model, which distinguishes Y errors from X and Z errors.
     Both,
 }
 
-/// A memory experiment: all logical qubits of a bivariate bicycle code, prepared in one basis, kept for some rounds, measured.
+/// A memory experiment: all logical qubits of a bivariate bicycle code are prepared in one basis, kept for some rounds and
+/// measured.
 ///
-/// Detectors come in layers: of each round the X checks, then the Z checks, each by place; at last those that compare the
-/// read-out of the data qubits with the last round. Checks of the other basis have no detectors in the first round and at
-/// the read-out. Observable `i` is logical operator `i` of the memory's basis
-/// ([`CssCode::logical`](crate::code::CssCode::logical)).
+/// Detectors come in layers: for each round the X checks, then the Z checks, each by place; then those that compare the read-out
+/// of the data qubits with the last round. Checks of the other basis have no detectors in the first round and at the read-out.
+/// Observable `i` is logical operator `i` of the memory's basis ([`CssCode::logical`](crate::code::CssCode::logical)).
 ///
 /// ```
 /// use ringcall_qec::circuit::{BicycleMemory, DetectorBases, OperationNoise};
@@ -166,7 +165,7 @@ impl BicycleMemory<'_> {
         }
     }
 
-    /// The position of the X check of a place.
+    /// The position of the X check at a place.
     fn at(&self, place: u32) -> (f64, f64) {
         let (_, m) = self.code.torus();
         (f64::from(2 * (place / m)), f64::from(2 * (place % m)))
@@ -232,7 +231,7 @@ impl BicycleMemory<'_> {
         circuit.push(Instruction::Detector { coordinates: vec![x + offset, y + offset, t], lookback });
     }
 
-    /// The first round knows the checks of the prepared basis; later rounds compare each check with itself a round before.
+    /// The first round has detectors for the checks of the prepared basis; later rounds compare each check with the round before.
     fn round_detectors(&self, circuit: &mut Circuit, first: bool) {
         if !first {
             circuit.next_layer();
@@ -249,7 +248,7 @@ impl BicycleMemory<'_> {
         }
     }
 
-    /// The data qubits are measured; the checks and the logical operators of that basis follow from them.
+    /// Measures the data qubits, which determine the checks and the logical operators of that basis.
     fn read_out(&self, circuit: &mut Circuit, qubits: &Qubits) {
         let (basis, css) = (self.basis, self.code.css());
         self.measure(circuit, basis, &qubits.data);

@@ -1,19 +1,19 @@
 //! The mechanisms of one noise channel, and how each splits into edges of a matching graph.
 //!
-//! Symptoms are sorted lists of `u32`: a detector is its number, an observable has [`OBSERVABLE`] set, and
-//! [`SEPARATOR`] stands between the parts of a decomposed mechanism, so that plain order of the lists is the order
-//! in which Stim lists mechanisms.
+//! Symptoms are sorted lists of `u32`: a detector is its number, an observable has [`OBSERVABLE`] set, and [`SEPARATOR`]
+//! separates the parts of a decomposed mechanism, so that the plain order of the lists is the order in which Stim lists
+//! mechanisms.
 
 /// Marks an observable among symptoms. Detectors stay below it.
 pub(super) const OBSERVABLE: u32 = 1 << 31;
 
-/// Stands between the parts of a mechanism. Above any observable.
+/// Separates the parts of a mechanism. Above any observable.
 pub(super) const SEPARATOR: u32 = u32::MAX;
 
 /// Independent mechanisms by their symptoms, equal ones merged.
 ///
-/// Kept sorted in buckets by first symptom: a channel touches a few neighbouring buckets, which stay in cache where
-/// one large table would not, and the sorted list that is wanted in the end is the buckets in order.
+/// Kept sorted in buckets by first symptom. A channel touches a few neighbouring buckets, which stay in cache where one large
+/// table would not, and the buckets in order are the sorted list that the model needs.
 #[derive(Debug)]
 pub(super) struct Mechanisms {
     /// One for each detector, then one for each observable.
@@ -26,13 +26,13 @@ pub(super) struct Mechanisms {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     probability: f64,
-    /// Where its symptoms begin and how many there are.
+    /// The range of the mechanism's symptoms.
     start: usize,
     len: u32,
 }
 
 impl Mechanisms {
-    /// None yet, with room for these numbers of detectors and observables.
+    /// No mechanisms, for these numbers of detectors and observables.
     pub(super) fn new(detectors: u32, observables: u32) -> Self {
         let buckets = vec![Vec::new(); detectors as usize + observables as usize];
         Self { buckets, detectors, symptoms: Vec::new() }
@@ -78,7 +78,7 @@ pub(super) fn depolarize1_part(p: f64) -> f64 {
 /// The probability of each of the 15 independent mechanisms that together are two-qubit depolarising of strength
 /// `p`, which is at most 15/16.
 pub(super) fn depolarize2_part(p: f64) -> f64 {
-    // `powf` and not the more accurate `exp_m1`: the last bits agree with Stim.
+    // `powf` rather than the more accurate `exp_m1`, so that the last bits agree with Stim.
     0.5 - 0.5 * (1.0 - 16.0 * p / 15.0).powf(0.125)
 }
 
@@ -102,7 +102,7 @@ pub(super) fn add_symptoms(list: &mut Vec<u32>, other: &[u32], scratch: &mut Vec
     std::mem::swap(list, scratch);
 }
 
-/// Works out all products of the elementary faults of one channel; reused, so that it stops allocating.
+/// Computes all products of the elementary faults of one channel; reused, so that it stops allocating.
 #[derive(Debug, Default)]
 pub(super) struct Products {
     /// Entry `k` is the product of the faults whose bit is set in `k`.
@@ -118,9 +118,9 @@ impl Products {
     /// Adds to `mechanisms` every non-trivial product of `faults` (2 or 4 of them), each with `probability`;
     /// `decompose` splits each into edges as far as the products of the same channel allow.
     ///
-    /// The split is Stim's. Products that flip one detector are parts; products that flip two detectors, not both
-    /// of them flipped alone by others, are parts; every other product is written as at most two such pairs and
-    /// then single ones, first fit in the order of `k`.
+    /// The split is Stim's. Parts are the products that flip one detector, and the products that flip two detectors of which
+    /// other products do not flip both alone. Every other product is written as at most two such pairs and then single ones,
+    /// first fit in the order of `k`.
     pub(super) fn add_to(
         &mut self,
         mechanisms: &mut Mechanisms,
@@ -151,7 +151,7 @@ impl Products {
         }
     }
 
-    /// Fills `involved` and `masks`; false when there are more detectors than bits.
+    /// Fills `involved` and `masks`. Returns false if there are more detectors than bits.
     fn number_detectors(&mut self, count: usize) -> bool {
         self.involved.clear();
         for k in 1..count {
@@ -223,8 +223,8 @@ impl Products {
         }
     }
 
-    /// True when the parts in `key` flip what product `k` flips, observables included: parts are chosen by their
-    /// detectors alone.
+    /// Whether the parts in `key` flip exactly the symptoms of product `k`. The parts were chosen by their detectors alone, so
+    /// observables may differ.
     fn key_sums_to(&mut self, k: usize) -> bool {
         self.scratch.clear();
         self.scratch.extend(self.key.iter().filter(|&&symptom| symptom != SEPARATOR));

@@ -9,7 +9,7 @@ pub(super) fn by_column(code: &SurfaceCode, basis: Basis) -> Vec<(u32, &Stabiliz
     checks
 }
 
-/// Every check row by row: the order in which they are measured, and that of all other layers of detectors.
+/// Every check row by row: the order of measurement, and of all other layers of detectors.
 pub(super) fn by_row(code: &SurfaceCode) -> Vec<(u32, &Stabilizer)> {
     let mut checks: Vec<_> =
         Basis::BOTH.into_iter().flat_map(|basis| (0..).zip(code.stabilizers(basis))).collect();

@@ -1,7 +1,7 @@
 //! The memory experiment of triangular colour codes, with the circuit of Stim's `color_code:memory_xyz`.
 //!
-//! Every round turns the data qubits by `C_XYZ` and then measures one check for each face, in the Z basis: three rounds see X,
-//! Y and Z of each face. Of the three outcomes the last two determine the next one, so a detector compares three rounds.
+//! Every round applies `C_XYZ` to the data qubits and then measures one check for each face, in the Z basis: three rounds measure
+//! X, Y and Z of each face. Two consecutive outcomes determine the next one, so a detector compares three rounds.
 
 use super::instruction::{Circuit, Gate, Instruction};
 use super::{CircuitNoise, check_rounds_of};
@@ -14,8 +14,8 @@ const MIN_ROUNDS: u32 = 2;
 
 /// A memory experiment: the logical qubit of a triangular colour code kept for some rounds.
 ///
-/// The data qubits start as |0>, an eigenstate of Z. By the `C_XYZ` of each round the read-out is in the basis Z, X or Y where the rounds
-/// leave the remainder 0, 1 or 2 after division by 3.
+/// The data qubits start as |0>, an eigenstate of Z. Since every round applies `C_XYZ`, the read-out is in the basis Z, X or Y if
+/// the rounds leave the remainder 0, 1 or 2 after division by 3.
 ///
 /// ```
 /// use ringcall_qec::circuit::{CircuitNoise, ColorMemory};
@@ -93,7 +93,7 @@ impl Builder<'_> {
         self.round(&mut two);
         let mut later = Circuit { instructions: two.instructions.clone() };
         circuit.push(Instruction::Repeat { count: MIN_ROUNDS, body: two.instructions });
-        // The first of two rounds is known, or is what the second one repeats.
+        // The product of the first two rounds is known, or equals the second round's.
         self.detectors(&mut circuit, 2);
         later.next_layer();
         self.detectors(&mut later, 3);
@@ -137,7 +137,7 @@ impl Builder<'_> {
         ((rounds + 1) * faces - index) as u32
     }
 
-    /// Compares each face over so many rounds.
+    /// Compares each face over `rounds` rounds.
     fn detectors(&self, circuit: &mut Circuit, rounds: usize) {
         for (index, face) in self.code.faces().iter().enumerate() {
             let (x, y) = self.positions[face.place as usize];
@@ -146,10 +146,10 @@ impl Builder<'_> {
         }
     }
 
-    /// The data qubits are measured in the basis that their turns lead to.
+    /// Measures the data qubits in the basis that the rounds' rotations lead to.
     fn read_out(&self, circuit: &mut Circuit) {
         let p = self.memory.noise.before_measure_flip_probability;
-        // Which of the last rounds measured the product that the read-out gives: Z, X and Y = X Z.
+        // The last rounds that measured the product that the read-out gives: Z, X, and Y = X Z.
         let (error, gate, rounds): (_, _, &[usize]) = match self.memory.rounds % 3 {
             0 => (Gate::XError(p), Gate::MeasureZ, &[0]),
             1 => (Gate::ZError(p), Gate::MeasureX, &[1]),

@@ -7,7 +7,7 @@ use crate::QecError;
 use crate::code::{BICYCLE_CODES, Basis, BicycleCode};
 use crate::dem::DetectorErrorModel;
 
-/// A code, or a family of codes of any distance, by the name that options and reports have for it.
+/// A code, or a family of codes of any distance, by its name in options and reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Code {
     /// `surface`: the rotated surface code of any odd distance.
@@ -24,10 +24,10 @@ pub enum Code {
 }
 
 impl Code {
-    /// All of them.
+    /// All codes.
     pub const ALL: [Self; 5] = [Self::Surface, Self::Color, Self::Bb72, Self::Bb144, Self::Bb288];
 
-    /// Its name.
+    /// The code's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Code {
         }
     }
 
-    /// The distance of a code that has only one; `None` for a family.
+    /// The distance of a single code; `None` for a family.
     #[must_use]
     pub const fn distance(self) -> Option<u32> {
         match self {
@@ -50,7 +50,7 @@ impl Code {
         }
     }
 
-    /// Its logical qubits, each of which has an observable.
+    /// The number of logical qubits, each of which has an observable.
     #[must_use]
     pub const fn observables(self) -> u32 {
         match self {
@@ -59,19 +59,19 @@ impl Code {
         }
     }
 
-    /// Whether an experiment may be in either basis. The colour code's goes through all three.
+    /// Whether an experiment has a choice of basis. The colour code's goes through all three.
     #[must_use]
     pub const fn has_basis(self) -> bool {
         !matches!(self, Self::Color)
     }
 
-    /// Whether [`DetectorBases`] is a choice.
+    /// Whether an experiment has a choice of [`DetectorBases`].
     #[must_use]
     pub const fn has_detector_bases(self) -> bool {
         matches!(self, Self::Bb72 | Self::Bb144 | Self::Bb288)
     }
 
-    /// Detectors of a round, at most, of the code of this distance.
+    /// The most detectors of a round, for the code of this distance.
     #[must_use]
     pub fn detectors_per_round(self, distance: u32) -> u64 {
         let d = u64::from(distance);
@@ -100,20 +100,20 @@ impl Code {
 pub struct Experiment {
     /// The code.
     pub code: Code,
-    /// Its distance: [`Code::distance`] where the code has only one.
+    /// The distance: [`Code::distance`] for a single code.
     pub distance: u32,
     /// Rounds of syndrome extraction.
     pub rounds: u32,
-    /// Basis in which the data qubits are prepared and measured; without a meaning where not [`Code::has_basis`].
+    /// Basis in which the data qubits are prepared and measured; ignored unless [`Code::has_basis`].
     pub basis: Basis,
-    /// Which checks have detectors; without a meaning where not [`Code::has_detector_bases`].
+    /// The checks that have detectors; ignored unless [`Code::has_detector_bases`].
     pub detectors: DetectorBases,
     /// Strength of the noise: every rate of [`CircuitNoise`] or of [`OperationNoise`].
     pub p: f64,
 }
 
 impl Experiment {
-    /// The experiment in the Z basis without noise, with as many rounds as the distance, which is 7 for a family.
+    /// The experiment in the Z basis without noise, with as many rounds as the distance; a family has distance 7.
     #[must_use]
     pub fn of(code: Code) -> Self {
         let distance = code.distance().unwrap_or(7);
@@ -121,7 +121,7 @@ impl Experiment {
         Self { code, distance, rounds: distance, basis: Basis::Z, detectors, p: 0.0 }
     }
 
-    /// The surface code's experiment; `None` for another code.
+    /// The experiment as one of the surface code; `None` for another code.
     #[must_use]
     pub fn surface(&self) -> Option<MemoryExperiment> {
         let Self { code, distance, rounds, basis, p, .. } = *self;
@@ -172,7 +172,7 @@ impl Experiment {
         BicycleMemory { code, rounds, basis, detectors, noise: OperationNoise::uniform(p) }
     }
 
-    /// The detector error model: of the surface code split into edges, of every other code as it is.
+    /// The detector error model: split into edges for the surface code, undecomposed for every other code.
     ///
     /// # Errors
     /// As [`circuit`](Self::circuit).
@@ -184,7 +184,7 @@ impl Experiment {
     }
 }
 
-/// An experiment as its family has it.
+/// An experiment of one code family.
 enum Family {
     Surface(MemoryExperiment),
     Color(ColorMemory),

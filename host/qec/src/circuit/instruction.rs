@@ -61,9 +61,9 @@ pub enum Instruction {
     },
     /// A gate or channel applied to each target (or pair of targets), in order.
     Gate {
-        /// What is applied.
+        /// The gate or channel.
         gate: Gate,
-        /// To which qubits.
+        /// The qubits.
         targets: Vec<u32>,
     },
     /// End of a layer.
@@ -87,7 +87,7 @@ pub enum Instruction {
     },
     /// Repeats a block.
     Repeat {
-        /// How often, at least once.
+        /// The number of turns, at least 1.
         count: u32,
         /// The block.
         body: Vec<Instruction>,

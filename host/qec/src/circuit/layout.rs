@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::check_order::{by_column, by_row};
 use crate::code::{Basis, SurfaceCode};
 
-/// What one detector compares.
+/// The check and the layer of time of a detector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DetectorInfo {
     /// Basis of its check.
@@ -95,7 +95,7 @@ impl DetectorLayout {
         if basis == self.basis { 0..self.rounds + 1 } else { 1..self.rounds }
     }
 
-    /// The detectors of one basis in one layer, entry `i` is check `i`'s; `None` when there are none.
+    /// The detectors of one basis in one layer, where entry `i` belongs to check `i`; `None` if there are none.
     pub fn layer(&self, basis: Basis, layer: u32) -> Option<&[u32]> {
         let layers = self.layers(basis);
         let slices = if basis == self.basis { &self.own } else { &self.dual };
@@ -105,7 +105,7 @@ impl DetectorLayout {
         })
     }
 
-    /// Every slice as basis, layer and detectors: all of X by layer, then all of Z by layer; `2 * rounds` of them.
+    /// Every slice as basis, layer and detectors: all of X by layer, then all of Z by layer; `2 * rounds` slices.
     pub fn slices(&self) -> impl Iterator<Item = (Basis, u32, &[u32])> {
         Basis::BOTH.into_iter().flat_map(move |basis| {
             self.layers(basis).filter_map(move |layer| Some((basis, layer, self.layer(basis, layer)?)))

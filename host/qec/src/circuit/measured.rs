@@ -1,18 +1,19 @@
-//! The measurements of a memory experiment as a control system sends them: a 32-bit integer each, check by check.
+//! The measurements of a memory experiment as a control system sends them: a 32-bit integer for each check and round.
 
 use super::check_order::by_row;
 use super::{DetectorLayout, MemoryExperiment};
 use crate::QecError;
 use crate::code::{Basis, SurfaceCode};
 
-/// No second measurement: the detector is one measurement alone.
+/// Marks a detector that is one measurement alone.
 const NONE: u32 = u32::MAX;
 
-/// Which measurements each detector of a memory experiment compares.
+/// The measurements that each detector of a memory experiment compares.
 ///
-/// Measurements are a tensor `[rows, rounds]`, row-major, of `3 (d * d - 1) / 2` rows: all checks row by row, as they are measured
-/// in each round, then the checks of the experiment's basis once more. Those rows have a value in the last round alone, the parity of
-/// the read-out of the check's data qubits. It is the input of the predecoders' form `*.measurements.onnx`.
+/// Measurements are a tensor `[rows, rounds]`, row-major, of `3 (d * d - 1) / 2` rows: all checks row by row, in the order of
+/// measurement within a round, then the checks of the experiment's basis once more. The latter rows have a value in the last
+/// round alone, the parity of the read-out of the check's data qubits. This is the input of predecoders of the form
+/// `*.measurements.onnx`.
 ///
 /// ```
 /// use ringcall_qec::circuit::{CircuitNoise, MeasurementLayout, MemoryExperiment};
@@ -34,7 +35,7 @@ const NONE: u32 = u32::MAX;
 pub struct MeasurementLayout {
     rows: usize,
     rounds: usize,
-    /// The one or two measurements whose parity each detector is, the later one first.
+    /// The one or two measurements whose parity the detector is, the later one first.
     of: Vec<[u32; 2]>,
     /// The first measurements of the checks of the other basis, which are random.
     random: Vec<u32>,
@@ -85,31 +86,32 @@ impl MeasurementLayout {
         [self.rows, self.rounds]
     }
 
-    /// How many measurements there are: rows times rounds.
+    /// The number of measurements: rows times rounds.
     #[must_use]
     pub fn measurements(&self) -> usize {
         self.rows * self.rounds
     }
 
-    /// How many detectors there are.
+    /// The number of detectors.
     #[must_use]
     pub fn detectors(&self) -> usize {
         self.of.len()
     }
 
-    /// Detector `index` of the measurements of which `is_set` tells, by their places in the tensor; false past the last detector.
+    /// The value of detector `index`, where `is_set` gives the measurement at an index of the tensor; false past the last
+    /// detector.
     #[must_use]
     pub fn detector(&self, index: usize, is_set: impl Fn(usize) -> bool) -> bool {
         let Some(&[last, before]) = self.of.get(index) else { return false };
         is_set(last as usize) ^ (before != NONE && is_set(before as usize))
     }
 
-    /// Draws measurements for the detectors that fired, in ascending order: the first measurement of each check of the other basis,
-    /// which quantum mechanics leaves open, is `coin`'s, and all others follow. Every set of measurements with these detectors is as
-    /// likely as in the experiment.
+    /// Draws measurements for the detectors that fired, given in ascending order. `coin` gives the first measurement of each
+    /// check of the other basis, which is random; all others follow. Every set of measurements with these detectors is as likely
+    /// as in the experiment.
     ///
     /// # Panics
-    /// Where `out` is shorter than [`measurements`](Self::measurements).
+    /// If `out` is shorter than [`measurements`](Self::measurements).
     pub fn measure(
         &self,
         fired: impl IntoIterator<Item = u32>,
@@ -120,7 +122,7 @@ impl MeasurementLayout {
         for &at in &self.random {
             out[at as usize] = i32::from(coin());
         }
-        // Detectors are in order of layers: what a measurement is compared with is there before it.
+        // Detectors are ordered by layer, so the measurement that one is compared with is set already.
         let mut fired = fired.into_iter().peekable();
         for (index, &[last, before]) in (0..).zip(&self.of) {
             let fires = fired.next_if_eq(&index).is_some();

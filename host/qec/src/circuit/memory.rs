@@ -8,7 +8,7 @@ use crate::QecError;
 use crate::code::{Basis, Stabilizer, SurfaceCode};
 use crate::dem::DetectorErrorModel;
 
-/// Circuit-level noise: the four rates of Stim's generated circuits, each 0 for none.
+/// Circuit-level noise: the four rates of Stim's generated circuits; a rate of 0 is no noise.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CircuitNoise {
     /// Depolarising after every gate: one-qubit after H, two-qubit after CX. At most 0.75.
@@ -95,7 +95,7 @@ impl MemoryExperiment {
         analyzer::detector_error_model(&self.circuit()?, false)
     }
 
-    /// Which check and which layer of time each detector belongs to.
+    /// The check and the layer of time of each detector.
     ///
     /// # Errors
     /// As [`Self::circuit`].
@@ -183,7 +183,7 @@ impl<'a> Builder<'a> {
         circuit.noise(Gate::flip(basis, p), targets);
     }
 
-    /// One round of syndrome extraction: Hadamards around four layers of controlled X, then all ancillas measured.
+    /// One round of syndrome extraction: Hadamards around four layers of controlled X, then a measurement of all ancillas.
     fn round(&self, circuit: &mut Circuit) {
         let noise = &self.experiment.noise;
         let hadamards = |circuit: &mut Circuit| {
@@ -232,7 +232,7 @@ impl<'a> Builder<'a> {
         (self.checks.len() - index) as u32
     }
 
-    /// In the first round only the checks of the prepared basis are known.
+    /// Detectors of the first round: the checks of the prepared basis alone.
     fn first_detectors(&self, circuit: &mut Circuit) {
         for (_, check) in by_column(self.code, self.experiment.basis) {
             let (x, y) = at(check);
@@ -241,7 +241,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// In later rounds each check is compared with itself a round before.
+    /// Detectors of later rounds: each check is compared with the round before.
     fn later_detectors(&self, circuit: &mut Circuit) {
         circuit.next_layer();
         let per_round = self.checks.len() as u32;
@@ -252,7 +252,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The data qubits are measured; the checks of that basis follow from them.
+    /// Measures the data qubits, which determine the checks of that basis.
     fn read_out(&self, circuit: &mut Circuit) {
         let basis = self.experiment.basis;
         let p = self.experiment.noise.before_measure_flip_probability;

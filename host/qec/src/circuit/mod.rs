@@ -1,20 +1,18 @@
 //! Memory experiments under circuit-level noise, and the detector error model of each.
 //!
-//! [`MemoryExperiment`] describes one experiment: a logical qubit of the rotated surface code is prepared, kept
-//! for a number of rounds of syndrome extraction and measured, with Pauli noise in four places ([`CircuitNoise`]).
-//! [`MemoryExperiment::circuit`] gives its Clifford circuit, [`MemoryExperiment::detector_error_model`] what each
-//! possible fault flips, how likely it is, and how it splits into graph-like edges. Circuits, numbering of
-//! detectors, probabilities and decomposition are those of Stim 1.16 (`stim.Circuit.generated` and
-//! `Circuit.detector_error_model`), which is not needed at run time.
+//! [`MemoryExperiment`] describes one experiment: a logical qubit of the rotated surface code is prepared, kept for a number of
+//! rounds of syndrome extraction and measured, with Pauli noise in four places ([`CircuitNoise`]). [`MemoryExperiment::circuit`]
+//! is its Clifford circuit. [`MemoryExperiment::detector_error_model`] lists the possible faults, with their symptoms, their
+//! probabilities and their split into graph-like edges. Circuits, numbering of detectors, probabilities and decomposition are
+//! those of Stim 1.16 (`stim.Circuit.generated` and `Circuit.detector_error_model`), which is not needed at run time.
 //!
-//! [`BicycleMemory`] and [`ColorMemory`] are memory experiments of bivariate bicycle codes, with the published circuit of
-//! depth seven, and of triangular colour codes, with Stim's circuit. Errors of theirs flip three detectors and more, and no
-//! decomposition into edges exists: their mechanisms stay whole ([`Circuit::detector_error_model`]).
-//! [`Experiment`] is the experiment of any of these codes by name. Any other circuit is read from Stim's format
-//! (`str::parse::<Circuit>`).
+//! [`BicycleMemory`] and [`ColorMemory`] are memory experiments of bivariate bicycle codes, with the published circuit of depth
+//! seven, and of triangular colour codes, with Stim's circuit. Their errors flip three and more detectors and have no
+//! decomposition into edges, so their mechanisms stay whole ([`Circuit::detector_error_model`]). [`Experiment`] is the experiment
+//! of any of these codes by name. `str::parse::<Circuit>` reads any other circuit from Stim's format.
 //!
-//! The model is found in one pass backwards over the circuit: for each qubit it keeps the detectors and
-//! observables that an X or a Z inserted at that point would flip. It takes time linear in the size of the circuit.
+//! The model is found in one backward pass over the circuit, which keeps for each qubit the detectors and observables that an X
+//! or a Z inserted at that point would flip. The pass takes time linear in the size of the circuit.
 
 mod analyzer;
 mod bicycle;
@@ -58,7 +56,7 @@ fn check_rounds_of(code: &'static str, rounds: u32, min: u32, per_round: u32) ->
     if (min..=max).contains(&rounds) { Ok(()) } else { Err(QecError::RoundsOf { code, rounds, min, max }) }
 }
 
-/// Checks noise rates, each with its name and the most that its channel can have.
+/// Checks noise rates, each with its name and the largest value that its channel allows.
 fn check_rates<const N: usize>(rates: [(&'static str, f64, f64); N]) -> Result<(), QecError> {
     // Written so that NaN fails.
     match rates.into_iter().find(|(_, value, max)| !(0.0..=*max).contains(value)) {

@@ -1,4 +1,4 @@
-//! Measurements of a circuit: which detectors and observables each is a part of.
+//! The detectors and observables that each measurement of a circuit is a part of.
 
 use super::instruction::{Circuit, Instruction};
 use crate::dem::{Component, cancel_pairs};
@@ -55,7 +55,7 @@ impl Records {
         }
     }
 
-    /// No circuit looks further back than its record goes.
+    /// No circuit refers to measurements before its first.
     fn each(&mut self, lookback: &[u32], mut enter: impl FnMut(&mut Component)) {
         for &back in lookback {
             let place = self.flips.len().checked_sub(back as usize);

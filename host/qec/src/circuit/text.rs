@@ -1,14 +1,14 @@
-//! Reader of Stim's circuit format, for the instructions that leave a detector error model exact.
+//! Reader of Stim's circuit format, for instructions whose detector error model is exact.
 //!
-//! Signs do not matter to an error model, so each Clifford gate is read as one that is equal to it up to Paulis, and Paulis are
-//! left out; two-qubit gates and measurements of Pauli products become CX and one-qubit gates, resets and measurements in other
-//! bases likewise. `!` before a target and qubit coordinates are skipped. Refused are classically controlled gates, channels of
-//! disjoint errors (`PAULI_CHANNEL_1` and the like, which Stim only approximates), correlated and heralded errors.
+//! Signs do not matter to an error model, so each Clifford gate is read as a gate that equals it up to Paulis, and Paulis are
+//! left out. Two-qubit gates, measurements of Pauli products, and resets and measurements in other bases become CX and one-qubit
+//! gates. `!` before a target and qubit coordinates are skipped. Classically controlled gates, channels of disjoint errors
+//! (`PAULI_CHANNEL_1` and the like, which Stim only approximates), and correlated and heralded errors are refused.
 
 use super::instruction::{Circuit, Gate, Instruction};
 use crate::dem::MAX_DETECTORS;
 
-/// The most qubits, observables and gate targets, each turn of a block counting, that a circuit may have.
+/// The most qubits, observables and gate targets of a circuit, counting each turn of a block.
 const MAX_QUBITS: u32 = 1 << 20;
 const MAX_OBSERVABLES: u64 = 1 << 16;
 const MAX_TARGETS: u64 = 1 << 27;
@@ -21,7 +21,7 @@ const MAX_DEPTH: usize = 64;
 pub struct CircuitError {
     /// Number of the line, from 1.
     pub line: u64,
-    /// What is wrong.
+    /// The fault.
     pub reason: String,
 }
 
@@ -58,18 +58,18 @@ impl std::str::FromStr for Circuit {
     }
 }
 
-/// A block that is open.
+/// A block that is not closed yet.
 #[derive(Default)]
 struct Block {
     circuit: Circuit,
-    /// How often it is carried out, and the line that says so.
+    /// The number of turns, and the line that states it.
     count: u32,
     line: u64,
-    /// Of one turn.
+    /// Counts of one turn.
     own: Counts,
 }
 
-/// What was carried out so far, in the first turn of each open block.
+/// Counts of what ran so far, in the first turn of each open block.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     measurements: u64,
@@ -129,7 +129,7 @@ fn read_line(text: &str, blocks: &mut Vec<Block>, total: &mut Counts) -> Result<
     block.own.add(own, 1)
 }
 
-/// An instruction, split.
+/// The words of an instruction.
 struct Words<'a> {
     name: String,
     arguments: Vec<f64>,
@@ -161,7 +161,7 @@ impl<'a> Words<'a> {
         Ok(Self { name: name.to_ascii_uppercase(), arguments, targets: rest.split_whitespace().collect() })
     }
 
-    /// The probability of a channel, or of a wrong result; 0 where none is given and `optional`.
+    /// The probability of a channel or of a wrong result; 0 if none is given and `optional`.
     fn probability(&self, most: f64, optional: bool) -> Result<f64, String> {
         match self.arguments[..] {
             [] if optional => Ok(0.0),
@@ -195,7 +195,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Distances back to earlier measurements, sorted and without pairs.
+    /// Distances back to earlier measurements, sorted, pairs cancelled.
     fn records(&self, measured: u64) -> Result<Vec<u32>, String> {
         let back = |target: &&str| {
             let digits = target.strip_prefix("rec[-").and_then(|rest| rest.strip_suffix(']'));
@@ -212,7 +212,7 @@ impl<'a> Words<'a> {
         Ok(records)
     }
 
-    /// Appends what the instruction does; says what was carried out.
+    /// Appends the instruction's operations. Returns their counts.
     fn carry_out(&self, circuit: &mut Circuit, measured: u64) -> Result<Counts, String> {
         let mut counts = Counts { targets: self.targets.len() as u64, ..Counts::default() };
         match self.name.as_str() {
@@ -239,7 +239,7 @@ impl<'a> Words<'a> {
         Ok(counts)
     }
 
-    /// Appends a gate, a channel, a reset or measurements; how many of the latter.
+    /// Appends a gate, a channel, a reset or measurements. Returns the number of measurements.
     fn operate(&self, circuit: &mut Circuit) -> Result<u64, String> {
         let name = self.name.as_str();
         if let Some(channel) = channel(name) {
@@ -329,7 +329,7 @@ fn qubit(text: &str) -> Result<u32, String> {
     }
 }
 
-/// A noise channel of any strength, and the most that it can be.
+/// A noise channel of any strength, and its largest strength.
 type Channel = (fn(f64) -> Gate, f64);
 
 fn channel(name: &str) -> Option<Channel> {
@@ -343,7 +343,7 @@ fn channel(name: &str) -> Option<Channel> {
     })
 }
 
-/// Basis of a reset or measurement; whether it measures, whether it resets.
+/// Basis of a reset or measurement; whether it measures; whether it resets.
 fn collapse(name: &str) -> Option<(char, bool, bool)> {
     Some(match name {
         "R" | "RZ" => ('Z', false, true),
@@ -383,7 +383,7 @@ fn one_qubit(name: &str) -> Option<&'static [Gate]> {
     })
 }
 
-/// Steps of a two-qubit Clifford gate up to Paulis: gates, and on which of the pair.
+/// Steps of a two-qubit Clifford gate up to Paulis: gates, and the qubit of the pair that each acts on.
 type Steps = &'static [(Gate, &'static [usize])];
 
 const CX: (Gate, &[usize]) = (Gate::Cx, &[0, 1]);
@@ -415,7 +415,7 @@ fn two_qubit(name: &str) -> Option<Steps> {
     })
 }
 
-/// Measures a product on its first qubit, on which the others are gathered and taken off again.
+/// Measures a product on its first qubit, on which the other qubits are gathered before and released after.
 fn measure_product(circuit: &mut Circuit, product: &[(char, u32)], p: f64) -> Result<(), String> {
     let [(_, first), others @ ..] = product else { return Err("an empty product".to_owned()) };
     let turn = |circuit: &mut Circuit| {

@@ -47,8 +47,8 @@ impl BicycleCode {
     /// syndrome circuit uses them.
     ///
     /// # Errors
-    /// [`QecError::Code`] for a torus without places or with more than [`MAX_CSS_QUBITS`] / 2, and for a polynomial that names
-    /// a monomial twice.
+    /// [`QecError::Code`] for a torus without places or with more than [`MAX_CSS_QUBITS`] / 2 places, and for a polynomial that
+    /// names a monomial twice.
     pub fn new(l: u32, m: u32, a: Polynomial, b: Polynomial) -> Result<Self, QecError> {
         let fail = |reason: String| Err(QecError::Code { reason });
         let places = l.saturating_mul(m);
@@ -75,7 +75,7 @@ impl BicycleCode {
     /// One of [`BICYCLE_CODES`].
     ///
     /// # Errors
-    /// [`QecError::Configuration`] lists the names there are.
+    /// [`QecError::Configuration`] lists the known names.
     pub fn named(name: &str) -> Result<Self, QecError> {
         match BICYCLE_CODES.iter().find(|(known, ..)| *known == name) {
             Some(&(_, l, m, a, b)) => Self::new(l, m, a, b),
@@ -131,7 +131,7 @@ impl Torus {
         })
     }
 
-    /// Those of the polynomial that belongs to a half in this basis: `x` in X checks, `z` in Z checks.
+    /// The neighbours of a place in a half: by polynomial `x` in X checks, `z` in Z checks.
     fn neighbours(self, place: u32, basis: Basis, x: Polynomial, z: Polynomial) -> [u32; 3] {
         self.shifted(place, basis, if basis == Basis::X { x } else { z })
     }

@@ -1,20 +1,20 @@
 //! The triangular colour code on hexagons (6.6.6) of any odd distance, with the layout of Stim's `color_code:memory_xyz`.
 //!
-//! Qubits sit on a triangle of the triangular lattice, `w = (3 d - 1) / 2` of them along each side: place `x` of row `y`,
-//! counted from 0, has position `(x + y / 2, y)`. A place with `x + 2 y = 2` modulo 3 is the centre of a face, a hexagon or, at
-//! the border, a part of one; all others are data qubits. Each face is a check of X, of Z and so of Y as well. The logical
+//! Qubits lie on a triangle of the triangular lattice, `w = (3 d - 1) / 2` of them along each side: place `x` of row `y`, counted
+//! from 0, has position `(x + y / 2, y)`. A place with `x + 2 y = 2` modulo 3 is the centre of a face, a hexagon or, at the
+//! border, a part of one; all other places are data qubits. Each face is a check of X, of Z and so of Y as well. The logical
 //! operators are the bottom row in any basis.
 
 use crate::QecError;
 use crate::limits::MAX_DISTANCE;
 
-/// Where a face finds its data qubit in each of six layers of two-qubit gates, in steps of half a place along `x`.
+/// Offset from a face to its data qubit in each of six layers of two-qubit gates, in steps of half a place along `x`.
 const SCHEDULE: [(i64, i64); 6] = [(2, 0), (1, 1), (1, -1), (-2, 0), (-1, 1), (-1, -1)];
 
 /// A face: its data qubits are an X check, a Y check and a Z check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Face {
-    /// The place of its centre among all places.
+    /// The place of the face's centre.
     pub place: u32,
     /// Its data qubits, sorted: 4 at the border, 6 inside.
     pub support: Vec<u32>,
@@ -25,8 +25,8 @@ pub struct Face {
 /// The triangular colour code of one distance: `(3 d^2 + 1) / 4` data qubits, half as many faces (less one half), one logical
 /// qubit.
 ///
-/// Places are numbered row by row over data qubits and faces; data qubits are numbered in the order of their places, and so
-/// are faces.
+/// Places are numbered row by row over data qubits and faces; data qubits and faces are each numbered in the order of their
+/// places.
 ///
 /// ```
 /// use ringcall_qec::code::{ColorCode, CssCode};
@@ -57,7 +57,7 @@ impl ColorCode {
             return Err(QecError::Distance { distance });
         }
         let side = i64::from(distance + (distance - 1) / 2);
-        // The places of a row end where the triangle does; rows below have one more each.
+        // A row of places ends at the triangle's border; rows below have one more place each.
         let place_at = |(twice_x, y): (i64, i64)| {
             let x = (twice_x - y) / 2;
             let inside = (0..side).contains(&y) && twice_x >= y && x < side - y;

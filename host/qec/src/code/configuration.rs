@@ -3,7 +3,7 @@
 use super::{Basis, MAX_DISTANCE};
 use crate::QecError;
 
-/// Request header plus response header and answer (24 + 24 + 8 bytes) that share a slot with the measurements.
+/// Bytes of request header, response header and answer (24 + 24 + 8), which share a slot with the measurements.
 const SLOT_OVERHEAD: usize = 56;
 
 /// Slots are whole pages, so that each can be mapped and registered by itself.
@@ -27,7 +27,7 @@ pub struct Configuration {
     pub distance: u32,
     /// Rounds `T` of syndrome extraction.
     pub rounds: u32,
-    /// Basis of the memory experiment that its network was trained for.
+    /// Basis of the memory experiment that the network was trained for.
     pub basis: Basis,
 }
 
@@ -58,7 +58,7 @@ impl Configuration {
     /// Finds a named configuration. `d13_T104` is taken for `d13_r104`.
     ///
     /// # Errors
-    /// [`QecError::Configuration`] lists the names there are.
+    /// [`QecError::Configuration`] lists the known names.
     pub fn named(name: &str) -> Result<Self, QecError> {
         let wanted = name.replace("_T", "_r");
         CONFIGURATIONS
@@ -91,7 +91,7 @@ impl Configuration {
         4 * self.input_shape().iter().product::<usize>()
     }
 
-    /// Detectors that the network hands to matching: `(d * d - 1) T`.
+    /// Detectors that the network leaves to matching: `(d * d - 1) T`.
     pub fn residual_detectors(&self) -> usize {
         2 * self.z_stabilizers() * self.rounds as usize
     }
@@ -107,7 +107,7 @@ impl Configuration {
         2 * self.rounds as usize
     }
 
-    /// Bytes of a ring slot: the power of two, at least a page, that holds headers, input and answer.
+    /// Bytes of a ring slot: the smallest power of two, at least a page, that holds headers, input and answer.
     pub fn slot_size(&self) -> usize {
         (self.input_bytes() + SLOT_OVERHEAD).next_power_of_two().max(SMALLEST_SLOT)
     }

@@ -1,4 +1,4 @@
-//! CSS codes: X checks, Z checks and pairs of logical operators that follow from them.
+//! CSS codes: X checks, Z checks and the pairs of logical operators that follow from them.
 
 use super::Basis;
 use super::gf2::{BitVector, RowSpace};
@@ -9,9 +9,9 @@ pub const MAX_CSS_QUBITS: u32 = 4096;
 
 /// A Calderbank-Shor-Steane code, given by its checks.
 ///
-/// The logical operators are found by linear algebra over GF(2): those of basis X are a basis of what commutes with
-/// all Z checks, modulo products of X checks, and the other way round. Logical X `i` anticommutes with logical Z `i`
-/// and commutes with every other one, so that index `i` names one logical qubit in both bases.
+/// The logical operators are found by linear algebra over GF(2): those of basis X span the operators that commute with all Z
+/// checks, modulo products of X checks, and likewise for Z. Logical X `i` anticommutes with logical Z `i` and commutes with every
+/// other one, so index `i` names one logical qubit in both bases.
 ///
 /// ```
 /// use ringcall_qec::code::{Basis, CssCode};
@@ -109,13 +109,13 @@ impl CssCode {
     }
 }
 
-/// Vectors orthogonal to `others` that, with `own`, span all that are.
+/// Vectors orthogonal to `others` that, together with `own`, span all such vectors.
 fn quotient(others: &RowSpace, mut own: RowSpace) -> Vec<BitVector> {
     others.kernel().into_iter().filter(|vector| own.insert(vector)).collect()
 }
 
-/// Changes the basis `z` so that `x[i]` and `z[j]` have an odd overlap just where `i` is `j`. The overlaps of two bases of
-/// logical operators form a matrix that has an inverse, so a partner is always found.
+/// Changes the basis `z` so that `x[i]` and `z[j]` have an odd overlap exactly if `i == j`. The matrix of overlaps of two bases
+/// of logical operators is invertible, so a partner is always found.
 fn pair_up(x: &mut [BitVector], z: &mut [BitVector]) {
     for (at, x) in x.iter().enumerate() {
         if let Some(partner) = (at..z.len()).find(|&other| z[other].dot(x)) {

@@ -5,7 +5,7 @@
 pub(super) struct BitVector(Vec<u64>);
 
 impl BitVector {
-    /// The vector of this length with ones at `ones`, each below `len`; a place named twice cancels.
+    /// The vector of this length with ones at `ones`, each below `len`; an index named twice cancels.
     pub(super) fn of(len: usize, ones: &[u32]) -> Self {
         let mut vector = Self(vec![0; len.div_ceil(64)]);
         ones.iter().for_each(|&place| vector.0[place as usize / 64] ^= 1 << (place % 64));
@@ -20,25 +20,26 @@ impl BitVector {
         self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word ^= other);
     }
 
-    /// The inner product: whether an odd number of places is one in both.
+    /// The inner product: whether an odd number of entries is one in both.
     pub(super) fn dot(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).fold(0, |parity, (a, b)| parity ^ (a & b).count_ones() & 1) == 1
     }
 
-    /// The place of the first one.
+    /// The index of the first one.
     fn first(&self) -> Option<usize> {
         let word = self.0.iter().position(|&word| word != 0)?;
         Some(64 * word + self.0[word].trailing_zeros() as usize)
     }
 
-    /// The places of all ones, ascending.
+    /// The indices of all ones, ascending.
     pub(super) fn ones(&self) -> Vec<u32> {
         let len = 64 * self.0.len();
         (0..len).filter(|&place| self.get(place)).map(|place| place as u32).collect()
     }
 }
 
-/// A space of vectors, as a basis in reduced row echelon form: each basis vector has a pivot, a place where it alone is one.
+/// A space of vectors, as a basis in reduced row echelon form: each basis vector has a pivot, an index where no other basis
+/// vector is one.
 #[derive(Debug, Clone)]
 pub(super) struct RowSpace {
     len: usize,
@@ -61,7 +62,7 @@ impl RowSpace {
         self.basis.len()
     }
 
-    /// Extends the space by a vector. False where the vector was in the space already.
+    /// Extends the space by a vector. Returns false if the space contained the vector already.
     pub(super) fn insert(&mut self, vector: &BitVector) -> bool {
         let mut rest = vector.clone();
         self.basis.iter().filter(|(pivot, _)| vector.get(*pivot)).for_each(|(_, row)| rest.add(row));
@@ -76,7 +77,7 @@ impl RowSpace {
         let is_pivot = |place: usize| self.basis.iter().any(|&(pivot, _)| pivot == place);
         let free = (0..self.len).filter(|&place| !is_pivot(place));
         free.map(|place| {
-            // The free place is one; each pivot makes up for it in its own row.
+            // The free entry is one; each pivot compensates for it in its own row.
             let pivots = self.basis.iter().filter(|(_, row)| row.get(place)).map(|&(pivot, _)| pivot as u32);
             BitVector::of(self.len, &pivots.chain([place as u32]).collect::<Vec<_>>())
         })

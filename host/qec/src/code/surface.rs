@@ -1,16 +1,15 @@
 //! The rotated surface code: checks, logical operators, coordinates and gate schedule.
 //!
-//! Layout, the same as that of Stim's `surface_code:rotated_memory_*` circuits: data qubit `y * d + x` sits at
-//! `(2x + 1, 2y + 1)`, checks sit at points with two even coordinates in `0..=2d`. X checks have their weight-2
-//! members along the top and bottom, Z checks along the left and right. The logical X operator is the left column,
-//! the logical Z operator the top row.
+//! The layout is that of Stim's `surface_code:rotated_memory_*` circuits: data qubit `y * d + x` is at `(2x + 1, 2y + 1)`, checks
+//! are at points with two even coordinates in `0..=2d`. Weight-2 X checks lie along the top and bottom, weight-2 Z checks along
+//! the left and right. The logical X operator is the left column, the logical Z operator the top row.
 
 use super::Basis;
 use crate::QecError;
 use crate::limits::MAX_DISTANCE;
 
-/// Where a check finds its data qubit in each of the four layers of two-qubit gates. The two orders differ so that
-/// an error of the check's own qubit half way through (a hook) lies across the logical operator, not along it.
+/// Offset from a check to its data qubit in each of the four layers of two-qubit gates. The two orders differ so that an error of
+/// the ancilla half way through (a hook) lies across the logical operator, not along it.
 const X_SCHEDULE: [(i64, i64); 4] = [(1, 1), (-1, 1), (1, -1), (-1, -1)];
 const Z_SCHEDULE: [(i64, i64); 4] = [(1, 1), (1, -1), (-1, 1), (-1, -1)];
 
@@ -54,7 +53,7 @@ impl SurfaceCode {
             return Err(QecError::Distance { distance });
         }
         let mut code = Self { distance, x: Vec::new(), z: Vec::new() };
-        // Row by row, which is also the order in which the memory circuit measures them.
+        // Row by row, which is also the order of measurement in the memory circuit.
         for y in 0..=distance {
             for x in 0..=distance {
                 let basis = if (x + y) % 2 == 1 { Basis::X } else { Basis::Z };
@@ -102,8 +101,8 @@ impl SurfaceCode {
         self.stabilizers(basis).iter().map(|check| check.support.as_slice()).collect()
     }
 
-    /// The check matrix of one basis as sparse columns: entry `q` lists the one or two checks on data qubit `q`,
-    /// that is, the edge (or the boundary edge) that an error on `q` is in a matching graph.
+    /// The check matrix of one basis as sparse columns: entry `q` lists the one or two checks on data qubit `q`, which are the
+    /// ends of the edge (or boundary edge) of an error on `q` in a matching graph.
     pub fn checks_on_data(&self, basis: Basis) -> Vec<Vec<u32>> {
         let mut columns = vec![Vec::with_capacity(2); self.num_data() as usize];
         for (index, check) in (0..).zip(self.stabilizers(basis)) {

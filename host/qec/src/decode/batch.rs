@@ -4,8 +4,8 @@ use super::{DecodeError, Decoder, DecoderFactory, DecoderOptions, ModelDecoders}
 use crate::QecError;
 use crate::dem::text;
 
-/// A decoder of batches: matching, correlated where the model has correlations to use, or Relay-BP where matching cannot
-/// take the model.
+/// A decoder of batches: correlated matching if the model has correlations to use, else plain matching, and Relay-BP if matching
+/// cannot decode the model.
 ///
 /// ```
 /// use ringcall_qec::decode::BatchDecoder;
@@ -32,7 +32,7 @@ impl BatchDecoder {
     /// Reads a detector error model in Stim's text format.
     ///
     /// # Errors
-    /// [`DecodeError::Model`] for text that is no model, with the number of the line; those of [`ModelDecoders::new`].
+    /// [`DecodeError::Model`] for malformed text, with the number of the line, and the errors of [`ModelDecoders::new`].
     pub fn from_dem(text: &str) -> Result<Self, DecodeError> {
         let decoders =
             ModelDecoders::new(&text::parse(text).map_err(QecError::from)?, &DecoderOptions::default())?;
@@ -41,7 +41,7 @@ impl BatchDecoder {
         Ok(Self { decoder, name: decoders.name(), defects })
     }
 
-    /// What decodes: `plain`, `correlated` or `relay`.
+    /// The kind of decoder: `plain`, `correlated` or `relay`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
@@ -53,18 +53,18 @@ impl BatchDecoder {
         (self.decoder.num_detectors() as usize).div_ceil(8).max(1)
     }
 
-    /// Bytes of a prediction: a bit for each observable, likewise.
+    /// Bytes of a prediction: a bit for each observable, packed in the same way.
     #[must_use]
     pub fn prediction_bytes(&self) -> usize {
         (self.decoder.num_observables() as usize).div_ceil(8)
     }
 
-    /// The observables predicted to be flipped, [`prediction_bytes`](Self::prediction_bytes) for each shot of
+    /// Predicts the flipped observables: [`prediction_bytes`](Self::prediction_bytes) for each shot of
     /// [`shot_bytes`](Self::shot_bytes).
     ///
     /// # Errors
-    /// [`DecodeError::Length`] where `shots` is not whole shots, and that of [`Decoder::decode`] of the first shot that is
-    /// refused: one that no errors explain, or with a bit beyond the last detector.
+    /// [`DecodeError::Length`] if `shots` does not divide into shots, and the error of [`Decoder::decode`] for the first shot
+    /// that is refused: a shot that no errors explain, or with a bit beyond the last detector.
     pub fn decode_batch(&mut self, shots: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let (shot_bytes, prediction_bytes) = (self.shot_bytes(), self.prediction_bytes());
         let count = shots.len() / shot_bytes;

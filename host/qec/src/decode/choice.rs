@@ -1,4 +1,4 @@
-//! The decoder of a model by choice: matching of either kind, or belief propagation where matching cannot take the model.
+//! The choice of a model's decoder: matching of either kind, or belief propagation if matching cannot decode the model.
 
 use ringcall_bp::BpConfig;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::dem::DetectorErrorModel;
 /// A family of decoders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DecoderFamily {
-    /// Minimum-weight perfect matching: errors whose parts flip at most two detectors each.
+    /// Minimum-weight perfect matching, for errors whose parts flip at most two detectors each.
     Matching,
-    /// Relay-BP: errors of any number of detectors.
+    /// Relay-BP, for errors that flip any number of detectors.
     Relay,
-    /// A decoder out of a shared library.
+    /// A decoder from a shared library.
     Plugin,
-    /// Matching of each basis and layer of time alone: [`SliceFactory`].
+    /// Matching of each basis and layer of time separately: [`SliceFactory`].
     Slices,
 }
 
-/// What a model shall be decoded by.
+/// Options for the decoder of a model.
 ///
 /// ```
 /// use ringcall_qec::decode::{DecoderOptions, ModelDecoders};
@@ -39,36 +39,37 @@ pub enum DecoderFamily {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DecoderOptions {
-    /// The family. `None`: matching where [`matching`](Self::matching) names a kind or where the model is a matching problem,
-    /// else Relay-BP.
+    /// The family. `None`: matching if [`matching`](Self::matching) names a kind or if the model is a matching problem, else
+    /// Relay-BP.
     pub family: Option<DecoderFamily>,
-    /// The kind of matching. `None`: correlated where the model has correlations to use, else in one pass.
+    /// The kind of matching. `None`: correlated if the model has correlations to use, else plain.
     pub matching: Option<MatchingEngine>,
     /// The settings of Relay-BP.
     pub relay: BpConfig,
 }
 
-/// Makes decoders of one model, all of one kind. Those by matching are for the observables
+/// Makes decoders of one model, all of one kind. Matching decoders are for the observables alone
 /// ([`MatchingFactory::for_observables`]).
 #[derive(Clone)]
 pub enum ModelDecoders {
-    /// By matching.
+    /// Matching.
     Matching(Box<MatchingFactory>),
-    /// By belief propagation.
+    /// Belief propagation.
     Relay(Box<RelayFactory>),
-    /// By decoders of another factory: those of a shared library.
+    /// Decoders of another factory, such as a shared library's.
     Plugin(Arc<dyn DecoderFactory>),
-    /// By slices.
+    /// Matching by slices.
     Slices(Box<SliceFactory>),
 }
 
 impl ModelDecoders {
-    /// Decoders of `model` as `options` say. Where they ask for correlated matching of a model without correlations,
-    /// [`matching`](Self::matching) says that one pass it is.
+    /// Makes the decoders that `options` ask for. Correlated matching of a model without correlations becomes plain matching, as
+    /// [`matching`](Self::matching) then reports.
     ///
     /// # Errors
-    /// Those of [`MatchingGraph::from_dem`], [`MatchingFactory::new`] and [`RelayFactory::new`]; [`DecodeError::Hyperedge`]
-    /// where matching is asked for; [`DecodeError::Plugin`] where a plug-in is or slices are, which have factories of their own.
+    /// The errors of [`MatchingGraph::from_dem`], [`MatchingFactory::new`] and [`RelayFactory::new`]; [`DecodeError::Hyperedge`]
+    /// if the options ask for matching of a model that matching cannot decode; [`DecodeError::Plugin`] for plug-ins and slices,
+    /// which have their own factories.
     pub fn new(model: &DetectorErrorModel, options: &DecoderOptions) -> Result<Self, DecodeError> {
         let relay = || RelayFactory::new(model, &options.relay).map(|factory| Self::Relay(Box::new(factory)));
         match options.family {
@@ -94,7 +95,7 @@ impl ModelDecoders {
         Ok(Self::Matching(Box::new(factory)))
     }
 
-    /// The same decoders, in one pass where they are by matching.
+    /// The same decoders; matching decoders in one pass.
     #[must_use]
     pub fn single_pass(&self) -> Self {
         match self {
@@ -111,7 +112,7 @@ impl ModelDecoders {
         }
     }
 
-    /// The family that they are of.
+    /// The family of the decoders.
     pub fn family(&self) -> DecoderFamily {
         match self {
             Self::Matching(_) => DecoderFamily::Matching,
@@ -121,7 +122,7 @@ impl ModelDecoders {
         }
     }
 
-    /// The belief propagation decoders; `None` for others.
+    /// The belief propagation decoders; `None` for other decoders.
     pub fn relay(&self) -> Option<&RelayFactory> {
         match self {
             Self::Matching(_) | Self::Plugin(_) | Self::Slices(_) => None,
@@ -129,7 +130,7 @@ impl ModelDecoders {
         }
     }
 
-    /// A decoder that is given weights with each shot; `None` where it is not by matching.
+    /// A decoder that takes weights with each shot; `None` unless the decoders are matching decoders.
     pub fn weighted(&self) -> Option<WeightedMatching> {
         match self {
             Self::Matching(factory) => Some(factory.weighted()),
@@ -137,14 +138,14 @@ impl ModelDecoders {
         }
     }
 
-    /// As reports name it: `plain`, `correlated`, `relay`, `plugin` or `slices`.
+    /// The decoders' name in reports: `plain`, `correlated`, `relay`, `plugin` or `slices`.
     pub fn name(&self) -> &'static str {
         self.matching().map_or(self.family().name(), MatchingEngine::name)
     }
 }
 
 impl DecoderFamily {
-    /// As options and reports name it: `matching`, `relay`, `plugin` or `slices`.
+    /// The family's name in options and reports: `matching`, `relay`, `plugin` or `slices`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -157,7 +158,7 @@ impl DecoderFamily {
 }
 
 impl DecoderOptions {
-    /// Matching where its kind is given.
+    /// Matching if a kind of matching is given.
     fn matching_family(&self) -> Option<DecoderFamily> {
         self.matching.map(|_| DecoderFamily::Matching)
     }

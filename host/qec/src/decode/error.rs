@@ -4,7 +4,7 @@ use crate::QecError;
 
 /// Why a graph could not be built or a syndrome not be decoded.
 ///
-/// A refused syndrome leaves the decoder as it was: the next decode is right.
+/// A refused syndrome leaves the decoder unchanged.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -27,10 +27,10 @@ pub enum DecodeError {
     HeavyColumn {
         /// The column.
         column: u32,
-        /// The rows that it is in.
+        /// The number of rows that contain it.
         count: usize,
     },
-    /// A row of a check matrix names a column that is not there, or one twice.
+    /// A row of a check matrix names a column that does not exist, or a column twice.
     #[error("row {row} of the check matrix names column {column}, which it {problem}")]
     CheckMatrix {
         /// The row.
@@ -43,11 +43,11 @@ pub enum DecodeError {
     /// A list that should have one entry per item has another length.
     #[error("{what}: {found} given, {expected} needed")]
     Length {
-        /// What is counted.
+        /// The counted items.
         what: &'static str,
-        /// How many are needed.
+        /// The number needed.
         expected: usize,
-        /// How many were given.
+        /// The number given.
         found: usize,
     },
     /// A mechanism that fires in every shot has an infinite weight.
@@ -84,7 +84,7 @@ pub enum DecodeError {
         /// The detector.
         node: u32,
     },
-    /// An edge or a syndrome names a detector that is not there.
+    /// An edge or a syndrome names a detector that does not exist.
     #[error("detector {detector} is out of range: there are {count}")]
     Detector {
         /// The index given.
@@ -92,7 +92,7 @@ pub enum DecodeError {
         /// The number of detectors.
         count: u32,
     },
-    /// An edge names an observable that is not there.
+    /// An edge names an observable that does not exist.
     #[error("observable {observable} is out of range: there are {count}")]
     Observable {
         /// The index given.
@@ -100,7 +100,7 @@ pub enum DecodeError {
         /// The number of observables.
         count: u32,
     },
-    /// Correlated matching of an error that is likelier than not.
+    /// Correlated matching was asked for an error that is likelier than not.
     #[error(
         "mechanism {mechanism} has probability {probability}, and correlated matching takes none above 0.5: flip what \
          it flips in every shot and give the probability that it does not happen, or match without correlations"
@@ -132,7 +132,7 @@ pub enum DecodeError {
         /// A detector of that part that fired.
         detector: u32,
     },
-    /// Weights of a shot that the graph cannot have.
+    /// The graph does not allow the weights of a shot.
     #[error(transparent)]
     Weights(#[from] ringcall_matching::WeightsError),
     /// A measurement whose wrong outcome is no edge of the graph.
@@ -140,7 +140,7 @@ pub enum DecodeError {
     Measurement {
         /// Its index in the record.
         measurement: u32,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A residual value that is neither 0 nor 1.
@@ -151,18 +151,18 @@ pub enum DecodeError {
         /// Its value.
         value: i32,
     },
-    /// A decoder out of a shared library could not be made, refused a syndrome, or answered nonsense.
+    /// A decoder from a shared library could not be made, refused a syndrome, or gave an invalid answer.
     #[error("{reason}")]
     Plugin {
-        /// Which library, and what it said.
+        /// The library, and its message.
         reason: String,
     },
-    /// The engine refused a syndrome for its own reason.
+    /// The engine refused a syndrome for a reason of its own.
     #[error(
         "the matching engine refused the syndrome ({reason}): please report this with graph and syndrome"
     )]
     Engine {
-        /// What it said.
+        /// The engine's message.
         reason: String,
     },
 }

@@ -7,11 +7,11 @@ use ringcall_matching::{IntegerState, merge_independent};
 use super::DecodeError;
 use crate::dem::{DetectorErrorModel, cancel_pairs};
 
-/// What to do with several errors that flip the same detectors.
+/// The treatment of several errors that flip the same detectors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum ParallelEdges {
-    /// One edge that stands for an odd number of them firing: `p = p1 (1 - p2) + p2 (1 - p1)`. The observables of
-    /// the first are kept. This is how PyMatching loads a detector error model.
+    /// One edge for an odd number of them: `p = p1 (1 - p2) + p2 (1 - p1)`, with the observables of the first. This is how
+    /// PyMatching loads a detector error model.
     #[default]
     Independent,
     /// The edge of the smallest weight alone, with its observables; the first of equals. This is PyMatching's
@@ -51,7 +51,7 @@ pub struct MatchingGraph {
     edges: Vec<GraphEdge>,
     index: HashMap<(u32, Option<u32>), usize, IntegerState>,
     observable_conflicts: usize,
-    /// Errors of a model, with the edges that their parts became.
+    /// Errors of a model, with the edges of their parts.
     errors: Vec<CorrelatedError>,
 }
 
@@ -167,8 +167,8 @@ impl MatchingGraph {
     /// Adds an edge from `node` to `other`, or to the boundary, or merges it with the existing edge.
     ///
     /// # Errors
-    /// [`DecodeError::Detector`], [`DecodeError::Observable`], [`DecodeError::SelfLoop`] and
-    /// [`DecodeError::Weight`] for what their names say; the graph is as before.
+    /// [`DecodeError::Detector`], [`DecodeError::Observable`], [`DecodeError::SelfLoop`] or [`DecodeError::Weight`]; the graph is
+    /// then unchanged.
     pub fn add_edge(
         &mut self,
         node: u32,
@@ -179,7 +179,7 @@ impl MatchingGraph {
         self.merge_edge(node, other, weight, observables).map(|_| ())
     }
 
-    /// As [`add_edge`](Self::add_edge); the index of the edge.
+    /// As [`add_edge`](Self::add_edge). Returns the index of the edge.
     fn merge_edge(
         &mut self,
         node: u32,
@@ -221,7 +221,7 @@ impl MatchingGraph {
         Ok(at as u32)
     }
 
-    /// The errors of the model that this is the graph of.
+    /// The errors of the graph's model.
     pub(super) fn errors(&self) -> &[CorrelatedError] {
         &self.errors
     }
@@ -241,7 +241,7 @@ impl MatchingGraph {
         &self.edges
     }
 
-    /// The index of the edge between these detectors, or between one and the boundary.
+    /// The index of the edge between two detectors, or between a detector and the boundary.
     pub fn edge_between(&self, node: u32, other: Option<u32>) -> Option<u32> {
         let ends = match other {
             Some(other) => (node.min(other), Some(node.max(other))),
@@ -250,14 +250,14 @@ impl MatchingGraph {
         self.index.get(&ends).map(|&at| at as u32)
     }
 
-    /// How often parallel edges with different observables were merged. Each is an error of weight two that no
-    /// decoder can see; a good model of a code of distance three or more has none.
+    /// How often parallel edges with different observables were merged. Each such pair is an error of weight two that no decoder
+    /// can detect; a good model of a code of distance three or more has none.
     pub fn observable_conflicts(&self) -> usize {
         self.observable_conflicts
     }
 
-    /// For each detector the part of the graph that it belongs to, and for each part whether it has an edge
-    /// to the boundary. A detector without edges is its own part.
+    /// For each detector its connected part of the graph, and for each part whether it has an edge to the boundary. A detector
+    /// without edges is a part of its own.
     pub fn components(&self) -> (Vec<u32>, Vec<bool>) {
         let mut parents: Vec<u32> = (0..self.num_detectors).collect();
         for edge in &self.edges {
@@ -269,7 +269,7 @@ impl MatchingGraph {
         let mut parts = vec![0; parents.len()];
         let mut count = 0;
         for node in 0..self.num_detectors {
-            // A root is the smallest of its part, so its number is known before those of the others.
+            // A root is the smallest node of its part, so its part is numbered before the part's other nodes.
             let root = root(&mut parents, node);
             parts[node as usize] = if root == node { count } else { parts[root as usize] };
             count += u32::from(root == node);
@@ -282,7 +282,7 @@ impl MatchingGraph {
     }
 }
 
-/// The smallest node of `node`'s part, shortening the way there.
+/// The smallest node of `node`'s part, with path compression.
 fn root(parents: &mut [u32], mut node: u32) -> u32 {
     while parents[node as usize] != node {
         let grandparent = parents[parents[node as usize] as usize];

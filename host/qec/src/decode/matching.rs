@@ -1,4 +1,4 @@
-//! The matching decoder: `ringcall-matching` on a graph, with errors in the terms of this crate.
+//! The matching decoder: `ringcall-matching` on a graph, with this crate's errors.
 
 use ringcall_matching::{
     Decoder as Blossom, DecoderConfig, EnsembleConfig, EnsembleDecoder, ErrorTable, GraphBuilder, MAX_WEIGHT,
@@ -16,7 +16,7 @@ use crate::dem::DetectorErrorModel;
 /// ```
 /// use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
 ///
-/// // One error crosses two edges. The pair 2, 3 alone is explained without the observable; beside 0, 1 it is not.
+/// One error crosses two edges. The pair 2, 3 alone is explained without the observable; with 0, 1 it is not.
 /// let model = ringcall_qec::dem::text::parse(
 ///     "error(0.01) D0 D1 ^ D2 D3 L0
 ///      error(0.012) D2
@@ -38,12 +38,12 @@ pub struct MatchingDecoder {
     decoder: Blossom,
     /// The grid weight that all edges share, if there is one and it is not 0.
     uniform: Option<i64>,
-    /// What decides by likelihood, where that was asked for.
+    /// The decision by likelihood, for [`MatchingEngine::Ensemble`].
     ensemble: Option<Box<EnsembleDecoder>>,
 }
 
 impl MatchingDecoder {
-    /// A decoder with the default engine on the graph of `model`, as PyMatching would load it.
+    /// Makes a decoder with the default engine on the graph of `model`, loaded as by PyMatching.
     ///
     /// # Errors
     /// As [`MatchingGraph::from_dem`] and [`new`](Self::new).
@@ -52,18 +52,18 @@ impl MatchingDecoder {
         Self::new(&graph, MatchingEngine::default())
     }
 
-    /// A decoder with this engine on this graph.
+    /// Makes a decoder with this engine on this graph.
     ///
     /// # Errors
     /// [`DecodeError::WeightRange`] for weights too far apart, [`DecodeError::Graph`] for a graph that is too large,
-    /// [`DecodeError::Likely`] for an error above 0.5 where the engine minds correlations.
+    /// [`DecodeError::Likely`] for an error above 0.5 if the engine uses correlations.
     pub fn new(graph: &MatchingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
         Self::with(graph, engine, false)
     }
 
-    /// A decoder whose observables alone are wanted: parts of the graph that flip none, such as the checks of the other basis of a memory
-    /// experiment, are left out where they have no bearing on them, so that plain matching of such an experiment has half of the work.
-    /// [`Matched`] then tells of the other parts alone. An ensemble looks at the likelihood of all errors, and leaves nothing out.
+    /// Makes a decoder for the observables alone. Parts of the graph that cannot affect an observable, such as the checks of the
+    /// other basis of a memory experiment, are left out, which halves the work of plain matching of such an experiment.
+    /// [`Matched`] then describes the other parts alone. An ensemble weighs the likelihood of all errors, and leaves nothing out.
     ///
     /// ```
     /// use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
@@ -71,7 +71,7 @@ impl MatchingDecoder {
     /// let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
     /// let mut decoder = MatchingDecoder::for_observables(&graph, MatchingEngine::SparseBlossom)?;
     /// let mut observables = [0u8];
-    /// // Detector 2 has nothing to do with any observable.
+    /// Detector 2 is unrelated to any observable.
     /// assert_eq!(decoder.decode(&[0, 2], &mut observables)?.corrections, 1);
     /// assert_eq!(observables, [1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -127,13 +127,13 @@ impl MatchingDecoder {
         Ok(Self { decoder, uniform, ensemble })
     }
 
-    /// The engine within: decoders that are given a syndrome in parts share its tables.
+    /// The engine: decoders that take a syndrome in parts share its tables.
     pub fn engine(&self) -> &Blossom {
         &self.decoder
     }
 
-    /// What it decodes by: another than [`MatchingEngine::SparseBlossom`] only where that was asked for and the model has
-    /// correlations to use, which are errors of several parts, one of which makes another likelier.
+    /// The engine in use. It is [`MatchingEngine::SparseBlossom`] unless another was asked for and the model has correlations to
+    /// use: errors of several parts, one of which makes another likelier.
     pub fn kind(&self) -> MatchingEngine {
         if self.ensemble.is_some() {
             MatchingEngine::Ensemble
@@ -144,12 +144,12 @@ impl MatchingDecoder {
         }
     }
 
-    /// The grid weight of every edge of a correction, where it is the same. Lowered weights are not all the same.
+    /// The grid weight of every edge of a correction, if all are equal. Lowered weights are not all equal.
     fn uniform(&self) -> Option<i64> {
         self.uniform.filter(|_| !self.decoder.makes_second_pass())
     }
 
-    /// Refuses a buffer of another length than the observables have.
+    /// Checks the length of the buffer for observables.
     fn check(&self, observables: &[u8]) -> Result<(), DecodeError> {
         let (expected, found) = ((self.num_observables() as usize).div_ceil(8), observables.len());
         if found == expected {
@@ -192,7 +192,7 @@ impl MatchingDecoder {
     }
 }
 
-/// Refuses weights of which some would be lost beside others.
+/// Checks that no weight would vanish next to others.
 fn check_range(graph: &MatchingGraph) -> Result<(), DecodeError> {
     let magnitudes = || graph.edges().iter().map(|edge| edge.weight.abs());
     let largest = magnitudes().fold(0.0, f64::max);
@@ -200,8 +200,8 @@ fn check_range(graph: &MatchingGraph) -> Result<(), DecodeError> {
         return Ok(());
     }
     let scale = MAX_WEIGHT / largest;
-    // No weight of a probability exceeds 745, and steps of 745 / 2^24 are fine for any of them. Beyond that,
-    // weights are a user's own, and losing one is a wrong answer.
+    // No weight of a probability exceeds 745, and steps of 745 / 2^24 are fine for any of them. Larger weights come from the
+    // user, and losing one is a wrong answer.
     let smallest = magnitudes().filter(|&weight| weight > 0.0).fold(f64::INFINITY, f64::min);
     if !scale.is_normal() || (largest > 1000.0 && smallest * scale < 0.5) {
         return Err(DecodeError::WeightRange { smallest, largest });
@@ -248,7 +248,7 @@ impl Decoder for MatchingDecoder {
     }
 }
 
-/// What a solution comes to, with its observables as bytes.
+/// The result of a solution, with its observables as bytes.
 pub(super) fn matched(solution: &Solution, uniform: Option<i64>, observables: &mut [u8]) -> Matched {
     copy_words(solution.observables(), observables);
     let corrections = match uniform {
@@ -287,14 +287,14 @@ impl std::fmt::Debug for MatchingDecoder {
     }
 }
 
-/// Makes [`MatchingDecoder`]s on one graph. The graph's tables are made once, with the factory, and shared.
+/// Makes [`MatchingDecoder`]s on one graph. All share the graph's tables, which the factory makes once.
 #[derive(Debug, Clone)]
 pub struct MatchingFactory {
     prototype: MatchingDecoder,
 }
 
 impl MatchingFactory {
-    /// Decoders with the default engine on the graph of `model`, as PyMatching would load it.
+    /// Decoders with the default engine on the graph of `model`, loaded as by PyMatching.
     ///
     /// # Errors
     /// As [`MatchingDecoder::from_dem`].
@@ -310,8 +310,8 @@ impl MatchingFactory {
         Ok(Self { prototype: MatchingDecoder::new(graph, engine)? })
     }
 
-    /// Decoders by correlated matching where the graph's model has correlations to use, else in one pass:
-    /// [`kind`](Self::kind) says which.
+    /// Decoders by correlated matching if the graph's model has correlations to use, else by plain matching: [`kind`](Self::kind)
+    /// says which.
     ///
     /// ```
     /// use ringcall_qec::decode::{MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges};
@@ -330,12 +330,12 @@ impl MatchingFactory {
     /// ```
     ///
     /// # Errors
-    /// As [`new`](Self::new) in one pass.
+    /// As [`new`](Self::new) for plain matching.
     pub fn best(graph: &MatchingGraph) -> Result<Self, DecodeError> {
         Ok(Self { prototype: best_of(|engine| MatchingDecoder::new(graph, engine))? })
     }
 
-    /// Decoders as [`MatchingDecoder::for_observables`] makes them, with this engine; `None` as [`best`](Self::best) chooses.
+    /// Decoders as of [`MatchingDecoder::for_observables`] with this engine; `None` chooses as [`best`](Self::best).
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -347,7 +347,7 @@ impl MatchingFactory {
         Ok(Self { prototype: engine.map_or_else(|| best_of(make), make)? })
     }
 
-    /// Decoders in one pass, which share the tables of these.
+    /// Decoders in one pass, which share these decoders' tables.
     #[must_use]
     pub fn single_pass(&self) -> Self {
         let MatchingDecoder { decoder, uniform, .. } = &self.prototype;
@@ -355,18 +355,18 @@ impl MatchingFactory {
         Self { prototype }
     }
 
-    /// The decoder that others are copies of.
+    /// The decoder that others are cloned from.
     pub(super) fn prototype(&self) -> &MatchingDecoder {
         &self.prototype
     }
 
-    /// What its decoders decode by, as [`MatchingDecoder::kind`].
+    /// The engine of the decoders, as [`MatchingDecoder::kind`].
     pub fn kind(&self) -> MatchingEngine {
         self.prototype.kind()
     }
 }
 
-/// Correlated matching, or one pass where an error is too likely for that.
+/// Correlated matching, or plain matching if an error is too likely for correlations.
 fn best_of(
     make: impl Fn(MatchingEngine) -> Result<MatchingDecoder, DecodeError>,
 ) -> Result<MatchingDecoder, DecodeError> {

@@ -4,15 +4,16 @@
 //! * [`MatchingDecoder`]: minimum-weight perfect matching on such a graph, over a whole experiment in space and time;
 //! * [`WeightedMatching`]: the same with other weights for some edges of each shot, which [`ReadoutWeights`] finds;
 //! * [`RelayDecoder`]: belief propagation in relayed legs, for errors that flip any number of detectors;
-//! * [`ModelDecoders`]: one or the other, by choice or as the model needs it;
-//! * [`SliceDecoder`]: the same on each layer of a residual syndrome alone, counting corrections; [`SliceFactory`] makes decoders
-//!   of a memory experiment that do so;
+//! * [`ModelDecoders`]: one or the other, by choice or as the model needs;
+//! * [`SliceDecoder`]: matching of each layer of a residual syndrome separately, counting corrections; [`SliceFactory`] makes
+//!   such decoders for memory experiments;
 //! * [`Registry`] and [`get`]: decoders by name, ours and a program's own;
-//! * [`Decoder`] and [`DecoderFactory`]: what a pipeline needs of any decoder, one per worker;
+//! * [`Decoder`] and [`DecoderFactory`]: the interface of any decoder to a pipeline, one decoder per worker;
 //! * [`ShotDecoder`]: any decoder, for shots in packed bits;
 //! * [`BatchDecoder`]: from the text of a model to the predictions of a batch of shots, in three lines.
 //!
-//! Every input is checked before an engine sees it. Nothing is allocated while decoding, but by an ensemble, whose lists grow to what its shots need.
+//! Every input is checked before an engine sees it. Decoding allocates nothing, except in an ensemble, whose lists grow as its
+//! shots need.
 //!
 //! ```
 //! use ringcall_qec::decode::{Decoder, MatchingDecoder};
@@ -52,22 +53,22 @@ pub use shot::ShotDecoder;
 pub use slices::{DecodeResponse, SliceDecoder, SliceFactory};
 pub use weighted::{ReadoutWeights, WeightedMatching};
 
-/// What a decoder says about its correction.
+/// The result of a decode, besides the observables.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Matched {
     /// The weight of the correction: the sum of `ln((1 - p) / p)` over its errors.
     pub weight: f64,
-    /// The errors in the correction where all edges of the graph have the same positive weight (as those of a check
-    /// matrix without weights); else the matched pairs, a match with the boundary counting as one. Of belief propagation,
-    /// the errors in the correction.
+    /// The number of errors in the correction if all edges of the graph have the same positive weight (as those of a check matrix
+    /// without weights), else the number of matched pairs, counting a match with the boundary as one. For belief propagation, the
+    /// number of errors in the correction.
     pub corrections: u32,
-    /// Whether the correction explains the syndrome. That of matching always does; belief propagation may run out of
-    /// iterations, and then gives its best guess.
+    /// Whether the correction explains the syndrome. Matching always does; belief propagation may run out of iterations, and then
+    /// gives its best guess.
     pub converged: bool,
-    /// Whether time was up before it came to its end ([`Decoder::decode_until`]): the answer is the best so far.
+    /// Whether the decode was cut off ([`Decoder::decode_until`]): the answer is then the best so far.
     pub late: bool,
-    /// The natural logarithm of the odds that the observables are right, where the decoder says: [`MatchingEngine::Ensemble`] does.
-    /// Infinite where it saw no alternative.
+    /// The natural logarithm of the odds that the observables are right, if the decoder reports them, as
+    /// [`MatchingEngine::Ensemble`] does. Infinite if it saw no alternative.
     pub confidence: Option<f64>,
 }
 
@@ -89,8 +90,8 @@ pub trait Decoder: Send {
     /// unspecified then, and the next decode is unaffected.
     fn decode(&mut self, defects: &[u32], observables: &mut [u8]) -> Result<Matched, DecodeError>;
 
-    /// The same, until `expired` says that time is up: then the best answer so far, [`late`](Matched::late). A decoder that cannot be cut
-    /// off comes to its end, and asks then.
+    /// As [`decode`](Self::decode), until `expired` returns true; then the best answer so far, marked [`late`](Matched::late). A
+    /// decoder that cannot be cut off finishes, and calls `expired` then.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -105,25 +106,25 @@ pub trait Decoder: Send {
     }
 }
 
-/// Makes decoders that all decode alike, one for each worker.
+/// Makes identical decoders, one for each worker.
 pub trait DecoderFactory: Send + Sync {
     /// Makes a decoder.
     ///
     /// # Errors
-    /// [`DecodeError`] where the model cannot be decoded by this kind of decoder.
+    /// [`DecodeError`] if this kind of decoder cannot decode the model.
     fn build(&self) -> Result<Box<dyn Decoder>, DecodeError>;
 }
 
-/// How a matching is found.
+/// The method of matching.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MatchingEngine {
     /// `ringcall-matching`: sparse blossom. Exact, and free of allocation per decode.
     #[default]
     SparseBlossom,
-    /// The same engine twice, the second time with lower weights for edges that share an error with those found the
-    /// first time (correlated matching, as PyMatching does it with `enable_correlations=True`): more accurate where
-    /// errors of a model have several parts, and slower. On graphs that are not of a model, the same as one pass.
+    /// Correlated matching, as PyMatching does it with `enable_correlations=True`: the same engine twice, the second time with
+    /// lower weights for edges that share an error with those found first. More accurate and slower if errors of the model have
+    /// several parts; equal to one pass on graphs without a model.
     CorrelatedBlossom,
     /// Correlated matching as the first of several matchings of a shot, put together by the likelihood of the errors that they stand
     /// for ([`ringcall_matching::EnsembleDecoder`]): fewer errors than correlated matching, at up to twice its time, with a
@@ -132,7 +133,7 @@ pub enum MatchingEngine {
 }
 
 impl MatchingEngine {
-    /// As options and reports name it: `plain`, `correlated` or `ensemble`.
+    /// The engine's name in options and reports: `plain`, `correlated` or `ensemble`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -142,7 +143,7 @@ impl MatchingEngine {
         }
     }
 
-    /// Whether it minds errors of several parts.
+    /// Whether the engine uses errors of several parts.
     #[must_use]
     pub const fn minds_correlations(self) -> bool {
         !matches!(self, Self::SparseBlossom)

@@ -8,17 +8,17 @@ use crate::dem::DetectorErrorModel;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is decoded.
+/// The input of a decoder.
 #[derive(Debug, Clone, Copy)]
 pub enum DecoderInput<'a> {
     /// A detector error model.
     Model(&'a DetectorErrorModel),
-    /// A check matrix: the columns (data qubits, errors) of each row (check), and how many columns there are. Its decoders have no
-    /// observables, and count corrections.
+    /// A check matrix: the columns (data qubits, errors) of each row (check), and the number of columns. Decoders of a check
+    /// matrix have no observables, and count corrections.
     Checks {
         /// The columns of each row.
         rows: &'a [&'a [u32]],
-        /// How many columns there are.
+        /// The number of columns.
         columns: u32,
     },
 }
@@ -60,29 +60,29 @@ from! {
 pub struct Params(BTreeMap<String, Param>);
 
 impl Params {
-    /// None.
+    /// No parameters.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same with one more, or in place of one of its name.
+    /// Adds a parameter, or replaces the one of the same name.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Param>) -> Self {
         self.0.insert(name.to_owned(), value.into());
         self
     }
 
-    /// One of them.
+    /// The value of a parameter.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Param> {
         self.0.get(name)
     }
 
-    /// Refuses every name but these.
+    /// Refuses every name but those in `known`.
     ///
     /// # Errors
-    /// [`DecodeError::Plugin`] names the first other one.
+    /// [`DecodeError::Plugin`] with the first other name.
     pub fn expect(&self, known: &[&str]) -> Result<(), DecodeError> {
         match self.0.keys().find(|name| !known.contains(&name.as_str())) {
             None => Ok(()),
@@ -115,7 +115,7 @@ fn refused(reason: String) -> DecodeError {
     DecodeError::Plugin { reason }
 }
 
-/// Makes the decoders of a name.
+/// Makes the decoders of one name.
 pub type Constructor =
     Arc<dyn Fn(DecoderInput<'_>, &Params) -> Result<Arc<dyn DecoderFactory>, DecodeError> + Send + Sync>;
 
@@ -126,7 +126,7 @@ pub type Constructor =
 /// | `pymatching` | minimum-weight perfect matching, equal to PyMatching's in weight | `merge_strategy`: `smallest_weight` (default of a check matrix) or `independent` (default of a model); `enable_correlations`, of a model |
 /// | `relay` | Relay-BP, of a model | `solutions`, `max_iterations` |
 ///
-/// A program adds its own, which may come out of a shared library.
+/// A program adds its own, which may come from a shared library.
 ///
 /// ```
 /// use ringcall_qec::code::{Basis, SurfaceCode};
@@ -139,7 +139,7 @@ pub type Constructor =
 /// let mut decoder = Registry::new().get("pymatching", input, &params)?.build()?;
 /// assert_eq!(decoder.decode(&[0], &mut [])?.corrections, 1);
 ///
-/// // Under a name of one's own, and what is not there.
+/// Under a name of one's own, and an unknown name.
 /// let mut registry = Registry::new();
 /// let inner = registry.clone();
 /// registry.register("mine", move |input, params| inner.get("pymatching", input, params))?;
@@ -175,7 +175,7 @@ impl Registry {
     /// Adds decoders under a name.
     ///
     /// # Errors
-    /// [`DecodeError::Plugin`] where the name is taken.
+    /// [`DecodeError::Plugin`] if the name is taken.
     pub fn register(
         &mut self,
         name: &str,
@@ -191,7 +191,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The names, in order.
+    /// The names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.constructors.keys().map(String::as_str)
     }
@@ -199,7 +199,7 @@ impl Registry {
     /// Decoders of `input` by name; each thread builds its own.
     ///
     /// # Errors
-    /// [`DecodeError::Plugin`] for a name that is not there or a parameter that the decoder does not know; and the decoder's own.
+    /// [`DecodeError::Plugin`] for an unknown name or parameter; and the decoder's own errors.
     pub fn get(
         &self,
         name: &str,
@@ -215,7 +215,7 @@ impl Registry {
         make(input, params)
     }
 
-    /// The same as decoders of a model, for a pipeline.
+    /// As [`get`](Self::get), for the decoders of a model in a pipeline.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -229,7 +229,7 @@ impl Registry {
     }
 }
 
-/// Decoders of `input` by the name of one of [`Registry::new`].
+/// Decoders of `input` by a name of [`Registry::new`].
 ///
 /// # Errors
 /// As [`Registry::get`].

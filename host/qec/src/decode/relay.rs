@@ -1,4 +1,4 @@
-//! The belief propagation decoder: `ringcall-bp` on any detector error model, with errors in the terms of this crate.
+//! The belief propagation decoder: `ringcall-bp` on any detector error model, with this crate's errors.
 
 use ringcall_bp::{BpConfig, BpDecoder, BpError, BpGraph, BpGraphBuilder, BpOutcome};
 
@@ -7,8 +7,8 @@ use crate::dem::DetectorErrorModel;
 
 /// Belief propagation with memory in relayed legs, on a model whose errors may flip any number of detectors.
 ///
-/// A decomposition of errors into edges is not used: each error counts as a whole, and errors that flip the same are one. An
-/// error that is likelier than not is taken as one that always happens and is undone with the probability that is left.
+/// The decoder ignores decompositions of errors into edges: each error counts as a whole, and errors with the same symptoms are
+/// merged. An error that is likelier than not counts as one that always happens and is undone with the remaining probability.
 ///
 /// The weight of an answer is a sum of priors rounded to eighths. An answer that does not explain the syndrome says so
 /// ([`Matched::converged`]); its observables are the best guess.
@@ -27,16 +27,16 @@ use crate::dem::DetectorErrorModel;
 pub struct RelayDecoder {
     decoder: BpDecoder,
     likely: Likely,
-    /// A bit for each detector, where a model has likely errors.
+    /// A bit for each detector, if the model has likely errors.
     fired: Vec<u64>,
     defects: Vec<u32>,
     outcome: Option<BpOutcome>,
 }
 
-/// What the errors above one half flip in every shot.
+/// The symptoms of the errors above one half, flipped in every shot.
 #[derive(Debug, Clone, Default)]
 struct Likely {
-    /// Packed bits; empty where there are none.
+    /// Packed bits; empty if there are none.
     detectors: Vec<u64>,
     observables: Vec<u8>,
 }
@@ -59,17 +59,17 @@ impl RelayDecoder {
         RelayFactory::new(model, config).map(|factory| factory.prototype)
     }
 
-    /// What the last decode came to: legs, iterations; `None` before the first.
+    /// The outcome of the last decode: legs and iterations; `None` before the first.
     pub fn outcome(&self) -> Option<BpOutcome> {
         self.outcome
     }
 
-    /// The engine within.
+    /// The engine.
     pub fn engine(&self) -> &BpDecoder {
         &self.decoder
     }
 
-    /// The defects that are left once what likely errors flip is taken out.
+    /// The defects that remain without the symptoms of likely errors.
     fn without_likely(&mut self, defects: &[u32]) -> Result<(), DecodeError> {
         let count = self.num_detectors();
         self.fired.fill(0);
@@ -108,7 +108,7 @@ impl Decoder for RelayDecoder {
         self.decode_until(defects, observables, &mut || false)
     }
 
-    /// `expired` is asked before each iteration. A late answer without a solution does not explain the syndrome.
+    /// The decoder calls `expired` before each iteration. A late answer without a solution does not explain the syndrome.
     fn decode_until(
         &mut self,
         defects: &[u32],
@@ -169,7 +169,7 @@ impl RelayFactory {
         let mut likely = Likely::default();
         for error in &model.mechanisms {
             let (p, detectors, observables) = (error.probability, &error.detectors, &error.observables);
-            // Without a detector there is nothing to see, as likely as it may be: matching leaves such an error out as well.
+            // No syndrome shows an error without detectors, however likely: matching leaves such an error out as well.
             if p > 0.5 && !detectors.is_empty() {
                 likely.toggle(model, detectors, observables);
             }
@@ -190,12 +190,12 @@ impl RelayFactory {
         !self.prototype.likely.detectors.is_empty()
     }
 
-    /// The configuration of its decoders.
+    /// The decoders' configuration.
     pub fn config(&self) -> &BpConfig {
         self.prototype.decoder.config()
     }
 
-    /// The graph that its decoders share.
+    /// The graph that the decoders share.
     pub fn graph(&self) -> &BpGraph {
         self.prototype.decoder.graph()
     }

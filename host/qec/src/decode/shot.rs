@@ -38,12 +38,12 @@ impl<D: Decoder> ShotDecoder<D> {
         Self { decoder, defects, observables }
     }
 
-    /// Observables that a shot is decoded to.
+    /// The number of observables of a decoded shot.
     pub fn num_observables(&self) -> u32 {
         self.decoder.num_observables()
     }
 
-    /// The decoder within.
+    /// The wrapped decoder.
     pub fn get_mut(&mut self) -> &mut D {
         &mut self.decoder
     }
@@ -51,7 +51,7 @@ impl<D: Decoder> ShotDecoder<D> {
     /// Decodes the detectors of one shot and writes the observables predicted to be flipped to `predicted`.
     ///
     /// # Errors
-    /// [`DecodeError::Length`] when a row has another length than the decoder needs, and as [`Decoder::decode`].
+    /// [`DecodeError::Length`] if a row has another length than the decoder needs, and the errors of [`Decoder::decode`].
     pub fn decode(&mut self, detectors: &Bits, predicted: &mut Bits) -> Result<Matched, DecodeError> {
         for (what, expected, row) in [
             ("detectors", self.decoder.num_detectors(), detectors),

@@ -1,7 +1,7 @@
-//! Decoding layer by layer: a residual syndrome is cut into slices, and each is matched on the check graph alone.
+//! Decoding layer by layer: a residual syndrome is cut into slices, each matched on the check graph alone.
 //!
-//! This suits what a predecoder leaves: few defects, mostly explained within their own layer. It ignores errors of
-//! measurement, so it is not a decoder for raw syndromes; [`MatchingDecoder`] on the whole model is.
+//! Slices suit the residual of a predecoder: few defects, mostly explained within their own layer. Decoding by slices ignores
+//! errors of measurement, so it is not for raw syndromes; [`MatchingDecoder`] on the whole model is.
 //!
 //! [`SliceDecoder`] takes a residual that is one slice after another; [`SliceFactory`] makes decoders of a memory experiment,
 //! whose detectors it sorts into slices by basis and layer of time.
@@ -45,8 +45,8 @@ pub struct SliceDecoder {
 }
 
 impl SliceDecoder {
-    /// A decoder for `slices` slices of the checks in `rows`, each a list of data qubits below `columns`. All qubits
-    /// weigh the same, and of parallel edges the first is kept.
+    /// Makes a decoder for `slices` slices of the checks in `rows`, each a list of data qubits below `columns`. All qubits weigh
+    /// the same, and the first of parallel edges is kept.
     ///
     /// # Errors
     /// As [`MatchingGraph::from_check_matrix`], and [`DecodeError::Length`] when the residual would not fit 32 bits.
@@ -121,7 +121,7 @@ impl SliceDecoder {
         Ok(response)
     }
 
-    /// Decodes the defects gathered, if any, and forgets them.
+    /// Decodes the gathered defects, if any, and clears them.
     fn finish_slice(&mut self, response: &mut DecodeResponse) -> Result<(), DecodeError> {
         if self.defects.is_empty() {
             return Ok(());
@@ -135,8 +135,8 @@ impl SliceDecoder {
     }
 }
 
-/// Makes decoders of a memory experiment's detectors by slices: each basis's checks in each layer of time are matched alone on the
-/// check graph of that basis.
+/// Makes decoders of a memory experiment's detectors by slices: the checks of each basis in each layer of time are matched
+/// separately, on the check graph of that basis.
 ///
 /// ```
 /// use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
@@ -148,20 +148,20 @@ impl SliceDecoder {
 /// assert_eq!(factory.slices(), 6);
 /// let mut decoder = factory.build()?;
 /// assert_eq!((decoder.num_detectors(), decoder.num_observables()), (24, 1));
-/// // A detector of the first layer, and one of the last: each is its own slice's business.
+/// A detector of the first layer and one of the last: each belongs to its own slice.
 /// let matched = decoder.decode(&[0, 23], &mut [0])?;
 /// assert_eq!((matched.corrections, matched.converged), (2, true));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct SliceFactory {
-    /// Of the X checks and of the Z checks.
+    /// For the X checks and the Z checks.
     decoders: [MatchingFactory; 2],
     places: Arc<Places>,
     observables: u32,
 }
 
-/// Where detectors lie.
+/// The positions of detectors.
 #[derive(Debug)]
 struct Places {
     /// Slice and check of each detector.
@@ -181,7 +181,7 @@ impl std::fmt::Debug for SliceFactory {
 
 impl SliceFactory {
     /// Decoders of `experiment`, whose noise does not matter: all qubits weigh the same. With `predict` they predict the logical
-    /// observable, which corrections on its qubits flip; without it they have no observables, and count corrections alone.
+    /// observable, which corrections on its qubits flip; without it they have no observables, and only count corrections.
     ///
     /// # Errors
     /// [`DecodeError::Model`] for an experiment that does not exist.
@@ -220,7 +220,7 @@ impl SliceFactory {
         Ok(Self { decoders, places: Arc::new(places), observables })
     }
 
-    /// How many slices there are: twice the rounds.
+    /// The number of slices: twice the rounds.
     #[must_use]
     pub fn slices(&self) -> usize {
         self.places.bases.len()

@@ -1,4 +1,4 @@
-//! Matching with other weights for some edges of each shot, and those weights from read-outs.
+//! Matching with other weights for some edges of each shot, and such weights from read-outs.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::{DecodeError, Matched, MatchingFactory, MatchingGraph};
 use crate::circuit::Circuit;
 use crate::dem::Component;
 
-/// Minimum-weight perfect matching on weights of the shot's own: the graph's but for the edges that are listed.
+/// Minimum-weight perfect matching on a shot's own weights: those listed, and the graph's for all other edges.
 ///
-/// Made by [`MatchingFactory::weighted`](super::MatchingFactory::weighted) on the tables of its decoders. It makes one pass, and allocates
-/// nothing per decode.
+/// [`MatchingFactory::weighted`](super::MatchingFactory::weighted) makes it on the tables of the factory's decoders. It makes one
+/// pass, and allocates nothing per decode.
 ///
 /// ```
 /// use ringcall_qec::decode::{MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges};
@@ -36,7 +36,7 @@ pub struct WeightedMatching {
 }
 
 impl MatchingFactory {
-    /// A decoder that is given weights with each shot, in one pass on the same tables.
+    /// A decoder that takes weights with each shot, in one pass on the same tables.
     #[must_use]
     pub fn weighted(&self) -> WeightedMatching {
         WeightedMatching { decoder: WeightedDecoder::new(self.prototype().engine()) }
@@ -56,16 +56,16 @@ impl WeightedMatching {
         self.decoder.graph().num_observables() as u32
     }
 
-    /// Edges are `0..num_edges`, as [`MatchingGraph::edges`] has them.
+    /// Edges are `0..num_edges`, numbered as by [`MatchingGraph::edges`].
     #[must_use]
     pub fn num_edges(&self) -> u32 {
         self.decoder.graph().num_edges() as u32
     }
 
-    /// As [`Decoder::decode`](super::Decoder::decode), with these weights of edges, each edge once, in any order.
+    /// As [`Decoder::decode`](super::Decoder::decode), with weights of edges, each edge once, in any order.
     ///
     /// # Errors
-    /// [`DecodeError::Weights`] for a list that is not as [`WeightedDecoder::decode`] wants it, and those of
+    /// [`DecodeError::Weights`] for a list that [`WeightedDecoder::decode`] refuses, and the errors of
     /// [`Decoder::decode`](super::Decoder::decode). The next decode is unaffected.
     pub fn decode(
         &mut self,
@@ -86,11 +86,11 @@ impl WeightedMatching {
     }
 }
 
-/// From what the read-out says of measurements to weights of a shot.
+/// Turns the read-out's confidence in measurements into weights of a shot.
 ///
-/// The graph's weight of an edge is that of everything else that may cross it. A measurement that was read wrong crosses one edge,
-/// independently of that: with a log-likelihood ratio of its own the edge gets the weight of an odd number of them. So a model's
-/// measurements have the noise that a perfect read-out would have left.
+/// An edge's weight in the graph covers every other error that crosses it. A measurement that was read wrong crosses one edge,
+/// independently of those: with the read-out's log-likelihood ratio, the edge gets the weight of an odd number of them. So a
+/// model must give measurements only the noise that a perfect read-out would leave.
 ///
 /// ```
 /// use ringcall_qec::circuit::MemoryExperiment;
@@ -115,30 +115,30 @@ impl WeightedMatching {
 pub struct ReadoutWeights {
     shared: Arc<Shared>,
     weights: Vec<(u32, f64)>,
-    /// Per edge, one more than its place in the list; 0: it is not listed.
+    /// Per edge, its index in the list plus one; 0 if it is not listed.
     places: Vec<u32>,
 }
 
-/// What belongs to the circuit and its graph.
+/// Tables of the circuit and its graph.
 #[derive(Debug)]
 struct Shared {
-    /// Per measurement its edge, or `NONE`: no detector sees it.
+    /// Per measurement its edge, or `NONE` if no detector depends on it.
     edges: Vec<u32>,
-    /// Per edge its own weight.
+    /// Per edge its weight in the graph.
     own: Vec<f64>,
     flips: Vec<Component>,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// A ratio that is larger than an edge's own weight by this much changes less of it than the grid of weights shows.
+/// A ratio larger than an edge's own weight by this much changes the weight by less than a grid step.
 const NOTHING: f64 = 18.0;
 
 impl ReadoutWeights {
-    /// Finds the edge of each measurement. The graph is of this circuit's error model.
+    /// Finds the edge of each measurement. The graph must be that of the circuit's error model.
     ///
     /// # Errors
-    /// [`DecodeError::Measurement`] where a wrong outcome is no edge of the graph, or an edge of a negative weight.
+    /// [`DecodeError::Measurement`] if a wrong outcome is not an edge of the graph, or is an edge of negative weight.
     pub fn new(circuit: &Circuit, graph: &MatchingGraph) -> Result<Self, DecodeError> {
         let flips = circuit.measurement_flips();
         let edges = (0..).zip(&flips).map(|(measurement, flips)| edge(measurement, flips, graph));
@@ -149,38 +149,38 @@ impl ReadoutWeights {
         Ok(Self { shared, weights: Vec::with_capacity(count), places: vec![0; count] })
     }
 
-    /// How many measurements there are.
+    /// The number of measurements.
     #[must_use]
     pub fn measurements(&self) -> u32 {
         self.shared.edges.len() as u32
     }
 
-    /// What a wrong outcome of each measurement flips.
+    /// The detectors and observables that a wrong outcome of each measurement flips.
     #[must_use]
     pub fn flips(&self) -> &[Component] {
         &self.shared.flips
     }
 
-    /// The edge that a wrong outcome of this measurement crosses; `None` where no detector sees it.
+    /// The edge that a wrong outcome of this measurement crosses; `None` if no detector depends on it.
     #[must_use]
     pub fn edge(&self, measurement: u32) -> Option<u32> {
         self.shared.edges.get(measurement as usize).copied().filter(|&edge| edge != NONE)
     }
 
-    /// Begins a shot, of which nothing is doubted.
+    /// Begins a shot without doubted measurements.
     pub fn clear(&mut self) {
         for (edge, _) in self.weights.drain(..) {
             self.places[edge as usize] = 0;
         }
     }
 
-    /// The outcome of a measurement is wrong with a log-likelihood ratio `ln((1 - e) / e)` of at least 0; 0: it means nothing. A
-    /// measurement that is not there is not looked at.
+    /// Doubts a measurement: its outcome is wrong with the log-likelihood ratio `ln((1 - e) / e)`, at least 0; at 0 the outcome
+    /// says nothing. A measurement that does not exist is ignored.
     pub fn doubt(&mut self, measurement: u32, ratio: f64) {
         let Some(edge) = self.edge(measurement) else { return };
         let place = &mut self.places[edge as usize];
         let own = self.shared.own[edge as usize];
-        // Written so that NaN is nothing.
+        // Written so that NaN counts as no doubt.
         if !(0.0..own + NOTHING).contains(&ratio) {
             return;
         }

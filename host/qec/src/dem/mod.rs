@@ -1,4 +1,4 @@
-//! Detector error models: which independent errors can happen, how likely each is, and what it flips.
+//! Detector error models: independent errors, their probabilities, and the detectors and observables that they flip.
 //!
 //! A *detector* is a parity of measurements that is 0 when nothing goes wrong; an *observable* is a parity that
 //! holds the logical answer. A [`DetectorErrorModel`] lists independent [`Mechanism`]s. A shot fires each with its
@@ -67,13 +67,13 @@ pub struct DetectorErrorModel {
     pub num_observables: u32,
     /// The mechanisms, in the order of their source.
     pub mechanisms: Vec<Mechanism>,
-    /// Per detector its coordinates; the inner list is empty for a detector without, the outer one has either
+    /// The coordinates of each detector. An inner list is empty for a detector without coordinates; the outer list has
     /// `num_detectors` entries or none.
     pub coordinates: Vec<Vec<f64>>,
 }
 
 impl Mechanism {
-    /// The components if there are any, else the mechanism itself as one component.
+    /// The components, or the mechanism itself as one component if it has none.
     pub fn edges(&self) -> impl Iterator<Item = Edge<'_>> {
         let whole = Edge { detectors: &self.detectors, observables: &self.observables };
         let undecomposed = self.components.is_empty().then_some(whole);
@@ -84,14 +84,14 @@ impl Mechanism {
         )
     }
 
-    /// True when every edge flips at most two detectors, which is what a matching decoder needs.
+    /// Whether every edge flips at most two detectors, as a matching decoder needs.
     pub fn is_graphlike(&self) -> bool {
         self.edges().all(|edge| edge.detectors.len() <= 2)
     }
 }
 
 impl DetectorErrorModel {
-    /// Checks what the field documentation promises.
+    /// Checks the invariants that the fields' documentation states.
     ///
     /// # Errors
     /// [`QecError::Model`] names the first mechanism whose probability is not in `0..=1`, whose lists are
@@ -140,8 +140,8 @@ impl DetectorErrorModel {
 }
 
 impl DetectorErrorModel {
-    /// For each detector the round that it belongs to, by its last coordinate, which is the time: detectors with the smallest are of
-    /// round 0, those with the next one of round 1, and so on without gaps.
+    /// The round of each detector, from its last coordinate, the time: detectors of the smallest time are in round 0, those of
+    /// the next in round 1, and so on without gaps.
     ///
     /// ```
     /// let text = "error(0.1) D0 D1\ndetector(1, 0, 0.5) D0\ndetector(1, 0, 3) D1\ndetector(5, 0, 0.5) D2";
@@ -209,7 +209,7 @@ impl DetectorErrorModel {
 
 /// Whether `whole` holds the elements that occur in an odd number of the parts' lists. All lists are sorted and unique.
 fn is_symmetric_sum(whole: &[u32], parts: &[Component], list: fn(&Component) -> &[u32]) -> bool {
-    /// Lists as long as that are sorted rather than searched.
+    /// Lists of at least this length are sorted rather than searched.
     const MANY: usize = 16;
     let lists = || parts.iter().map(list);
     if lists().map(<[u32]>::len).sum::<usize>() > MANY {

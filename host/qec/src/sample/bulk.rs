@@ -1,4 +1,4 @@
-//! A sampler for many shots of which nobody needs to name the seed.
+//! A sampler for many shots, without seeds of single shots.
 
 use std::iter::successors;
 use std::sync::Arc;
@@ -10,19 +10,20 @@ use crate::QecError;
 use crate::dem::DetectorErrorModel;
 use crate::shots::{Shot, ShotError, ShotLayout};
 
-/// Hits beyond this mean make no difference: with it an odd number has the probability 1/2 - 2e-18.
+/// A larger mean makes no difference: at this mean an odd number has the probability 1/2 - 2e-18.
 const MOST_HITS: f64 = 20.0;
-/// Mean of a table of how many hits there are. Where there are more, several numbers are drawn.
+/// The mean of one table of numbers of hits. For a larger mean, several numbers are drawn.
 const TABLE_MEAN: f64 = 1024.0;
-/// Terms of the Poisson distribution that are less than this part of its largest one are left out.
+/// Terms of the Poisson distribution below this fraction of the largest term are left out.
 const NEGLIGIBLE: f64 = 1e-22;
 
 /// Draws shots as [`Sampler`](super::Sampler) does, in a fraction of its time, but other ones for a seed: they may be others in a later
 /// version.
 ///
-/// Each mechanism is *hit* a number of times that is Poisson distributed with mean `-ln(1 - 2 p) / 2`, and fires if that is odd, which has
-/// the probability `p`. The hits of all mechanisms together are Poisson distributed as well, and which mechanism each of them hits is
-/// independent of the others. So a shot costs one draw for their number, and one for each of them, by Walker's method of aliases.
+/// Each mechanism is *hit* a Poisson-distributed number of times with mean `-ln(1 - 2 p) / 2`, and fires if that number is odd,
+/// which has the probability `p`. The hits of all mechanisms together are Poisson distributed as well, and the mechanism of each
+/// hit is independent of the others. So a shot costs one draw for the number of hits, and one for each hit, by Walker's alias
+/// method.
 ///
 /// ```
 /// use ringcall_qec::sample::BulkSampler;
@@ -48,20 +49,20 @@ pub struct BulkSampler {
 #[derive(Debug)]
 struct Tables {
     layout: ShotLayout,
-    /// What is flipped before any mechanism is hit: by those that are likelier to fire than not.
+    /// Flips before any hit: those of mechanisms that are likelier to fire than not.
     start: Vec<Flips>,
     hits: Poisson,
     /// How often a number of hits is drawn for a shot.
     rounds: u32,
     cells: Vec<Cell>,
-    /// What all mechanisms flip, one after the other.
+    /// The targets of all mechanisms, one after the other.
     targets: Vec<u32>,
 }
 
-/// A cell of the table of aliases: it is chosen as often as any other, and shared by two mechanisms.
+/// A cell of the alias table: every cell is equally likely, and two mechanisms share it.
 #[derive(Debug, Clone, Copy)]
 struct Cell {
-    /// Of 2^64 draws these are the first one's.
+    /// The number of draws, of 2^64, that belong to the first mechanism.
     first: u64,
     flips: [Flips; 2],
 }
@@ -78,13 +79,13 @@ impl BulkSampler {
     /// A sampler of a model.
     ///
     /// # Errors
-    /// What [`DetectorErrorModel::validate`] finds.
+    /// The error of [`DetectorErrorModel::validate`].
     pub fn new(model: &DetectorErrorModel, seed: u64) -> Result<Self, QecError> {
         model.validate()?;
         Ok(Self { tables: Arc::new(Tables::new(model)), rng: Xoshiro256PlusPlus::seed_from_u64(seed) })
     }
 
-    /// The shape of its shots.
+    /// The shape of the shots.
     pub fn layout(&self) -> ShotLayout {
         self.tables.layout
     }
@@ -154,7 +155,7 @@ impl Tables {
     }
 }
 
-/// The table of aliases of mechanisms that are hit as often as `means` say (Vose's way to make it).
+/// The alias table of mechanisms with these mean hits (Vose's construction).
 fn cells(flips: &[Flips], means: &[f64]) -> Vec<Cell> {
     let unit = means.iter().sum::<f64>() / means.len() as f64;
     let mut rest: Vec<f64> = means.iter().map(|mean| mean / unit).collect();
@@ -169,14 +170,15 @@ fn cells(flips: &[Flips], means: &[f64]) -> Vec<Cell> {
             small.push(more);
         }
     }
-    // Cells that are left are whole but for rounding.
+    // The remaining cells are whole except for rounding.
     cells
 }
 
 /// A table of a Poisson distribution.
 #[derive(Debug)]
 struct Poisson {
-    /// Of 2^64 draws, those that give at most the number of the entry; whatever is left gives the number behind the last one.
+    /// The number of draws, of 2^64, that give at most the entry's number; the remaining draws give the number after the last
+    /// entry.
     up_to: Vec<u64>,
     /// For the first byte of a draw, the least number that it can give.
     least: Vec<u32>,

@@ -1,10 +1,10 @@
 //! A fast, seeded sampler of detector error models.
 //!
-//! Mechanisms are rare, so the sampler does not ask each of them whether it fires: it draws how many to skip until
-//! the next one that does. For that, mechanisms are sorted by falling probability and cut into *classes* that
-//! reach from a class's largest probability `p` down to, but not including, `p / 2`. Within a class the gap to the
-//! next candidate is geometric, `floor(ln u / ln(1 - p))`, and a candidate less likely than `p` is accepted with
-//! the ratio of the two. A shot costs a little per class and per fired mechanism, and allocates nothing.
+//! Mechanisms are rare, so the sampler does not draw for each of them whether it fires: it draws how many mechanisms to skip
+//! until the next one that does. For that, mechanisms are sorted by falling probability and cut into *classes*, each from its
+//! largest probability `p` down to, but not including, `p / 2`. Within a class the gap to the next candidate is geometric,
+//! `floor(ln u / ln(1 - p))`, and a candidate less likely than `p` is accepted with the ratio of the two. A shot costs a little
+//! per class and per fired mechanism, and allocates nothing.
 //!
 //! # The stream of random numbers
 //! A seed gives the same shots on every platform and in every later version; a test holds some of them.
@@ -13,7 +13,7 @@
 //! * Order within a shot: classes by falling probability, members by falling probability, then by index.
 //! * Gap: one draw `x`; `u = ((x >> 11) + 1) / 2^53`, in `(0, 1]`. The logarithms are those of the `libm` crate,
 //!   which computes them in software alike everywhere. Probabilities below 2^-53 are therefore sampled as 2^-53.
-//! * Acceptance: nothing is drawn where the ratio is 1; else one draw `x`, accepted if `x >> 11 < ratio * 2^53`.
+//! * Acceptance: a ratio of 1 draws nothing; any other ratio draws one `x`, accepted if `x >> 11 < ratio * 2^53`.
 //!
 //! ```
 //! use ringcall_qec::sample::Sampler;
@@ -55,13 +55,13 @@ pub struct Sampler {
     rng: Xoshiro256PlusPlus,
 }
 
-/// What the samplers of all streams share.
+/// The tables that the samplers of all streams share.
 #[derive(Debug)]
 struct Tables {
     layout: ShotLayout,
     classes: Vec<Class>,
     members: Vec<Member>,
-    /// What all members flip, one after the other: detectors first, then observables.
+    /// The targets of all members, one after the other: detectors first, then observables.
     targets: Vec<u32>,
 }
 
@@ -74,10 +74,10 @@ struct Class {
     end: usize,
 }
 
-/// A mechanism, as the sampler keeps it.
+/// A mechanism in the sampler's form.
 #[derive(Debug)]
 struct Member {
-    /// Of 2^53 draws these are accepted.
+    /// The number of draws, of 2^53, that accept it.
     accepted: u64,
     /// It flips the detectors `targets[detectors..observables]` and the observables `targets[observables..end]`.
     detectors: usize,
@@ -89,7 +89,7 @@ impl Sampler {
     /// A sampler of the first stream of `seed`.
     ///
     /// # Errors
-    /// What [`DetectorErrorModel::validate`] finds.
+    /// The error of [`DetectorErrorModel::validate`].
     pub fn new(model: &DetectorErrorModel, seed: u64) -> Result<Self, QecError> {
         model.validate()?;
         let origin = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -112,7 +112,7 @@ impl Sampler {
         Self { tables: Arc::clone(&self.tables), rng: origin.clone(), origin }
     }
 
-    /// The shape of its shots.
+    /// The shape of the shots.
     pub fn layout(&self) -> ShotLayout {
         self.tables.layout
     }
@@ -158,9 +158,9 @@ impl Sampler {
     }
 }
 
-/// A seed that belongs to a seed and a list of numbers (a distance, the bits of a probability, a batch): for shots that
-/// depend on what they are of, and not on the order in which they are drawn. Each number in turn is joined by exclusive
-/// or with what came of those before, and goes through SplitMix64.
+/// Derives a seed from a seed and a list of numbers (a distance, the bits of a probability, a batch), so that shots depend on the
+/// numbers and not on the order of drawing. Each number in turn is combined by exclusive or with the result so far, and goes
+/// through SplitMix64.
 ///
 /// ```
 /// use ringcall_qec::sample::derived_seed;

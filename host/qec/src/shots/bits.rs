@@ -82,8 +82,8 @@ impl Bits {
         Ones { words: &self.words, at: 0, current: self.words.first().copied().unwrap_or(0) }
     }
 
-    /// Replaces the content of `indices` by the indices of the ones, ascending. Allocates nothing when its
-    /// capacity is enough, which it always is at [`len`](Self::len).
+    /// Replaces the content of `indices` by the indices of the ones, ascending. Allocates nothing if the capacity suffices, as a
+    /// capacity of [`len`](Self::len) always does.
     pub fn ones_into(&self, indices: &mut Vec<u32>) {
         indices.clear();
         indices.extend(self.iter_ones());
@@ -117,7 +117,7 @@ impl Bits {
         let (first, shift) = (offset / 8, offset % 8);
         for (index, byte) in self.iter_bytes().enumerate() {
             bytes[first + index] |= byte << shift;
-            // What does not fit goes to the next byte, which exists unless it is only padding.
+            // The remaining bits go to the next byte, which exists unless they are padding.
             let carried = u16::from(byte) << shift >> 8;
             if carried != 0 {
                 bytes[first + index + 1] |= carried as u8;

@@ -21,10 +21,10 @@ pub enum ShotError {
         shot: u64,
         /// Where the input ends, in bytes from its start.
         byte: u64,
-        /// What should have come.
+        /// The expected input.
         expected: String,
     },
-    /// A line of a text format that does not say what it should.
+    /// A malformed line of a text format.
     #[error("{format} input, line {line}, column {column}: {reason}")]
     Line {
         /// The format read.
@@ -55,7 +55,7 @@ pub enum ShotError {
         /// The shape given.
         found: ShotLayout,
     },
-    /// The reader has failed before and lost its place.
+    /// The reader has failed before and lost its position.
     #[error("this reader has failed before: what follows an error in a shot file cannot be trusted")]
     AfterError,
     /// No format has this name.
@@ -81,7 +81,7 @@ pub enum ShotError {
         /// The byte with the run's length, from the start of the input.
         byte: u64,
     },
-    /// `ptb64` has shots by the 64.
+    /// The number of shots in a `ptb64` file is not a multiple of 64.
     #[error("a ptb64 file holds a multiple of 64 shots, and {shots} are none: choose another format")]
     PartialGroup {
         /// The shots that were written.

@@ -1,25 +1,25 @@
-//! The 64 shots of a group of `ptb64`: a word for each bit of a row.
+//! The 64 shots of a `ptb64` group: a word for each bit of a row.
 
 use super::Shot;
 
-/// Shots of a group.
+/// The number of shots of a group.
 pub(super) const SHOTS: usize = 64;
 
 /// A group that is read from or gathered.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     words: Vec<u64>,
-    /// The shots given out, or taken in.
+    /// The number of shots given out, or gathered.
     pub(super) used: usize,
 }
 
 impl Group {
-    /// For rows of `width` bits; given out entirely.
+    /// A group for rows of `width` bits, with no shot left to give out.
     pub(super) fn new(width: usize) -> Self {
         Self { words: vec![0; width], used: SHOTS }
     }
 
-    /// Begins a group that is gathered.
+    /// Begins to gather a group.
     pub(super) fn clear(&mut self) {
         self.words.fill(0);
         self.used = 0;
@@ -33,7 +33,7 @@ impl Group {
         self.used = 0;
     }
 
-    /// The words as a file has them.
+    /// The words in the form of a file.
     pub(super) fn store(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.words.iter().flat_map(|word| word.to_le_bytes()));
     }

@@ -1,15 +1,15 @@
 //! Shots and their files: Stim's six result formats, `01`, `b8`, `r8`, `ptb64`, `hits` and `dets`, in and out.
 //!
-//! A [`Shot`] is what one run of an experiment gave: measurements, detectors and observables, each a row of
-//! [`Bits`]; a [`ShotLayout`] says how many of each, in this order. Files carry no header, so the layout is the
-//! reader's knowledge. Stim's `--append_observables` and PyMatching's `--in_includes_appended_observables` mean a
-//! layout with detectors *and* observables; without the flag there are no observables in the file.
+//! A [`Shot`] is the result of one run of an experiment: measurements, detectors and observables, each a row of [`Bits`]; a
+//! [`ShotLayout`] says how many of each, in this order. Files have no header, so the reader must know the layout. Stim's
+//! `--append_observables` and PyMatching's `--in_includes_appended_observables` mean a layout with detectors *and* observables;
+//! without the flag a file has no observables.
 //!
 //! | format | one shot | end of a shot |
 //! |---|---|---|
 //! | `01` | one character per bit | newline |
 //! | `b8` | bits packed least significant first, padded with zeros to whole bytes | none: the length is fixed |
-//! | `r8` | before each 1, and before one that is thought after the last bit, the zeros since the last 1 as a byte; 255 for 255 zeros and no 1 yet | that last byte |
+//! | `r8` | the number of zeros before each 1 as a byte, 255 standing for 255 zeros without a 1; a virtual 1 follows the last bit | the byte of the virtual 1 |
 //! | `ptb64` | 64 shots together: for each bit an 8-byte word, little-endian, whose bit `i` is shot `i`'s | none: a file has a multiple of 64 shots |
 //! | `hits` | the indices of the bits that are 1, with commas between them | newline |
 //! | `dets` | `shot`, then a space and `M3`, `D5` or `L0` for each bit that is 1 | newline |
@@ -43,7 +43,7 @@ pub use error::ShotError;
 pub use reader::ShotReader;
 pub use writer::ShotWriter;
 
-/// How many bits of each kind a shot has. In a row they stand in this order.
+/// The number of bits of each kind in a shot. A row has them in this order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ShotLayout {
     /// Raw measurement results, `M` in `dets`.
@@ -65,7 +65,7 @@ impl ShotLayout {
         Self { detectors, ..Self::default() }
     }
 
-    /// Observables alone: what a decoder predicts.
+    /// Observables alone, as a decoder predicts them.
     pub fn observables(observables: u32) -> Self {
         Self { observables, ..Self::default() }
     }
@@ -88,7 +88,7 @@ impl std::fmt::Display for ShotLayout {
     }
 }
 
-/// What one run of an experiment gave.
+/// The result of one run of an experiment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Shot {
     /// The raw measurement results, if the layout has any.
@@ -109,7 +109,7 @@ impl Shot {
         }
     }
 
-    /// How many bits of each kind it has.
+    /// The number of bits of each kind.
     pub fn layout(&self) -> ShotLayout {
         ShotLayout {
             measurements: self.measurements.len(),
@@ -125,7 +125,7 @@ impl Shot {
         self.observables.clear();
     }
 
-    /// Refuses a shot that is not of `layout`.
+    /// Refuses a shot of another layout.
     pub(crate) fn check(&self, layout: ShotLayout) -> Result<(), ShotError> {
         let found = self.layout();
         if found == layout { Ok(()) } else { Err(ShotError::Layout { expected: layout, found }) }
@@ -179,7 +179,7 @@ impl std::str::FromStr for ShotFormat {
     }
 }
 
-/// The length of a packed or printed row, refused where a file could not say how many shots it has.
+/// The length of a packed or printed row. Refuses a layout for which a file could not tell its number of shots.
 fn row_width(format: ShotFormat, layout: ShotLayout) -> Result<usize, ShotError> {
     let width = layout.width();
     if width == 0 && matches!(format, ShotFormat::B8 | ShotFormat::Ptb64) {

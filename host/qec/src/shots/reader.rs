@@ -12,7 +12,7 @@ pub struct ShotReader<R> {
     format: ShotFormat,
     layout: ShotLayout,
     row: Vec<u8>,
-    /// Of `ptb64`.
+    /// The current group of `ptb64`.
     group: Group,
     shots: u64,
     position: u64,
@@ -59,11 +59,11 @@ impl<R: Read> ShotReader<R> {
         self.shots
     }
 
-    /// Reads the next shot into `shot`; false at the end of the input, `shot` then keeps what it had.
+    /// Reads the next shot into `shot`. Returns false at the end of the input; `shot` is then unchanged.
     ///
     /// # Errors
-    /// [`ShotError`] for input that fails, is cut off or malformed (then `shot` has unspecified bits, and every
-    /// later call is refused), and for a `shot` of another layout.
+    /// [`ShotError`] for input that fails, is cut off or malformed (`shot` then has unspecified bits, and every later call is
+    /// refused), and for a `shot` of another layout.
     pub fn read(&mut self, shot: &mut Shot) -> Result<bool, ShotError> {
         if self.failed {
             return Err(ShotError::AfterError);
@@ -84,7 +84,7 @@ impl<R: Read> ShotReader<R> {
         result
     }
 
-    /// The remaining shots, each newly allocated. It ends after the first error.
+    /// The remaining shots, each newly allocated. The iterator ends after the first error.
     pub fn into_shots(mut self) -> impl Iterator<Item = Result<Shot, ShotError>> {
         std::iter::from_fn(move || {
             if self.failed {
@@ -172,7 +172,7 @@ impl<R: Read> ShotReader<R> {
                 continue;
             }
             match at.cmp(&width) {
-                // The 1 that is thought after the last bit.
+                // The virtual 1 after the last bit.
                 std::cmp::Ordering::Equal => return Ok(true),
                 std::cmp::Ordering::Greater => return Err(ends_within),
                 std::cmp::Ordering::Less => {}
@@ -236,7 +236,7 @@ impl<R: Read> ShotReader<R> {
     }
 
     fn read_dets(&mut self, shot: &mut Shot) -> Result<bool, ShotError> {
-        // Blank lines and indentation between shots are Stim's own leniency.
+        // Stim, too, allows blank lines and indentation between shots.
         while let Some(byte) = self.peek()?.filter(u8::is_ascii_whitespace) {
             self.take(1);
             if byte == b'\n' {
@@ -292,7 +292,7 @@ impl<R: Read> ShotReader<R> {
         Err(self.bad_line(start, reason))
     }
 
-    /// The decimal number here; saturates, since no layout has that many bits.
+    /// The decimal number at this position; saturates, since no layout has that many bits.
     fn number(&mut self, after: &str) -> Result<u64, ShotError> {
         let mut number: Option<u64> = None;
         while let Some(digit) = self.peek()?.filter(u8::is_ascii_digit) {
@@ -324,7 +324,7 @@ impl<R: Read> ShotReader<R> {
         Ok(ends)
     }
 
-    /// Fills the row as far as the input goes, and says how far that was.
+    /// Fills the row as far as the input goes. Returns the number of bytes.
     fn fill_row(&mut self) -> Result<usize, ShotError> {
         let mut filled = 0;
         while filled < self.row.len() {
@@ -369,7 +369,7 @@ impl<R: Read> ShotReader<R> {
     }
 }
 
-/// Sets the bit of a row that the layout has.
+/// Sets a bit of the row that exists in the layout.
 fn set(shot: &mut Shot, index: u64) {
     let mut index = index;
     for bits in [&mut shot.measurements, &mut shot.detectors, &mut shot.observables] {

@@ -7,8 +7,7 @@ use super::{Shot, ShotError, ShotFormat, ShotLayout, row_width};
 
 /// Writes shots one by one. See the [module](super) for the formats.
 ///
-/// Output is buffered: call [`finish`](Self::finish) at the end, or the last shots may be lost without a word when
-/// the disk is full.
+/// Output is buffered: call [`finish`](Self::finish) at the end, or a full disk may lose the last shots silently.
 #[derive(Debug)]
 #[must_use = "call `finish` to learn whether everything was written"]
 pub struct ShotWriter<W: Write> {
@@ -16,7 +15,7 @@ pub struct ShotWriter<W: Write> {
     format: ShotFormat,
     layout: ShotLayout,
     row: Vec<u8>,
-    /// Of `ptb64`.
+    /// The group of `ptb64` being gathered.
     group: Group,
     shots: u64,
 }
@@ -34,7 +33,7 @@ impl<W: Write> ShotWriter<W> {
             ShotFormat::Ptb64 => width.checked_mul(8).ok_or(ShotError::TooWide { width: layout.width() })?,
             // At most a byte for each bit, and one more.
             ShotFormat::R8 => width + 1,
-            // Lines of most models; longer ones make it grow.
+            // Long enough for lines of most models; longer lines make it grow.
             ShotFormat::Hits | ShotFormat::Dets => 4096,
         };
         let mut group = if format == ShotFormat::Ptb64 { Group::new(width) } else { Group::default() };
@@ -132,8 +131,8 @@ impl<W: Write> ShotWriter<W> {
     /// Flushes and gives the output back.
     ///
     /// # Errors
-    /// [`ShotError::Io`] from the output: then the file is not complete. [`ShotError::PartialGroup`] for `ptb64` and a number of shots
-    /// that is no multiple of 64: the last ones are not in the file.
+    /// [`ShotError::Io`] from the output: the file is then incomplete. [`ShotError::PartialGroup`] for `ptb64` if the number of
+    /// shots is not a multiple of 64: the last shots are not in the file.
     pub fn finish(mut self) -> Result<W, ShotError> {
         if self.format == ShotFormat::Ptb64 && self.group.used != 0 {
             return Err(ShotError::PartialGroup { shots: self.shots });
@@ -143,7 +142,7 @@ impl<W: Write> ShotWriter<W> {
     }
 }
 
-/// A run of zeros before a 1, as `r8` has it.
+/// A run of zeros before a 1, in `r8` form.
 fn push_run(row: &mut Vec<u8>, zeros: u64) {
     row.extend(std::iter::repeat_n(u8::MAX, (zeros / 255) as usize));
     row.push((zeros % 255) as u8);

@@ -1,4 +1,4 @@
-//! Logical error rates with confidence intervals, the ratio of two of the same shots, thresholds, and syndrome density.
+//! Logical error rates with confidence intervals, ratios of paired rates, thresholds, and syndrome density.
 //!
 //! ```
 //! use ringcall_qec::stats::LogicalErrorRate;
@@ -75,8 +75,8 @@ impl LogicalErrorRate {
         self.errors as f64 / self.shots as f64
     }
 
-    /// Errors per round of an experiment of `rounds`, taking the errors of rounds as independent flips:
-    /// `(1 - (1 - 2 rate)^(1 / rounds)) / 2`. NaN where no rate per round explains the count (a rate above 1/2).
+    /// Errors per round of an experiment of `rounds`, if rounds flip independently: `(1 - (1 - 2 rate)^(1 / rounds)) / 2`. NaN if
+    /// no rate per round explains the count (a rate above 1/2).
     pub fn rate_per_round(&self, rounds: u32) -> f64 {
         (1.0 - (1.0 - 2.0 * self.rate()).powf(1.0 / f64::from(rounds))) / 2.0
     }
@@ -142,8 +142,8 @@ fn standard_score(tail: f64) -> f64 {
 
 /// The smallest `p` in `[0, 1]` that is `above` for the beta distribution with these positive shapes.
 ///
-/// It bisects the bit patterns of `p`, whose order is that of the numbers, so that tiny rates keep all their digits:
-/// the inverse of the library stops at a few digits of a rate of a millionth.
+/// It bisects the bit patterns of `p`, which sort like the numbers, so that tiny rates keep all their digits: the library's
+/// inverse stops at a few digits of a rate of a millionth.
 fn quantile(a: f64, b: f64, above: impl Fn(&Beta, f64) -> bool) -> f64 {
     let Ok(beta) = Beta::new(a, b) else { return f64::NAN };
     let (mut low, mut high) = (0, 1f64.to_bits());
@@ -180,7 +180,7 @@ impl SyndromeDensity {
         self.detectors += other.detectors;
     }
 
-    /// Ones per detector; NaN before the first.
+    /// Ones per detector; NaN if no detector was counted.
     pub fn density(&self) -> f64 {
         self.fired as f64 / self.detectors as f64
     }

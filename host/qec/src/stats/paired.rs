@@ -1,4 +1,4 @@
-//! Two ways of decoding, compared on the same shots.
+//! Comparison of two decoders on the same shots.
 
 use super::{Interval, LogicalErrorRate, StatsError, standard_score, tail};
 
@@ -35,14 +35,14 @@ impl PairedErrors {
         LogicalErrorRate { shots: self.shots, errors: self.second }
     }
 
-    /// Errors of the second for each of the first; NaN where neither made any.
+    /// Errors of the second for each error of the first; NaN if neither made any.
     pub fn ratio(&self) -> f64 {
         self.second as f64 / self.first as f64
     }
 
     /// An interval of [`ratio`](Self::ratio), by the delta method for the logarithm of a ratio of paired proportions: its
-    /// variance is `(first + second - 2 both) / (first * second)`. `None` where either made no errors, of which the
-    /// method says nothing. Below some ten errors of either it is rough.
+    /// variance is `(first + second - 2 both) / (first * second)`. `None` if either decoder made no errors, where the method is
+    /// undefined. The interval is rough below some ten errors of either.
     ///
     /// # Errors
     /// [`StatsError`] for a level outside `(0, 1)` and for impossible counts.
@@ -68,7 +68,7 @@ impl PairedErrors {
 mod tests {
     use super::*;
 
-    /// What `training/predecoder/measure.py` made of its counts (`training/models/3x128.metrics.json`): shots, errors of
+    /// The results of `training/predecoder/measure.py` for its counts (`training/models/3x128.metrics.json`): shots, errors of
     /// either, common ones, ratio and its interval.
     const KNOWN: [([u64; 4], [f64; 3]); 2] = [
         (

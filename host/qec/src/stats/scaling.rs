@@ -1,5 +1,5 @@
-//! Scaling of logical error rates with the code distance: the threshold of a code, and Λ, the factor by which each
-//! step of the distance suppresses errors.
+//! Scaling of logical error rates with the code distance: the threshold of a code, and Λ, the factor by which each step of the
+//! distance suppresses errors.
 
 use super::LogicalErrorRate;
 
@@ -25,7 +25,7 @@ pub struct Measured {
     pub error: f64,
 }
 
-/// The noise at which the error rates of all distances cross, and the curve that says so.
+/// The noise at which the error rates of all distances cross, with the fitted curve.
 ///
 /// Near the threshold the error rate per shot depends on noise and distance through `x = (p - threshold) d^(1/ν)` alone
 /// (Wang, Harrington and Preskill, 2003); the fit has `a + b x + c x²`.
@@ -37,14 +37,14 @@ pub struct Threshold {
     pub exponent: f64,
     /// `a`, `b` and `c`.
     pub coefficients: [f64; 3],
-    /// The least and the largest noise of the points that the fit has.
+    /// The least and the largest noise of the fitted points.
     pub range: [f64; 2],
-    /// χ² for each degree of freedom: near 1 where the curve explains the points.
+    /// χ² per degree of freedom: near 1 if the curve explains the points.
     pub reduced_chi2: f64,
 }
 
 impl Threshold {
-    /// The error rate per shot that the curve has at this noise and distance.
+    /// The curve's error rate per shot at this noise and distance.
     #[must_use]
     pub fn rate(&self, p: f64, distance: u32) -> f64 {
         let x = (p - self.p.value) * f64::from(distance).powf(self.exponent);
@@ -53,14 +53,14 @@ impl Threshold {
     }
 }
 
-/// How far from the crossing a point may be, as a ratio of noises, to be in the fit: the first that has a fit. Far points bend the
-/// curve, which its χ² shows and its error has in it.
+/// How far from the crossing the fitted points may be, as a ratio of noises; the first ratio that allows a fit is used. Distant
+/// points bend the curve, which shows in χ² and in the error.
 const NEAR: [f64; 3] = [1.35, 1.7, 2.1];
-/// Points that a fit of five parameters needs at least: one more.
+/// The fewest points for a fit of five parameters: one more.
 const LEAST_POINTS: usize = 6;
 const EXPONENTS: [f64; 2] = [0.3, 1.6];
 
-/// A point as the fit sees it.
+/// A point in the form that the fit needs.
 #[derive(Clone, Copy)]
 struct Sample {
     distance: f64,
@@ -71,8 +71,8 @@ struct Sample {
 
 /// Fits the threshold to the points of one code and decoder around the noise at which the curves of its distances cross.
 ///
-/// `None` where there is no crossing between the noises measured, where fewer than two distances and six points are near it, or
-/// where some of them have no errors.
+/// `None` if the curves do not cross within the noises measured, if fewer than two distances or six points are near the crossing,
+/// or if some of these points have no errors.
 ///
 /// ```
 /// use ringcall_qec::stats::{LogicalErrorRate, ScalingPoint, threshold};
@@ -103,7 +103,7 @@ fn fit(points: &[ScalingPoint], crossing: f64, within: f64) -> Option<Threshold>
     let (least, most) = samples
         .iter()
         .fold((f64::INFINITY, 0.0_f64), |(least, most), sample| (least.min(sample.p), most.max(sample.p)));
-    // Within what was measured: what a curve does elsewhere is no threshold.
+    // Only within the noises measured: a curve has no threshold elsewhere.
     let cost = |p: f64, exponent: f64| quadratic(&samples, p, exponent).map_or(f64::INFINITY, |fit| fit.1);
     let best_exponent = |p: f64| minimum(EXPONENTS, |exponent| cost(p, exponent));
     let p = minimum([least, most], |p| cost(p, best_exponent(p)));
@@ -115,7 +115,7 @@ fn fit(points: &[ScalingPoint], crossing: f64, within: f64) -> Option<Threshold>
     let curvature = (profile(p + step) - 2.0 * profile(p) + profile(p - step)) / (step * step);
     let free = samples.len() - LEAST_POINTS + 1;
     let reduced_chi2 = chi2 / free as f64;
-    // A curve that does not explain its points is less certain than they are.
+    // A curve that does not explain its points is less certain than the points are.
     let error = (2.0 / curvature).sqrt() * reduced_chi2.max(1.0).sqrt();
     let inside = p > least * 1.001 && p < most * 0.999;
     (error.is_finite() && error > 0.0 && inside).then_some(Threshold {
@@ -127,10 +127,10 @@ fn fit(points: &[ScalingPoint], crossing: f64, within: f64) -> Option<Threshold>
     })
 }
 
-/// Λ at one noise: how many times fewer errors per round the code makes when its distance grows by 2.
+/// Λ at one noise: the factor by which errors per round fall when the code's distance grows by 2.
 ///
-/// `points` are of one code, decoder and noise, each of another distance. A straight line is fitted to the logarithm of the error
-/// rate per round. `None` with fewer than two distances that made errors.
+/// `points` have one code, decoder and noise, and different distances. The fit is a straight line through the logarithms of the
+/// error rates per round. `None` if fewer than two distances made errors.
 #[must_use]
 pub fn suppression(points: &[ScalingPoint]) -> Option<Measured> {
     let logs = points.iter().filter_map(|point| {
@@ -169,7 +169,7 @@ fn sample(point: &ScalingPoint) -> Option<Sample> {
     })
 }
 
-/// Where the curves of the least and the largest distance cross, between two noises that both have.
+/// The crossing of the curves of the least and the largest distance, between two noises that both have.
 fn crossing(points: &[ScalingPoint]) -> Option<f64> {
     let (small, large) = points
         .iter()
@@ -210,7 +210,7 @@ fn quadratic(samples: &[Sample], p: f64, exponent: f64) -> Option<([f64; 3], f64
     Some(([a, b / scale, c / (scale * scale)], chi2.sum()))
 }
 
-/// Gauss's elimination with pivots; `None` where the equations depend on one another.
+/// Gaussian elimination with pivots; `None` if the equations are dependent.
 fn solve(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
     for column in 0..3 {
         let pivot = (column..3).max_by(|&a, &b| rows[a][column].abs().total_cmp(&rows[b][column].abs()))?;
@@ -229,7 +229,7 @@ fn solve(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
     Some([0, 1, 2].map(|i| rows[i][3] / rows[i][i]))
 }
 
-/// Where a function of one minimum is least: a grid, since there may be others, then golden sections around its best point.
+/// The minimum of a function: a grid, since there may be several minima, then golden sections around its best point.
 fn minimum([from, to]: [f64; 2], cost: impl Fn(f64) -> f64) -> f64 {
     const GRID: u32 = 24;
     let at = |i: u32| from + (to - from) * f64::from(i) / f64::from(GRID);
@@ -256,7 +256,7 @@ mod tests {
 
     const SHOTS: u64 = 40_000;
 
-    /// Errors as the scaling has them, with a normal deviation about as large as counting has.
+    /// Errors that follow the scaling, with a normal deviation about as large as that of counting.
     fn study(seed: u64, threshold: f64) -> Vec<ScalingPoint> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut uniform = || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
@@ -294,7 +294,7 @@ mod tests {
     fn points_that_are_far_apart_have_a_threshold_with_a_larger_error() {
         let close = threshold(&study(3, 0.01)).expect("a crossing");
         let outer = study(3, 0.01).into_iter().map(|point| {
-            // As wide as a first look at a code is: 0.6 to 1.6 of the threshold.
+            // As wide as a first survey of a code: 0.6 to 1.6 of the threshold.
             let p = 0.01 * (point.p / 0.01).powf(2.5);
             let x = (p - 0.01) * f64::from(point.distance).powf(0.8);
             let rate = 0.15 + 18.0 * x + 300.0 * x * x;

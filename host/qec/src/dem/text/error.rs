@@ -14,7 +14,7 @@ pub struct ParseError {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseErrorKind {
-    /// The bytes are no text.
+    /// The bytes are not UTF-8 text.
     #[error("the line is not UTF-8 text")]
     NotUtf8,
     /// More bytes than a line may have.
@@ -26,12 +26,12 @@ pub enum ParseErrorKind {
     /// Something stands where something else should.
     #[error("expected {expected}, found {found}")]
     Expected {
-        /// What should stand there.
+        /// The expected word.
         expected: &'static str,
-        /// What does: the next word, quoted, or the end of the line.
+        /// The next word, quoted, or the end of the line.
         found: String,
     },
-    /// No such instruction.
+    /// The instruction does not exist.
     #[error(
         "unknown instruction `{0}`; there are error, detector, logical_observable, shift_detectors and repeat"
     )]
@@ -41,15 +41,15 @@ pub enum ParseErrorKind {
     Arguments {
         /// The instruction.
         instruction: &'static str,
-        /// What it takes.
+        /// The arguments that it takes.
         takes: &'static str,
-        /// How many there are.
+        /// The number given.
         given: usize,
     },
-    /// An argument that is no finite number.
+    /// An argument is not a finite number.
     #[error("`{0}` is not a finite number")]
     Number(String),
-    /// An argument that is no probability.
+    /// An argument is not a probability.
     #[error("the probability {0} is not between 0 and 1")]
     Probability(f64),
     /// Wrong targets.
@@ -57,7 +57,7 @@ pub enum ParseErrorKind {
     Targets {
         /// The instruction.
         instruction: &'static str,
-        /// What it takes.
+        /// The targets that it takes.
         takes: &'static str,
     },
     /// `^` at an end, or twice.
@@ -74,7 +74,7 @@ pub enum ParseErrorKind {
         "the expanded model has more than {limit} {what}; check the counts, or read it with wider limits"
     )]
     Limit {
-        /// What there is too much of.
+        /// The quantity that is too large.
         what: &'static str,
         /// The limit.
         limit: u64,

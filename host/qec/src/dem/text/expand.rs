@@ -1,11 +1,11 @@
-//! Carries out statements: unrolls blocks, applies shifts, collects the model.
+//! Execution of statements: unrolls blocks, applies shifts, collects the model.
 
 use super::error::{ParseError, ParseErrorKind};
 use super::statement::{Line, Statement, Target};
 use super::{Limits, MAX_LINE_BYTES};
 use crate::dem::{Component, DetectorErrorModel, Mechanism, cancel_pairs};
 
-/// Blocks nested deeper than this are refused: a block is carried out by recursion.
+/// The deepest nesting of blocks: a block runs by recursion.
 const MAX_DEPTH: usize = 64;
 
 /// A statement or a block inside a block, kept until its block closes, with its line.
@@ -75,7 +75,7 @@ impl Expander {
         }
     }
 
-    /// Carries an item out, or keeps it if a block is open.
+    /// Runs an item, or keeps it if a block is open.
     fn item(&mut self, line: u64, item: Item) -> Result<(), ParseError> {
         match self.open.last_mut() {
             Some(block) => {
@@ -198,7 +198,7 @@ impl State {
         Ok(())
     }
 
-    /// The number of a detector after shifting, which thereby exists.
+    /// The number of a detector after shifting. The detector exists from then on.
     fn detector(&mut self, relative: u64) -> Result<u32, ParseErrorKind> {
         let limit = self.limits.detectors;
         let shifted = self.detector_offset.checked_add(relative).and_then(|id| u32::try_from(id).ok());

@@ -13,13 +13,12 @@
 //! }
 //! ```
 //!
-//! Reading expands blocks and shifts. What comes out is bounded by [`Limits`], so that a short hostile text cannot
-//! fill the memory; a model within the limits needs memory in proportion to its expanded size, one beyond is an
-//! error. A target that a part names twice cancels; a part that cancels wholly is dropped. The coordinates of a
-//! detector declared more than once are those first given.
+//! Reading expands blocks and shifts. [`Limits`] bound the result, so a short hostile text cannot fill the memory: a model within
+//! the limits needs memory in proportion to its expanded size, a larger one is an error. A target that a part names twice
+//! cancels; a part without targets left is dropped. A detector declared more than once keeps its first coordinates.
 //!
-//! The reader takes what Stim 1.16 takes, with three exceptions: an empty argument (`(1,,2)`) is an error, and so
-//! is a block nested deeper than 64, and ids must keep to the limits.
+//! The reader accepts what Stim 1.16 accepts, with three exceptions: an empty argument (`(1,,2)`) is an error, a block nested
+//! deeper than 64 is an error, and ids must keep to the limits.
 //!
 //! ```
 //! use ringcall_qec::dem::text;
@@ -49,9 +48,9 @@ pub struct Limits {
     pub detectors: u32,
     /// Observables, up to 2^32 - 1.
     pub observables: u32,
-    /// Instructions carried out, each turn of a block counting as one.
+    /// Instructions executed, counting each turn of a block.
     pub instructions: u64,
-    /// Targets and coordinates carried out, all together.
+    /// Targets and coordinates in all executed instructions.
     pub targets: u64,
 }
 
@@ -93,7 +92,7 @@ pub fn parse_with_limits(bytes: &[u8], limits: Limits) -> Result<DetectorErrorMo
     expander.finish()
 }
 
-/// Reads a model from a stream, line by line: only the block that is open and the model itself are held.
+/// Reads a model from a stream, line by line, and holds only the open block and the model itself.
 ///
 /// # Errors
 /// [`ReadError::Io`] if the stream fails, [`ReadError::Parse`] as [`parse_bytes`].

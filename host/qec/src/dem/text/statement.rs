@@ -1,4 +1,4 @@
-//! Splits a line into statements.
+//! Parsing of lines into statements.
 
 use super::error::ParseErrorKind;
 
@@ -135,7 +135,7 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// Reads `(1, 2.5)`; no parentheses, no arguments.
+    /// Reads `(1, 2.5)`; without parentheses there are no arguments.
     fn arguments(&mut self) -> Result<Vec<f64>, ParseErrorKind> {
         let mut arguments = Vec::new();
         if !self.take(b'(') {
@@ -199,7 +199,7 @@ impl<'a> Line<'a> {
     fn expected(&self, expected: &'static str) -> ParseErrorKind {
         let word = self.rest.split_whitespace().next();
         let found = match word {
-            // A word of a broken file may be megabytes of garbage.
+            // A word of a corrupt file may be megabytes of garbage.
             Some(word) if word.chars().count() > 40 => {
                 format!("`{}...`", word.chars().take(40).collect::<String>())
             }
@@ -217,7 +217,7 @@ impl<'a> Line<'a> {
         self.take_while(|c| matches!(c, b' ' | b'\t' | b'\r' | b'\n'));
     }
 
-    /// Takes an ASCII character, if it comes next.
+    /// Takes an ASCII character, if it is next.
     fn take(&mut self, token: u8) -> bool {
         let taken = self.rest.as_bytes().first() == Some(&token);
         if taken {
@@ -226,8 +226,8 @@ impl<'a> Line<'a> {
         taken
     }
 
-    /// Takes the bytes that are `wanted`. It ends before an ASCII character, or bytes outside of ASCII are all wanted or all not: so it
-    /// never ends within a character.
+    /// Takes the bytes that are `wanted`. The caller wants all bytes outside ASCII or none, so the cut is always at a character's
+    /// boundary.
     fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> &'a str {
         let end = self.rest.bytes().position(|c| !wanted(c)).unwrap_or(self.rest.len());
         let (taken, rest) = self.rest.split_at(end);

@@ -43,7 +43,7 @@ impl Display for DetectorErrorModel {
     }
 }
 
-/// A number as short as it can be read back: `2`, `0.25`, `1e-7`.
+/// A number in the shortest form that reads back exactly: `2`, `0.25`, `1e-7`.
 struct Number(f64);
 
 impl Display for Number {
