@@ -1,4 +1,4 @@
-//! Many shots at once, on some threads.
+//! Batches: many shots at once, on several threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +11,9 @@ use crate::solver::{SolveError, Solver};
 
 /// Shots that a thread takes at a time.
 const CHUNK: usize = 256;
-/// No machine has use for more, and each has separate memory.
+/// More threads help no machine, and each takes memory of its own.
 const MOST_THREADS: usize = 256;
-/// How often the caller is asked whether to go on. Users expect Ctrl-C to work at once.
+/// How often `go_on` is called. Users expect Ctrl-C to work at once.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 /// Rows of equal length, one after another.
@@ -26,13 +26,13 @@ pub(crate) struct Rows<T> {
 
 /// Why a batch ended early.
 pub(crate) enum Stopped {
-    /// The caller was asked and said so.
+    /// The caller's `go_on` returned false.
     Asked,
     Failed(SolveError),
     Panicked,
 }
 
-/// A few shots, with where their answers go.
+/// A few shots, with the rows for their answers.
 struct Chunk<'a> {
     shots: &'a [u8],
     predictions: &'a mut [u8],
@@ -40,7 +40,7 @@ struct Chunk<'a> {
     len: usize,
 }
 
-/// Decodes shots. `predictions` are as many rows of zeros; `go_on` is asked now and then, on this thread.
+/// Decodes shots. `predictions` has as many rows, all zeros. The calling thread calls `go_on` now and then.
 pub(crate) fn decode(
     solver: &Solver,
     correlations: bool,
@@ -65,7 +65,7 @@ pub(crate) fn decode(
         done
     };
     std::thread::scope(|scope| {
-        // A thread that cannot be had is not needed: the others take its share.
+        // If a thread cannot be started, the others take its share.
         let helpers: Vec<_> = (1..threads)
             .map_while(|_| std::thread::Builder::new().spawn_scoped(scope, || work(&mut || true)).ok())
             .collect();
@@ -107,7 +107,7 @@ fn chunks<'a>(
     })
 }
 
-/// What all threads of a batch do.
+/// The shared work of a batch's threads.
 struct Job<'a> {
     solver: &'a Solver,
     correlations: bool,
@@ -128,7 +128,7 @@ impl Job<'_> {
         let mut effort = 0;
         while let Some(mut chunk) = next() {
             for shot in 0..chunk.len {
-                // Looking at the clock takes as long as a few detection events.
+                // Reading the clock takes as long as a few detection events.
                 if effort > 1000 {
                     effort = 0;
                     if stop.load(Ordering::Relaxed) {
@@ -173,7 +173,7 @@ pub(crate) fn write_bytes(solution: &Solution, row: &mut [u8]) {
     write_words(solution.observables(), row);
 }
 
-/// The same, of fault ids in words.
+/// As [`write_bytes`], from fault ids packed in words.
 pub(crate) fn write_words(words: &[u64], row: &mut [u8]) {
     for (bytes, &word) in row.chunks_mut(64).zip(words) {
         let mut rest = word;

@@ -14,9 +14,9 @@ use ringcall_wire::status::Status;
 
 use crate::convert::{self, guarded};
 
-/// How often Ctrl-C is looked for.
+/// How often the client checks for Ctrl-C.
 const ASK_EVERY: Duration = Duration::from_millis(50);
-/// Turns without an answer after which the thread gives way to others.
+/// Turns without an answer after which the thread yields to others.
 const SPINS: u32 = 64;
 
 /// Why a batch has no answers.
@@ -64,10 +64,10 @@ impl From<Stopped> for PyErr {
     }
 }
 
-/// Bit-packed observables, what the service says of each decode, and how long it was under way.
+/// Bit-packed observables, the service's report on each decode, and each request's latency.
 type Answers<'py> = (Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f64>>);
 
-/// What comes back for the shots of a batch.
+/// The answers to a batch's shots.
 struct Batch {
     observables: Vec<u8>,
     row_bytes: usize,
@@ -89,7 +89,7 @@ impl Batch {
         }
     }
 
-    /// Takes in how a shot ended.
+    /// Records how a shot ended.
     fn take(&mut self, shot: usize, outcome: Outcome<'_>, took: Duration) {
         self.ended += 1;
         if let Err(error) = self.read(shot, outcome, took) {
@@ -117,7 +117,7 @@ impl Batch {
     }
 }
 
-/// Asks a service for `decode_syndrome`.
+/// Sends `decode_syndrome` requests to a service.
 #[pyclass(frozen, module = "ringcall._ringcall")]
 pub(crate) struct ServiceClient {
     caller: Mutex<udp::Caller>,
@@ -143,7 +143,8 @@ impl ServiceClient {
         Ok(Self { caller: Mutex::new(caller) })
     }
 
-    /// Sends a request for each row of packed detectors, as many at a time as the window has, and gives the answers in their order.
+    /// Sends a request for each row of packed detectors, as many at a time as the window allows. Returns the answers in the same
+    /// order.
     fn decode<'py>(
         &self,
         py: Python<'py>,
@@ -187,7 +188,7 @@ impl ServiceClient {
             }
             let before = batch.ended;
             caller.poll(|ended| {
-                // Ids count up. Those of an earlier batch that was interrupted are of no interest.
+                // Ids count up. Answers to an earlier batch that was interrupted are ignored.
                 let shot = first.map_or(usize::MAX, |first| ended.id.wrapping_sub(first) as usize);
                 if shot < sent {
                     batch.take(shot, ended.outcome, ended.took);

@@ -10,16 +10,16 @@ use ringcall_cli::CallError;
 
 use crate::convert::guarded;
 
-/// How often Ctrl-C is looked for.
+/// How often the command checks for Ctrl-C.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-/// Does what a command line says, of which the first word is the program's name, and gives the exit status.
+/// Runs a command line, whose first word is the program's name. Returns the exit status.
 #[pyfunction]
 pub(crate) fn command(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<u8> {
     py.detach(|| guarded(|| Ok::<_, PyErr>(ringcall_cli::main(arguments))))
 }
 
-/// Does what a command line of `run` or `sweep` says; gives its results as JSON and as an HTML page, and None of a shard.
+/// Runs a command line of `run` or `sweep`. Returns its results as JSON and as an HTML page, and None for a shard.
 #[pyfunction]
 pub(crate) fn call(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Option<(String, String)>> {
     py.detach(|| {

@@ -1,4 +1,4 @@
-//! Values from Python, checked, and errors for Python.
+//! Conversion of values from Python, with checks, and of errors for Python.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -31,12 +31,12 @@ impl From<SolveError> for PyErr {
     }
 }
 
-/// What a panic, which would be a defect of ours, is to a program in Python.
+/// The exception for a panic, which is a defect of this package.
 pub(crate) fn defect() -> PyErr {
     PyRuntimeError::new_err("ringcall failed within: please report this with the graph and the syndrome")
 }
 
-/// Lets a panic be an exception that programs can catch.
+/// Turns a panic into an exception that programs can catch.
 pub(crate) fn guarded<T, E>(work: impl FnOnce() -> Result<T, E>) -> PyResult<T>
 where
     PyErr: From<E>,
@@ -57,12 +57,12 @@ pub(crate) fn integer(what: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
     value.extract().map_err(|_| type_error(what, "an integer", value))
 }
 
-/// An integer that is not negative; anything else is a `TypeError`, as PyMatching has it.
+/// An integer that is not negative; anything else is a `TypeError`, as in PyMatching.
 pub(crate) fn natural(what: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     value.extract().map_err(|_| type_error(what, "an integer that is not negative", value))
 }
 
-/// The index of a node of a new edge: a negative one is a `ValueError`, as PyMatching has it.
+/// The index of a node of a new edge; a negative index is a `ValueError`, as in PyMatching.
 pub(crate) fn node(what: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
     let number = integer(what, value)?;
     let number =
@@ -82,7 +82,7 @@ pub(crate) fn naturals(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u64
     value.try_iter()?.map(|item| natural(what, &item?)).collect()
 }
 
-/// Fault ids: a set, one by itself, or none as `None` or -1.
+/// Fault ids: a set, a single id, or `None` or -1 for no ids.
 pub(crate) fn faults(value: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<u32>> {
     let Some(value) = value.filter(|value| !value.is_none()) else { return Ok(Vec::new()) };
     let list = match value.extract::<i64>() {
@@ -96,7 +96,7 @@ pub(crate) fn faults(value: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<u32>> {
     Ok(list)
 }
 
-/// The probability of an edge: unknown where it is `None` or none.
+/// The probability of an edge; `None` if it is unknown.
 pub(crate) fn edge_probability(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<f64>> {
     match value.filter(|value| !value.is_none()) {
         Some(value) => Ok(probability(float("error_probability", value)?)),
@@ -129,14 +129,14 @@ pub(crate) fn attributes<'py>(py: Python<'py>, edge: &Edge) -> PyResult<Bound<'p
     Ok(dict)
 }
 
-/// Bytes of an array that lie together in the order of its indices.
+/// The bytes of an array that is contiguous in the order of its indices.
 pub(crate) fn bytes<'a, D: numpy::ndarray::Dimension>(
     array: &'a PyReadonlyArray<'_, u8, D>,
 ) -> PyResult<&'a [u8]> {
     array.as_slice().map_err(|_| PyValueError::new_err("the array is not contiguous"))
 }
 
-/// A syndrome of one byte for each node: an array that is one already, or else what `ringcall._convert` makes of it.
+/// A syndrome of one byte for each node: an array of that form, or the result of `ringcall._convert`.
 pub(crate) fn syndrome<'py>(
     z: &Bound<'py, PyAny>,
     detectors: usize,
@@ -151,7 +151,7 @@ pub(crate) fn syndrome<'py>(
         if let Ok(array) = z.cast::<PyArray1<u8>>() {
             return Ok(array.try_readonly()?);
         }
-        // What Stim samples.
+        // The type of Stim's samples.
         if z.cast::<PyArray1<bool>>().is_ok() {
             let bytes = z.call_method1(intern!(z.py(), "view"), (numpy::dtype::<u8>(z.py()),))?;
             return Ok(bytes.cast::<PyArray1<u8>>()?.try_readonly()?);

@@ -1,4 +1,4 @@
-//! The graph as it is edited from Python: nodes, some of which are boundary nodes, and edges in the order given.
+//! The graph as edited from Python: nodes, some of which are boundary nodes, and edges in the order given.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -34,7 +34,7 @@ pub(crate) enum GraphError {
     Undetectable,
 }
 
-/// How messages name an edge.
+/// The name of an edge in messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ends(pub(crate) u32, pub(crate) Option<u32>);
 
@@ -59,20 +59,20 @@ pub(crate) struct Edge {
     pub(crate) faults: Vec<u32>,
 }
 
-/// An error of a model, by the edges that its parts became.
+/// An error of a model, as the edges of its parts.
 #[derive(Debug, Clone)]
 pub(crate) struct CorrelatedError {
     pub(crate) probability: f64,
     pub(crate) edges: Vec<u32>,
 }
 
-/// What is known of errors that cross several edges.
+/// Errors that cross several edges.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Correlations {
-    /// The graph is of no model, so there are none.
+    /// The graph comes from no model, so there are none.
     #[default]
     None,
-    /// The model was loaded without them.
+    /// The model was loaded without correlations.
     Left,
     Known(Vec<CorrelatedError>),
 }
@@ -129,7 +129,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Boundary nodes that are not there yet come into being.
+    /// Makes nodes boundary nodes. Nodes that do not exist are created.
     pub(crate) fn set_boundary(&mut self, nodes: &[u64]) -> Result<(), GraphError> {
         if let Some(&last) = nodes.iter().max() {
             self.ensure_nodes(last.saturating_add(1))?;
@@ -138,9 +138,9 @@ impl Graph {
         Ok(())
     }
 
-    /// Adds an edge or merges it with the existing edge; its index.
+    /// Adds an edge or merges it with the existing edge. Returns the edge's index.
     ///
-    /// The magnitude of a weight is not looked at: decoding does.
+    /// Decoding, not this function, checks the magnitude of a weight.
     pub(crate) fn add(&mut self, edge: Edge, merge: MergeStrategy) -> Result<u32, GraphError> {
         let ends = Ends(edge.u, edge.v);
         let last = edge.v.unwrap_or(edge.u).max(edge.u);

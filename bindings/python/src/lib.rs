@@ -1,7 +1,7 @@
 //! Ringcall for Python: the module `ringcall._ringcall`.
 //!
-//! `ringcall.Matching`, in `python/ringcall`, adds to [`matching`] what is easier said in Python: loading graphs of other
-//! packages and drawing them.
+//! `ringcall.Matching`, in `python/ringcall`, adds to [`matching`] what is simpler in Python: loading graphs of other packages
+//! and drawing them.
 
 mod batch;
 mod client;

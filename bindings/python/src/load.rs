@@ -12,18 +12,18 @@ use ringcall_qec::dem::text::{self, Limits};
 
 use crate::graph::{CorrelatedError, Correlations, Edge, Graph, GraphError};
 
-/// As wide as the decoder can take.
+/// Limits as wide as the decoder allows.
 fn limits() -> Limits {
     Limits { observables: ringcall_matching::MAX_OBSERVABLES, ..Limits::default() }
 }
 
-/// The model that a text says.
+/// The model of a text.
 pub(crate) fn parse(text: &str) -> PyResult<DetectorErrorModel> {
     text::parse_with_limits(text.as_bytes(), limits())
         .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// The model that a file says.
+/// The model of a file.
 pub(crate) fn read(path: &Path) -> PyResult<DetectorErrorModel> {
     let failed = |error: std::io::Error| {
         PyValueError::new_err(format!("opening '{}' failed: {error}", path.display()))
@@ -89,7 +89,7 @@ impl Columns<'_> {
     }
 }
 
-/// Why a check matrix makes no graph.
+/// Why a check matrix does not make a graph.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MatrixError {
     #[error("the sparse matrix is malformed: its index arrays contradict each other")]
@@ -172,7 +172,7 @@ impl CheckMatrix<'_> {
     }
 }
 
-/// A probability, or that none is known.
+/// A probability, or `None` if it is unknown.
 pub(crate) fn probability(value: f64) -> Option<f64> {
     (0.0..=1.0).contains(&value).then_some(value)
 }

@@ -1,4 +1,4 @@
-//! The class that `ringcall.Matching` is made of.
+//! The Rust class below `ringcall.Matching`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,7 @@ use crate::noise;
 use crate::solver::{Reweighted, SolveError, Solver, Wanted};
 use crate::stream::{Endless, Stream};
 
-/// Fewer nodes than this decode in less time than the interpreter takes to be released.
+/// A graph with fewer nodes decodes faster than the interpreter can be released.
 const RELEASE_FROM_NODES: usize = 2048;
 
 type EdgeTuple<'py> = (u32, Option<u32>, Bound<'py, PyDict>);
@@ -24,15 +24,15 @@ type Bytes<'py> = Bound<'py, PyArray1<u8>>;
 #[derive(Default)]
 struct State {
     graph: Graph,
-    /// Each made when it is first needed, and again after a change: of [`Wanted::Faults`], and of all.
+    /// Made when first needed, and again after a change: one for [`Wanted::Faults`], one for [`Wanted::All`].
     solvers: [Option<Arc<Solver>>; 2],
-    /// The same, for weights of a syndrome.
+    /// The same, for decoding with weights of a syndrome.
     reweighted: Option<Arc<Reweighted>>,
 }
 
-/// The part of `ringcall.Matching` that is written in Rust.
+/// The Rust part of `ringcall.Matching`.
 ///
-/// Nothing of Python is called while the state is locked: who waits for it may hold the interpreter.
+/// No Python code is called while the state is locked: a thread that waits for the lock may hold the interpreter.
 #[pyclass(subclass, frozen, module = "ringcall._ringcall")]
 pub(crate) struct MatchingGraph {
     state: Mutex<State>,
@@ -43,7 +43,7 @@ impl MatchingGraph {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the graph, so that the solver has to be made anew.
+    /// Changes the graph, so that the solvers must be made again.
     fn change<T>(&self, change: impl FnOnce(&mut Graph) -> T) -> T {
         let mut state = self.state();
         (state.solvers, state.reweighted) = ([None, None], None);
@@ -71,7 +71,7 @@ impl MatchingGraph {
         })
     }
 
-    /// Decodes one syndrome with weights of edges; the faults and the weight.
+    /// Decodes one syndrome with weights of edges. Returns the faults and the weight.
     fn decode_reweighted(
         &self,
         z: &Bound<'_, PyAny>,
@@ -107,7 +107,7 @@ impl MatchingGraph {
         })
     }
 
-    /// Decodes one syndrome and reads something off the worker.
+    /// Decodes one syndrome and reads the result from the worker.
     fn decode_one<T: Send>(
         &self,
         z: &Bound<'_, PyAny>,
@@ -142,7 +142,7 @@ impl MatchingGraph {
     }
 }
 
-/// Warns of a weight that is too large for an edge; whether it is.
+/// Warns if a weight is too large for an edge. Returns whether it is.
 fn too_large(py: Python<'_>, ends: Ends, weight: f64) -> PyResult<bool> {
     if fits(weight) || weight.is_nan() {
         return Ok(false);
@@ -260,7 +260,7 @@ impl MatchingGraph {
         PySet::new(py, nodes)
     }
 
-    /// How many nodes can fire: all but boundary nodes.
+    /// The number of nodes that can fire: all but boundary nodes.
     ///
     /// >>> import ringcall
     /// >>> ringcall.Matching([[1, 1, 0], [0, 1, 1]]).num_detectors
@@ -270,7 +270,7 @@ impl MatchingGraph {
         self.state().graph.num_detectors()
     }
 
-    /// How many nodes there are, boundary nodes included.
+    /// The number of nodes, boundary nodes included.
     ///
     /// >>> import ringcall
     /// >>> ringcall.Matching([[1, 1, 0], [0, 1, 1]]).num_nodes
@@ -280,7 +280,7 @@ impl MatchingGraph {
         self.state().graph.num_nodes()
     }
 
-    /// How many edges there are.
+    /// The number of edges.
     ///
     /// >>> import ringcall
     /// >>> ringcall.Matching([[1, 1, 0], [0, 1, 1]]).num_edges
@@ -290,7 +290,7 @@ impl MatchingGraph {
         self.state().graph.edges().len()
     }
 
-    /// How many fault ids there are: the length of what `decode` returns.
+    /// The number of fault ids: the length of the array that `decode` returns.
     ///
     /// >>> import ringcall
     /// >>> ringcall.Matching([[1, 1, 0], [0, 1, 1]]).num_fault_ids
@@ -378,7 +378,7 @@ impl MatchingGraph {
 
         let faults = solver.num_faults();
         let row_bytes = if bit_packed_predictions { faults.div_ceil(8) } else { faults };
-        // By numpy's own function, whose error for want of memory is the right one.
+        // Numpy's own function raises the right error if memory runs out.
         let zeros = py.import("numpy")?.getattr("zeros")?;
         let predictions = zeros.call1(((count, row_bytes), "uint8"))?;
         let mut written = predictions.cast::<PyArray2<u8>>()?.try_readwrite()?;
@@ -495,7 +495,7 @@ impl MatchingGraph {
         Ok(())
     }
 
-    /// Takes the graph of another one, which is left without.
+    /// Takes the graph of another object, which is then empty.
     fn _take(&self, other: &Bound<'_, Self>) {
         let graph = other.get().change(std::mem::take);
         self.replace(graph);

@@ -1,4 +1,4 @@
-//! Random numbers, from one generator for the whole process, as `set_seed` promises.
+//! Random numbers, from one generator for the whole process, which `set_seed` seeds.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
@@ -21,8 +21,8 @@ fn from_system() -> Xoshiro256PlusPlus {
 
 /// A seed from the system's randomness.
 pub(crate) fn seed_from_system() -> u64 {
-    // The keys of a hasher are the system's randomness, by way of the standard library. A forked process has its
-    // parent's, so the process and the time are hashed with them.
+    // The standard library seeds a hasher's keys from the system. A forked process has its parent's keys, so the process and the
+    // time are hashed with them.
     RandomState::new().hash_one((std::process::id(), std::time::SystemTime::now()))
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn rand_float(from: f64, to: f64) -> f64 {
     with_generator(|generator| from + (to - from) * uniform(generator))
 }
 
-/// Flips edges by their probabilities; the flipped faults and the syndrome. `None` if some edge has no probability.
+/// Flips edges by their probabilities. Returns the flipped faults and the syndrome, or `None` if some edge has no probability.
 pub(crate) fn sample(graph: &Graph) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut faults = vec![0; graph.num_faults()];
     let mut syndrome = vec![0; graph.num_nodes()];

@@ -1,4 +1,4 @@
-//! Shots drawn from a model, decoded and counted, without Python in between.
+//! Sampling of a model's shots, decoding and counting, without Python in between.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::load;
 use crate::noise;
 use crate::solver::{Solver, Wanted, Worker};
 
-/// How often Ctrl-C is looked for.
+/// How often the sampler checks for Ctrl-C.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 struct State {
@@ -40,7 +40,7 @@ impl ModelSampler {
                 let model = load::parse(text)?;
                 let solver = Solver::new(&load::from_model(&model, enable_correlations)?, Wanted::Faults)?;
                 let worker = solver.worker(enable_correlations)?;
-                // What no answer depends on is not drawn.
+                // Detectors that affect no answer are not drawn.
                 let drawn = model.marginal(|detector| !worker.leaves_out(detector));
                 let sampler = BulkSampler::new(&drawn, seed)
                     .map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -50,8 +50,8 @@ impl ModelSampler {
         })
     }
 
-    /// Draws and decodes so many shots, or fewer if they take longer than `seconds`: how many there were, and in how many of them some
-    /// observable was predicted wrongly.
+    /// Draws and decodes `shots` shots, or fewer if they take longer than `seconds`. Returns the number of shots, and of those in
+    /// which some observable was predicted wrongly.
     #[pyo3(signature = (shots, seconds=f64::INFINITY))]
     fn count_errors(&self, py: Python<'_>, shots: u64, seconds: f64) -> PyResult<(u64, u64)> {
         let start = Instant::now();
@@ -82,7 +82,7 @@ impl ModelSampler {
             sampler.sample_into(shot).map_err(|_| convert::defect())?;
             let solution = worker.decode_words(&self.solver, shot.detectors.words())?;
             let predicted = solution.observables().iter();
-            // Words beyond the last one are zeros on both sides.
+            // Words beyond the last one count as zeros.
             let wrong =
                 shot.observables.words().iter().zip(predicted).any(|(actual, predicted)| actual != predicted);
             done.errors += u64::from(wrong);

@@ -1,4 +1,4 @@
-//! A graph made ready for decoding, and the decoders on it.
+//! Solvers: a graph prepared for decoding, and its decoders.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use ringcall_matching::{
 
 use crate::graph::{Correlations, Ends, Graph, fits};
 
-/// Why a graph cannot be decoded on, or a syndrome not be decoded.
+/// Why a graph or a syndrome cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SolveError {
     #[error(
@@ -65,7 +65,7 @@ impl From<DecodeError> for SolveError {
 /// The answers that a caller wants of a syndrome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// The faults alone, so that parts of the graph which flip none may be left out.
+    /// The faults alone, so that parts of the graph without faults may be left out.
     Faults,
     /// Weights, edges and pairs as well.
     All,
@@ -77,22 +77,22 @@ impl Wanted {
     }
 }
 
-/// What decoding a graph takes. It is made once after the graph was last changed.
+/// The tables to decode a graph. Made once after the graph's last change.
 #[derive(Debug)]
 pub(crate) struct Solver {
     prototype: Decoder,
-    /// Idle decoders: of one pass, of two.
+    /// Idle decoders: those of one pass, and those of two.
     idle: Mutex<[Vec<Worker>; 2]>,
     nodes: usize,
     detectors: usize,
     faults: usize,
-    /// Boundary nodes never fire. Empty where there are none.
+    /// Marks boundary nodes, which never fire; empty if there are none.
     is_boundary: Vec<bool>,
     correlations_left: bool,
     negative: bool,
 }
 
-/// The edges of a graph in a builder, where each went, and whether a weight is negative.
+/// The edges of a graph in a builder, the index of each in the builder, and whether a weight is negative.
 fn collect(graph: &Graph) -> Result<(GraphBuilder, Places, bool), SolveError> {
     let mut builder = GraphBuilder::new();
     builder.ensure_detectors(graph.num_nodes()).ensure_observables(graph.num_faults());
@@ -117,7 +117,7 @@ fn collect(graph: &Graph) -> Result<(GraphBuilder, Places, bool), SolveError> {
     Ok((builder, places, negative))
 }
 
-/// The nodes that never fire; empty where there are none.
+/// Marks the nodes that never fire; empty if there are none.
 fn boundary_nodes(graph: &Graph) -> Vec<bool> {
     let boundary = graph.boundary();
     if boundary.is_empty() {
@@ -171,7 +171,7 @@ impl Solver {
         Ok(correlations && self.prototype.makes_second_pass())
     }
 
-    /// A decoder for the caller alone. Who gives it back saves the next caller from making one.
+    /// A decoder for the caller alone. A caller that returns it saves the next caller from making one.
     pub(crate) fn worker(&self, correlations: bool) -> Result<Worker, SolveError> {
         let twice = self.passes_twice(correlations)?;
         let found = self.idle.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(twice)].pop();
@@ -198,7 +198,7 @@ impl Solver {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(worker.twice)].push(worker);
     }
 
-    /// Pairs of detection events mean something only while no edge is used from the start.
+    /// Pairs of detection events are meaningful only if no edge is used from the start.
     pub(crate) fn check_pairs(&self) -> Result<(), SolveError> {
         if self.negative { Err(SolveError::NegativeWeights) } else { Ok(()) }
     }
@@ -210,7 +210,8 @@ pub(crate) struct Worker {
     decoder: Decoder,
     twice: bool,
     defects: Vec<u32>,
-    /// A bit for each node that can matter, in whole words; so can every number beyond the nodes, which is an error.
+    /// A bit for each node that can affect an answer, in whole words. The bits beyond the nodes are set, too: such a number is an
+    /// error.
     matters: Vec<u64>,
 }
 
@@ -225,7 +226,7 @@ impl Worker {
         Self { decoder, twice, defects: Vec::new(), matters }
     }
 
-    /// Whether a node of the graph has no bearing on any answer or error of this worker.
+    /// Whether a node of the graph affects no answer and no error of this worker.
     pub(crate) fn leaves_out(&self, node: u32) -> bool {
         self.matters[node as usize / 64] >> (node % 64) & 1 == 0
     }
@@ -255,7 +256,7 @@ impl Worker {
         self.decode(solver)
     }
 
-    /// The same, of 64 nodes in a word.
+    /// The same, with 64 nodes in a word.
     pub(crate) fn decode_words(&mut self, solver: &Solver, row: &[u64]) -> Result<&Solution, SolveError> {
         self.collect(row.iter().copied());
         self.decode(solver)
@@ -274,7 +275,7 @@ impl Worker {
         }
     }
 
-    /// Decodes what was collected, which is in order, and begins a new collection.
+    /// Decodes the collected detection events, which are sorted, and begins a new collection.
     fn decode(&mut self, solver: &Solver) -> Result<&Solution, SolveError> {
         let Self { decoder, defects, .. } = self;
         let last = defects.last().map(|&last| last as usize).filter(|&last| last >= solver.nodes);
@@ -289,7 +290,7 @@ impl Worker {
         result
     }
 
-    /// The edges of the last solution, the boundary as -1. Loops lead nowhere and are left out.
+    /// The edges of the last solution, with -1 for the boundary. Loops are left out.
     pub(crate) fn edges(&mut self) -> Vec<i64> {
         let used = self.decoder.correction().to_vec();
         let edges = self.decoder.graph().edges();
@@ -298,14 +299,14 @@ impl Worker {
     }
 }
 
-/// A graph made ready for decoding with weights of a syndrome. Its grid of weights is fine, however whole the graph's are.
+/// A graph prepared for decoding with weights of a syndrome. Its grid of weights is fine, even if the graph's weights are whole.
 #[derive(Debug)]
 pub(crate) struct Reweighted {
     prototype: Decoder,
     idle: Mutex<Vec<WeightedDecoder>>,
-    /// The edges by their ends, in order; `None` where several are one edge of the decoder, or none.
+    /// The edges by their ends, sorted; `None` if the decoder merges several into one edge, or leaves the edge out.
     edges: HashMap<(u32, Option<u32>), Option<u32>>,
-    /// Boundary nodes never fire. Empty where there are none.
+    /// Marks boundary nodes, which never fire; empty if there are none.
     is_boundary: Vec<bool>,
     faults: usize,
 }
@@ -322,7 +323,7 @@ impl Reweighted {
         let named = graph.edges().iter().zip(&places.of_edges);
         let mut edges: HashMap<_, _> =
             named.map(|(edge, at)| (in_order(edge.u, edge.v), alone(at))).collect();
-        // An edge to a boundary node may be called one to the boundary, too.
+        // An edge to a boundary node may also be named as an edge to the boundary.
         for at in places.of_edges.iter().flatten() {
             let edge = &built.edges()[*at as usize];
             if edge.v.is_none() {
@@ -394,10 +395,10 @@ impl Reweighted {
     }
 }
 
-/// Where the edges of a graph went in the builder, in which all boundary nodes are one.
+/// The index of each of the graph's edges in the builder, in which all boundary nodes are one.
 #[derive(Default)]
 struct Places {
-    /// Of each edge; `None` for one between boundary nodes.
+    /// For each edge; `None` for an edge between boundary nodes.
     of_edges: Vec<Option<u32>>,
     index: HashMap<(u32, Option<u32>), u32>,
     left_out: bool,
@@ -430,8 +431,8 @@ impl Places {
         Ok(())
     }
 
-    /// Weights are put on a grid that depends on all of them. Those left out act on it as loops, which are of no use to
-    /// any solution, at nodes of their own.
+    /// Weights are put on a grid that depends on all of them. Weights that are left out affect it as loops, which no solution
+    /// uses, at nodes of their own.
     fn keep_scale(&self, builder: &mut GraphBuilder, node: u32) -> Result<(), BuildError> {
         let loops = [Some(self.largest), self.broken];
         for (weight, node) in loops.into_iter().flatten().zip(node..).filter(|_| self.left_out) {

@@ -1,4 +1,4 @@
-//! Syndromes round by round: of so many rounds, and of runs without end.
+//! Streams: syndromes that are decoded round by round, of a fixed number of rounds or without end.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,7 @@ use crate::solver::{SolveError, Solver};
 
 type Faults<'py> = Bound<'py, PyArray1<u8>>;
 
-/// Why there is no stream, or a round is not taken in.
+/// Why there is no stream, or why a round is refused.
 #[derive(Debug, thiserror::Error)]
 enum StreamError {
     #[error(transparent)]
@@ -50,7 +50,7 @@ impl From<StreamError> for PyErr {
     }
 }
 
-/// The round of each node. Boundary nodes that `rounds` leaves out never fire: any round will do.
+/// The round of each node. Boundary nodes that `rounds` leaves out never fire, so any round will do.
 fn rounds_of(solver: &Solver, rounds: &[i64]) -> Result<Vec<u32>, StreamError> {
     let (detectors, nodes) = (solver.num_detectors(), solver.num_nodes());
     if !(detectors..=nodes).contains(&rounds.len()) {
@@ -69,7 +69,7 @@ fn faults(words: &[u64], count: usize) -> Vec<u8> {
     row
 }
 
-/// The places of the bytes that are not 0.
+/// The indices of the bytes that are not 0.
 fn places(row: &[u8]) -> impl Iterator<Item = u32> {
     (0..).zip(row).filter(|(_, byte)| **byte != 0).map(|(at, _)| at)
 }
@@ -129,12 +129,12 @@ impl Stream {
 
 #[pymethods]
 impl Stream {
-    /// Takes in the next round: an element for each of its detectors (`detectors`), not 0 for one that fired. Gives the fault ids of
-    /// the correction, as `Matching.decode`, after the last round, and None before. The next round is then the first of the next
-    /// syndrome. A round that is refused with a ValueError can be given again.
+    /// Takes the next round: an element for each of its detectors (`detectors`), not 0 for one that fired. Returns the fault ids
+    /// of the correction, as `Matching.decode` does, after the last round, and None before. The next round is then the first of
+    /// the next syndrome. A round that is refused with a ValueError can be given again.
     fn push<'py>(&self, round: &Bound<'py, PyAny>) -> PyResult<Option<Faults<'py>>> {
         let py = round.py();
-        // Bytes are read before the state is locked: that may run Python.
+        // Bytes are read before the state is locked, since reading may run Python code.
         let next = self.state().decoder.next_round();
         let own = &self.detectors[next];
         let bytes = convert::syndrome(round, own.len(), own.len())?;
@@ -164,13 +164,13 @@ impl Stream {
         Ok(PyArray1::from_vec(py, own))
     }
 
-    /// How many rounds a syndrome has.
+    /// The number of rounds of a syndrome.
     #[getter]
     fn num_rounds(&self) -> usize {
         self.detectors.len()
     }
 
-    /// The round that is to come next.
+    /// The round that comes next.
     #[getter]
     fn next_round(&self) -> usize {
         self.state().decoder.next_round()
@@ -205,7 +205,7 @@ impl Stream {
 /// (array([0], dtype=uint8), 2.0, 0)
 #[pyclass(frozen, module = "ringcall")]
 pub(crate) struct Endless {
-    /// How many detectors each of the last rounds has.
+    /// The number of detectors of each of the last rounds.
     tail: Vec<usize>,
     faults: usize,
     state: Mutex<Running>,
@@ -251,7 +251,7 @@ impl Endless {
 
 #[pymethods]
 impl Endless {
-    /// Takes in the next round: an element for each of its detectors, not 0 for one that fired. Whether the window moved on by it:
+    /// Takes the next round: an element for each of its detectors, not 0 for one that fired. Returns whether the window moved on:
     /// then `fault_ids` may have changed.
     fn push(&self, round: &Bound<'_, PyAny>) -> PyResult<bool> {
         let expected = {
@@ -269,8 +269,8 @@ impl Endless {
         })
     }
 
-    /// Ends the run with its last rounds, `tail_rounds` of them; the fault ids of the correction of the whole run. The next round is
-    /// the first of another run.
+    /// Ends the run with its last rounds, `tail_rounds` of them. Returns the fault ids of the correction of the whole run. The
+    /// next round is the first of another run.
     fn finish<'py>(&self, py: Python<'py>, tail: Vec<Bound<'py, PyAny>>) -> PyResult<Faults<'py>> {
         if tail.len() != self.tail.len() {
             return Err(StreamError::Tail { found: tail.len(), expected: self.tail.len() }.into());
@@ -289,39 +289,39 @@ impl Endless {
         Ok(PyArray1::from_vec(py, row))
     }
 
-    /// The fault ids of what was decided so far.
+    /// The fault ids of the decisions so far.
     #[getter]
     fn fault_ids<'py>(&self, py: Python<'py>) -> Faults<'py> {
         let row = faults(self.state().decoder.observables(), self.faults);
         PyArray1::from_vec(py, row)
     }
 
-    /// The weight of what was decided so far; after `finish`, of the whole run.
+    /// The weight of the decisions so far; after `finish`, of the whole run.
     #[getter]
     fn weight(&self) -> f64 {
         self.state().decoder.weight()
     }
 
-    /// How often a decision was made that later rounds might have changed. 0: the correction is one of least weight (without
+    /// How often a decision was made that later rounds might have changed. If 0, the correction has the least weight (without
     /// correlations).
     #[getter]
     fn forced(&self) -> u64 {
         self.state().decoder.forced()
     }
 
-    /// The rounds given so far, and those of them that are decided.
+    /// The number of rounds given so far, and how many of them are decided.
     #[getter]
     fn progress(&self) -> (usize, usize) {
         self.state().decoder.progress()
     }
 
-    /// How many rounds `finish` takes.
+    /// The number of rounds that `finish` takes.
     #[getter]
     fn tail_rounds(&self) -> usize {
         self.state().decoder.tail_rounds()
     }
 
-    /// The fewest rounds of a run, those of the tail included.
+    /// The fewest rounds of a run, including those of the tail.
     #[getter]
     fn least_rounds(&self) -> usize {
         self.state().decoder.least_rounds()
@@ -333,7 +333,7 @@ impl Endless {
         self.state().decoder.margin()
     }
 
-    /// How many detectors round `round` of a run has.
+    /// The number of detectors of round `round` of a run.
     fn num_detectors(&self, round: usize) -> u32 {
         self.state().decoder.detectors(round)
     }
