@@ -1,20 +1,20 @@
-//! Answers counted by how sure their decoder was of them, with what of them was wrong.
+//! Confidence histogram: answers by their decoder's confidence, and how many of them were wrong.
 
 use std::fmt;
 
-/// The lower ends of the bins after the first, natural logarithms of odds.
+/// The lower ends of the bins after the first, as natural logarithms of odds.
 const ENDS: [f64; 8] = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0];
-/// Those, the one below them, and the answers whose decoder saw no alternative.
+/// These bins, the bin below them, and the bin of answers without an alternative.
 const BINS: usize = ENDS.len() + 2;
 
 /// Answers of about one confidence.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ConfidenceBin {
-    /// Answers.
+    /// The number of answers.
     pub answers: u64,
-    /// Those that were wrong; 0 where the truth is unknown.
+    /// The number of wrong answers; 0 if the truth is unknown.
     pub wrong: u64,
-    /// How many would be wrong if each confidence were right: the sum of 1 / (1 + e^confidence).
+    /// The number of wrong answers to expect if every confidence is right: the sum of 1 / (1 + e^confidence).
     pub expected_wrong: f64,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Debug for Confidences {
 }
 
 impl Confidences {
-    /// An answer of this confidence, a natural logarithm of odds. One that is no number says nothing, and is not counted.
+    /// Counts an answer of this confidence, a natural logarithm of odds. NaN means no confidence, and is not counted.
     pub fn record(&mut self, confidence: f64, wrong: bool) {
         let place = match confidence {
             f64::INFINITY => BINS - 1,
@@ -54,8 +54,7 @@ impl Confidences {
         bin.expected_wrong += 1.0 / (1.0 + confidence.exp());
     }
 
-    /// The bins from the least sure on: lower end, upper end, which is not in it, and what is between them. Both ends of the last are
-    /// infinite.
+    /// The bins by rising confidence: lower end (included), upper end (excluded) and answers. Both ends of the last bin are infinite.
     pub fn iter(&self) -> impl Iterator<Item = (f64, f64, &ConfidenceBin)> {
         self.bins.iter().enumerate().map(|(place, bin)| {
             let lower = match place {
@@ -66,7 +65,7 @@ impl Confidences {
         })
     }
 
-    /// All bins together.
+    /// The sum of all bins.
     #[must_use]
     pub fn total(&self) -> ConfidenceBin {
         self.bins.iter().fold(ConfidenceBin::default(), |sum, bin| ConfidenceBin {
@@ -76,7 +75,7 @@ impl Confidences {
         })
     }
 
-    /// Whether no answer said how sure its decoder was.
+    /// Whether no answer had a confidence.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bins.iter().all(|bin| bin.answers == 0)

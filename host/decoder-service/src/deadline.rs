@@ -1,10 +1,10 @@
-//! Decoders that are cut off when their time is up.
+//! Decoders with a deadline for each decode.
 
 use ringcall_gpu::clock;
 use ringcall_qec::decode::{DecodeError, Decoder, Matched};
 use std::time::Duration;
 
-/// A decoder each of whose decodes may take so long, from its begin on.
+/// A decoder each of whose decodes is cut off after a given time.
 pub(crate) struct Timed {
     decoder: Box<dyn Decoder>,
     deadline_ns: u64,

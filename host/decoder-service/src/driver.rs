@@ -1,4 +1,4 @@
-//! Feeds shots into the injector at a pace, and matches every answer with the truth.
+//! The driver: submits shots at a pace, and compares every answer with the truth.
 
 use crate::form::{Observables, RequestBuffer, WireForm};
 use crate::problem::Problem;
@@ -14,40 +14,40 @@ use ringcall_qec::shots::Shot;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// How many requests, how fast.
+/// The number of requests, and their pace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     /// The most requests; `None`: as many as there are shots and time.
     pub requests: Option<u64>,
     /// The longest time; `None`: until the requests or the shots are used up.
     pub duration: Option<Duration>,
-    /// From one request's due time to the next; zero: as fast as slots come free. A request that is late is sent at
-    /// once, and later ones keep their own times: lateness is measured, not hidden.
+    /// The time between the due times of two requests; zero: as fast as slots come free. A late request is sent at once, and
+    /// later ones keep their own due times: lateness is measured, not hidden.
     pub interval: Duration,
 }
 
-/// Why a run ended before its time.
+/// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// The shots.
+    /// Reading or drawing the shots failed.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The injector.
+    /// The injector failed.
     #[error("a request could not be submitted: {0}")]
     Submit(#[from] SubmitError),
-    /// The dispatcher, which is elsewhere, answers no more.
+    /// The remote dispatcher no longer answers.
     #[error("the dispatcher answers no more: {0}")]
     Lost(String),
-    /// Another agent has the injector.
+    /// The pipeline's injector is taken.
     #[error("the pipeline's injector is taken")]
     NoInjector,
 }
 
-/// The next request, made while there is time.
+/// The next request, prepared ahead of its due time.
 struct Prepared {
     form: WireForm,
     request: RequestBuffer,
-    /// Draws what detectors leave open of measurements.
+    /// Draws the measurements that detectors do not determine.
     coin: Xoshiro256PlusPlus,
     truth: Observables,
 }
@@ -85,7 +85,7 @@ pub(crate) fn drive(
     let mut waiter = ringcall::Wait::Auto.resolve(usize::MAX).waiter();
 
     let begin = clock::now_ns();
-    // An answer without observables says nothing that is right or wrong.
+    // An answer without observables is neither right nor wrong.
     let has_truth = source.has_truth() && !problem.form().is_alone();
     let mut account = Account::new(begin, has_truth, remote);
     let mut next_progress = begin + PROGRESS_NS;
@@ -97,7 +97,7 @@ pub(crate) fn drive(
         if due.saturating_sub(begin) >= duration {
             break;
         }
-        // One stall a request at most, however long it waits.
+        // At most one stall a request, however long it waits.
         let mut stalled = false;
         loop {
             let now = clock::now_ns();
@@ -114,7 +114,7 @@ pub(crate) fn drive(
                 break 'run;
             }
             if now < due {
-                // Polls through the last microseconds, and gives way before.
+                // Polls through the last microseconds, and yields before.
                 if due - now > 20_000 {
                     waiter.idle();
                 } else {
@@ -122,7 +122,7 @@ pub(crate) fn drive(
                 }
                 continue;
             }
-            // A request that waits for a slot, or for its turn after one that did, is late, and so are those due since.
+            // A request that waits for a slot, or for its turn after such a request, is late, and so are those due since.
             let behind = (now - due).checked_div(interval).unwrap_or(0);
             account.expect(submitted, &next.truth, due.max(begin), [now, behind]);
             let attempt = if stalled {

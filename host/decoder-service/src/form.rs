@@ -11,17 +11,17 @@ use ringcall_qec::shots::Bits;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A bit for each observable of a shot, 64 in a word; those of one word take no allocation.
+/// A bit for each observable of a shot, 64 in a word; one word needs no allocation.
 pub type Observables = SmallVec<[u64; 1]>;
 
-/// The form of a `decode_syndrome`.
+/// The form of `decode_syndrome` requests and answers.
 ///
 /// | | request | answer |
 /// |---|---|---|
-/// | by itself | a bit for each detector | observables, then a [`DecodeResponse`] |
-/// | measured | an `INT32` for each measurement, 0 or 1, as [`MeasurementLayout`] has them | the same |
+/// | plain | a bit for each detector | observables, then a [`DecodeResponse`] |
+/// | measured | an `INT32` for each measurement, 0 or 1, in the order of [`MeasurementLayout`] | the same |
 /// | alone | either | a [`DecodeResponse`] alone |
-/// | with confidence | either | after those, a `FLOAT32`: the natural logarithm of the odds that the observables are right |
+/// | with confidence | either | the same, then a `FLOAT32`: the natural logarithm of the odds that the observables are right |
 #[derive(Debug, Clone)]
 pub struct WireForm {
     detectors: usize,
@@ -44,22 +44,22 @@ impl WireForm {
         }
     }
 
-    /// The same with measurements as requests. The layout has as many detectors.
+    /// The same form with measurements as requests. The layout has as many detectors.
     pub(crate) fn measured(self, layout: Arc<MeasurementLayout>) -> Self {
         Self { measurements: Some(layout), ..self }.described()
     }
 
-    /// The same with answers that are a [`DecodeResponse`] alone.
+    /// The same form with a [`DecodeResponse`] alone as the answer.
     pub(crate) fn alone(self) -> Self {
         Self { alone: true, ..self }.described()
     }
 
-    /// The same with a confidence at the end of each answer.
+    /// The same form with a confidence at the end of each answer.
     pub(crate) fn confident(self) -> Self {
         Self { confident: true, ..self }.described()
     }
 
-    /// With the schema of its requests and answers; all sizes are far below 2^32.
+    /// Adds the schema of requests and answers; all sizes are far below 2^32.
     fn described(self) -> Self {
         let argument = match &self.measurements {
             Some(layout) => TypeDesc::array_int32(layout.measurements() as u32),
@@ -91,7 +91,7 @@ impl WireForm {
         self.confident
     }
 
-    /// Which measurements a request has; `None` where it has detectors.
+    /// The layout of a request's measurements; `None` if requests have detectors.
     #[must_use]
     pub fn measurements(&self) -> Option<&Arc<MeasurementLayout>> {
         self.measurements.as_ref()
@@ -111,8 +111,8 @@ impl WireForm {
         observables + DecodeResponse::BYTES + if self.confident { CONFIDENCE_BYTES } else { 0 }
     }
 
-    /// Writes the request of a shot, [`request_bytes`](Self::request_bytes) long: measurements with these detectors, what the
-    /// experiment leaves open of them drawn by `coin`.
+    /// Writes the request of a shot, [`request_bytes`](Self::request_bytes) long. Measurements match the detectors, and `coin`
+    /// draws those that detectors do not determine.
     pub fn write_request(&self, detectors: &Bits, coin: impl FnMut() -> bool, out: &mut RequestBuffer) {
         let RequestBuffer { payload, integers } = out;
         payload.resize(self.request_bytes(), 0);
@@ -132,11 +132,11 @@ impl WireForm {
         }
     }
 
-    /// The detectors of a request, a bit each, into `out`; how many are set.
+    /// Writes the detectors of a request, a bit each, to `out`. Returns the number of those that are set.
     ///
     /// # Errors
     /// [`Status::BAD_PAYLOAD`] for another length, bits set in padding, and measurements that are not 0 or 1;
-    /// [`Status::ENGINE_FAILED`] where `out` is shorter than a bit for each detector.
+    /// [`Status::ENGINE_FAILED`] if `out` is shorter than a bit for each detector.
     pub fn detectors(&self, payload: &[u8], out: &mut [u8]) -> Result<usize, Status> {
         let out = out.get_mut(..packed_len(self.detectors)).ok_or(Status::ENGINE_FAILED)?;
         let Some(layout) = &self.measurements else {
@@ -160,11 +160,11 @@ impl WireForm {
         Ok(set)
     }
 
-    /// Writes an answer; its length. `observables` are packed, and not written where the answer is [alone](Self::is_alone);
-    /// `confidence` is written where answers [have one](Self::is_confident), NaN for `None`.
+    /// Writes an answer. Returns its length. `observables` are packed, and not written if answers are [alone](Self::is_alone);
+    /// `confidence` is written if answers [have one](Self::is_confident), as NaN for `None`.
     ///
     /// # Errors
-    /// [`Status::RESULT_TOO_LONG`] where `out` is too short, or `observables` are not the problem's.
+    /// [`Status::RESULT_TOO_LONG`] if `out` is too short, or `observables` has another length than the problem's.
     pub fn write_result(
         &self,
         out: &mut [u8],
@@ -186,7 +186,7 @@ impl WireForm {
         write().map_err(|_| Status::RESULT_TOO_LONG)
     }
 
-    /// Reads an answer. `None` for bytes that are no answer.
+    /// Reads an answer; `None` for malformed bytes.
     #[must_use]
     pub fn read_result(&self, result: &[u8]) -> Option<Answer> {
         let mut decoder = Decoder::results(&self.schema, result).ok()?;
@@ -206,22 +206,22 @@ impl WireForm {
     }
 }
 
-/// What an answer says.
+/// The contents of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// A bit for each observable; none where the answer is [alone](WireForm::is_alone).
+    /// A bit for each observable; none if the answer is [alone](WireForm::is_alone).
     pub observables: Observables,
     /// How the decode ended.
     pub outcome: DecodeResponse,
-    /// The natural logarithm of the odds that the observables are right, where answers [have one](WireForm::is_confident):
-    /// infinite where the decoder saw no alternative, NaN where it does not say.
+    /// The natural logarithm of the odds that the observables are right, if answers [have one](WireForm::is_confident): infinite
+    /// if the decoder saw no alternative, NaN if it reports none.
     pub confidence: Option<f64>,
 }
 
 /// Bytes of a confidence.
 const CONFIDENCE_BYTES: usize = 4;
 
-/// A request, and the buffers that it is made with.
+/// A request, and the buffers for making it.
 #[derive(Debug, Clone, Default)]
 pub struct RequestBuffer {
     /// The request.

@@ -1,14 +1,14 @@
-//! The decoding service: the real-time pipeline wired with a model, an inference engine and a matcher, and a driver
-//! that feeds it syndromes at a pace and checks every answer.
+//! The decoding service: the real-time pipeline with a model, an inference engine and a matcher, and a driver that submits
+//! syndromes at a pace and checks every answer.
 //!
 //! ```text
 //! ShotSource ─► injector ─► ring ─► dispatcher ─► InferStage ─► LastStage ─► response ─► Driver: right or wrong?
 //! ```
-//! A request is the bit-packed detectors of one shot, a response what [`ringcall::wire::qec`] says of
-//! `decode_syndrome`: predicted observables, corrections, convergence. A problem may have [other forms](WireForm): raw
-//! measurements in, corrections and convergence alone out.
+//! A request is the bit-packed detectors of one shot. A response is that of `decode_syndrome` in [`ringcall::wire::qec`]:
+//! predicted observables, corrections, convergence. A problem may have [other forms](WireForm): raw measurements as requests,
+//! corrections and convergence alone as responses.
 //!
-//! [`SideDecoder`] decodes requests that say more of their shots: weights of edges, soft read-out, leakage.
+//! [`SideDecoder`] decodes requests with side information on their shots: weights of edges, soft read-out, leakage.
 //!
 //! [`decoding_server`] serves CUDA-Q QEC's calls, with sessions, from its configuration files.
 //!

@@ -7,13 +7,13 @@ use ringcall_qec::code::Basis;
 use ringcall_qec::predecoder::{PredecoderVolume, Thresholds};
 use std::sync::Arc;
 
-/// Why a network is no predecoder for an experiment.
+/// Why a network cannot predecode an experiment.
 #[derive(Debug, thiserror::Error)]
 pub enum PredecoderError {
     /// The experiment does not exist.
     #[error(transparent)]
     Experiment(#[from] QecError),
-    /// Its tensors are not a predecoder's of this size.
+    /// The network's tensors are not those of a predecoder of this size.
     #[error("`{model}` is no predecoder of this experiment: {reason}")]
     Shape {
         /// The model.
@@ -21,22 +21,22 @@ pub enum PredecoderError {
         /// The expected and the found tensors.
         reason: String,
     },
-    /// The model says no threshold, and none was given.
+    /// The model's metadata has no threshold, and none was given.
     #[error("`{0}` holds no threshold (metadata `predecoder.threshold.d<distance>.p<noise>`): give one")]
     NoThreshold(String),
-    /// The network was exported for one experiment, and this is another.
+    /// The network was exported for another experiment.
     #[error("`{model}` was exported for {what} {its}, and the experiment has {what} {asked}")]
     OtherExperiment {
         /// The model.
         model: String,
         /// `basis`, `distance` or `rounds`.
         what: &'static str,
-        /// What the file says.
+        /// The file's value.
         its: String,
-        /// The experiment's.
+        /// The experiment's value.
         asked: String,
     },
-    /// A threshold that decides nothing.
+    /// The threshold is not finite.
     #[error("the threshold {0} is not a finite number")]
     Threshold(f32),
     /// The engine's own error.
@@ -44,9 +44,9 @@ pub enum PredecoderError {
     Engine(#[from] InferError),
 }
 
-/// A [`Model`] from detectors (`u8[1, D]`, not 0 for set) to residual detectors (`u8[1, D]`) and logical frame
-/// (`u8[1, 1]`), around a network from `f32[1, 4, layers, d, d]` to logits of the same shape, as
-/// [`ringcall_qec::predecoder`] has it. Any engine can be the network's.
+/// A [`Model`] from detectors (`u8[1, D]`, set if not 0) to residual detectors (`u8[1, D]`) and logical frame (`u8[1, 1]`). It
+/// surrounds a network from `f32[1, 4, layers, d, d]` to logits of the same shape, as described in [`ringcall_qec::predecoder`],
+/// on any engine.
 pub struct Predecoder {
     network: Arc<dyn Model>,
     volume: Arc<PredecoderVolume>,
@@ -73,11 +73,11 @@ impl Predecoder {
         [("layers", experiment.rounds as usize + 1), ("height", distance), ("width", distance)]
     }
 
-    /// Binds a network to an experiment. Without a threshold of the caller's, that of the nearest noise (the gates')
-    /// and distance in the network's metadata is taken.
+    /// Binds a network to an experiment. Without a given threshold, the network's metadata supplies the one of the nearest noise
+    /// (that of gates) and distance.
     ///
     /// # Errors
-    /// The experiment is out of range, the network's tensors are not its volume, or there is no threshold.
+    /// The experiment is out of range, the network's tensors do not have its volume, or there is no threshold.
     pub fn new(
         network: Arc<dyn Model>,
         experiment: &MemoryExperiment,
@@ -108,11 +108,11 @@ impl Predecoder {
         })
     }
 
-    /// The threshold of a network for an experiment: the caller's, or that of the nearest noise (the gates') and distance in
+    /// The threshold of a network for an experiment: the given one, or that of the nearest noise (that of gates) and distance in
     /// the network's metadata.
     ///
     /// # Errors
-    /// There is none, or it is not finite.
+    /// There is no threshold, or it is not finite.
     pub fn threshold_of(
         name: &str,
         metadata: &[(String, String)],
@@ -130,9 +130,9 @@ impl Predecoder {
         Ok(threshold)
     }
 
-    /// Whether a network that was exported for one experiment, with its form built in, was exported for this one, as far as its metadata
-    /// says: `predecoder.basis`, `predecoder.distance` and `predecoder.rounds`. Networks of both bases have the same tensors, and one of
-    /// the other basis would decide by detectors that are not there.
+    /// Checks that a network exported for one experiment was exported for this one, as far as its metadata says:
+    /// `predecoder.basis`, `predecoder.distance` and `predecoder.rounds`. Networks of both bases have the same tensors, and a
+    /// network of the other basis would decide by detectors that do not exist.
     ///
     /// # Errors
     /// [`PredecoderError::OtherExperiment`].
@@ -239,7 +239,7 @@ impl Engine for PredecoderEngine {
             self.packed[index / 8] |= 1 << (index % 8);
         }
         self.engine.run(&[&self.input], &mut [&mut self.output])?;
-        // A logit that is no number is above no threshold, and would pass for "no error here".
+        // A NaN logit is above no threshold, and would pass for "no error here".
         check_finite(self.engine.outputs(), [&self.output[..]])?;
         for (logit, bytes) in self.logits.iter_mut().zip(self.output.as_chunks::<4>().0) {
             *logit = f32::from_le_bytes(*bytes);

@@ -17,19 +17,19 @@ use std::time::Duration;
 /// Why a model cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ProblemError {
-    /// It has no detectors: there is nothing to decode.
+    /// The model has no detectors, so there is nothing to decode.
     #[error("the detector error model has no detectors")]
     NoDetectors,
-    /// Correlated matching was asked for, and is the same as plain matching on this model.
+    /// Correlated matching was asked for, and equals plain matching on this model.
     #[error(
         "the detector error model has no correlations to use (errors of several parts, `^` in Stim's format, one of \
          which makes another likelier): decode it by plain matching"
     )]
     NoCorrelations,
-    /// Weights are to come with each shot, and it is not decoded by matching.
+    /// Weights come with each shot, and the problem is not decoded by matching.
     #[error("weights of a shot are for matching, which does not decode this model here")]
     NoWeights,
-    /// The measurements are another experiment's.
+    /// The measurements belong to another experiment.
     #[error("the measurements have {found} detectors, where the detector error model has {expected}")]
     Measurements {
         /// Detectors of the measurements.
@@ -40,7 +40,7 @@ pub enum ProblemError {
     /// The experiment does not exist.
     #[error(transparent)]
     Experiment(#[from] QecError),
-    /// It cannot be decoded.
+    /// The model cannot be decoded.
     #[error("{0}")]
     Decode(#[from] DecodeError),
 }
@@ -68,13 +68,13 @@ impl Problem {
     /// A problem decoded by minimum-weight perfect matching on the whole model, in one pass.
     ///
     /// # Errors
-    /// A model without detectors, with too many observables, or that is no matching problem.
+    /// A model without detectors, with too many observables, or that matching cannot decode.
     pub fn new(model: DetectorErrorModel) -> Result<Self, ProblemError> {
         Self::with_matching(model, Some(MatchingEngine::SparseBlossom))
     }
 
-    /// A problem decoded by this kind of matching; without one, by correlated matching where the model has correlations to
-    /// use, else in one pass. [`matching`](Self::matching) says which.
+    /// A problem decoded by this kind of matching. `None` is correlated matching if the model has correlations to use, else plain
+    /// matching; [`matching`](Self::matching) says which.
     ///
     /// ```
     /// use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
@@ -90,7 +90,7 @@ impl Problem {
     /// ```
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`ProblemError::NoCorrelations`], and [`DecodeError::Likely`] for an error above 0.5, where
+    /// As [`new`](Self::new); [`ProblemError::NoCorrelations`], and [`DecodeError::Likely`] for an error above 0.5, if
     /// correlated matching is asked for.
     pub fn with_matching(
         model: DetectorErrorModel,
@@ -100,7 +100,7 @@ impl Problem {
         Self::with_decoder(model, &DecoderOptions { family, matching, ..DecoderOptions::default() })
     }
 
-    /// A problem decoded as `options` say: by Relay-BP also where they leave the choice and matching cannot take the model.
+    /// A problem decoded as `options` say. If they leave the choice and matching cannot decode the model, the decoder is Relay-BP;
     /// [`decoder_name`](Self::decoder_name) says which it is.
     ///
     /// ```
@@ -115,7 +115,7 @@ impl Problem {
     /// ```
     ///
     /// # Errors
-    /// As [`with_matching`](Self::with_matching), and those of [`ModelDecoders::new`].
+    /// As [`with_matching`](Self::with_matching), and the errors of [`ModelDecoders::new`].
     pub fn with_decoder(model: DetectorErrorModel, options: &DecoderOptions) -> Result<Self, ProblemError> {
         if model.num_detectors == 0 {
             return Err(ProblemError::NoDetectors);
@@ -128,7 +128,7 @@ impl Problem {
         Self::decoded_by(model, decoders)
     }
 
-    /// A problem decoded by these decoders, which are of this model: the only way for those of a plug-in.
+    /// A problem decoded by these decoders, which must be of this model: the only way for a plug-in's decoders.
     ///
     /// ```
     /// use ringcall_decoder_service::Problem;
@@ -153,8 +153,8 @@ impl Problem {
         Ok(Self { model: Arc::new(model), decoders: Arc::new(decoders), deadline: None, form })
     }
 
-    /// The memory experiment decoded by slices: checks of each basis in each layer of time alone, by a [`SliceFactory`]. Errors of
-    /// measurement are not seen, so this is for what a predecoder leaves.
+    /// The memory experiment decoded by slices: the checks of each basis in each layer of time separately, by a [`SliceFactory`].
+    /// Slices ignore errors of measurement, so this is for residuals of a predecoder.
     ///
     /// ```
     /// use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
@@ -174,7 +174,7 @@ impl Problem {
         Self::decoded_by(experiment.detector_error_model()?, decoders)
     }
 
-    /// The same problem, whose requests are the measurements of `experiment`, an `INT32` each, in place of detectors.
+    /// The same problem with measurements of `experiment` as requests, an `INT32` each, in place of detectors.
     ///
     /// # Errors
     /// The experiment has another number of detectors.
@@ -188,60 +188,60 @@ impl Problem {
         Ok(Self { form, ..self })
     }
 
-    /// The same problem, whose answers are a [`DecodeResponse`](ringcall::wire::qec::DecodeResponse) alone, without observables.
+    /// The same problem with a [`DecodeResponse`](ringcall::wire::qec::DecodeResponse) alone as the answer, without observables.
     #[must_use]
     pub fn answering_alone(self) -> Self {
         let form = self.form.clone().alone();
         Self { form, ..self }
     }
 
-    /// The same problem, whose answers end with how sure the decoder is of them, a `FLOAT32`
-    /// ([`Matched::confidence`](ringcall_qec::decode::Matched::confidence)): of matching by
-    /// [`MatchingEngine::Ensemble`]; others say NaN.
+    /// The same problem with a confidence at the end of each answer, a `FLOAT32`
+    /// ([`Matched::confidence`](ringcall_qec::decode::Matched::confidence)). [`MatchingEngine::Ensemble`] reports one; for other
+    /// decoders it is NaN.
     #[must_use]
     pub fn with_confidence(self) -> Self {
         let form = self.form.clone().confident();
         Self { form, ..self }
     }
 
-    /// How its requests and answers look on the wire.
+    /// The wire form of requests and answers.
     #[must_use]
     pub fn form(&self) -> &WireForm {
         &self.form
     }
 
-    /// The same problem, by matching decoded in one pass, with decoders that share the tables of these.
+    /// The same problem, with matching in one pass; the decoders share these decoders' tables.
     #[must_use]
     pub fn single_pass(&self) -> Self {
         Self { decoders: Arc::new(self.decoders.single_pass()), ..self.clone() }
     }
 
-    /// The same problem, whose decoders are cut off after so long from the begin of each decode: their answer is then the best so far, and
-    /// says so ([`DecodeResponse::LATE`](ringcall::wire::qec::DecodeResponse::LATE)).
+    /// The same problem with a deadline for each decode, counted from its begin. An answer that was cut off is the best so far,
+    /// and is marked ([`DecodeResponse::LATE`](ringcall::wire::qec::DecodeResponse::LATE)).
     #[must_use]
     pub fn with_deadline(self, deadline: Option<Duration>) -> Self {
         Self { deadline, ..self }
     }
 
-    /// How long a decode may take.
+    /// The longest time of a decode.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         self.deadline
     }
 
-    /// The family of its decoders.
+    /// The family of the decoders.
     #[must_use]
     pub fn family(&self) -> DecoderFamily {
         self.decoders.family()
     }
 
-    /// The kind of matching; `None` where it is decoded otherwise.
+    /// The kind of matching; `None` for other decoders.
     #[must_use]
     pub fn matching(&self) -> Option<MatchingEngine> {
         self.decoders.matching()
     }
 
-    /// The belief propagation decoders; `None` where it is decoded by matching.
+    /// The belief propagation decoders; `None` for other decoders.
     #[must_use]
     pub fn relay(&self) -> Option<&RelayFactory> {
         self.decoders.relay()
@@ -271,7 +271,7 @@ impl Problem {
         self.model.num_observables
     }
 
-    /// A separate decoder for a worker.
+    /// A new decoder, for one worker.
     ///
     /// # Errors
     /// The decoder cannot be made.
@@ -283,7 +283,7 @@ impl Problem {
         })
     }
 
-    /// A decoder that is given weights with each shot; `None` where the problem is not decoded by matching.
+    /// A decoder that takes weights with each shot; `None` if the problem is not decoded by matching.
     #[must_use]
     pub fn weighted(&self) -> Option<WeightedMatching> {
         self.decoders.weighted()
@@ -314,7 +314,7 @@ impl Problem {
         self.form.result_bytes()
     }
 
-    /// Bytes that inference leaves of a request: residual detectors, then the logical frame, both bit-packed.
+    /// Bytes of inference output for a request: residual detectors, then the logical frame, both bit-packed.
     #[must_use]
     pub fn inferred_bytes(&self) -> usize {
         packed_len(self.detectors() as usize) + packed_len(self.observables() as usize)

@@ -1,4 +1,4 @@
-//! Decoding of the residual: the detectors that inference leaves.
+//! Residual decoding: from the detectors that inference leaves to an answer.
 
 use crate::{Problem, WireForm};
 use ringcall::Status;
@@ -8,8 +8,8 @@ use ringcall::wire::schema::HandlerSchema;
 use ringcall_infer::ElementType;
 use ringcall_qec::decode::{DecodeError, Decoder, Matched, MatchingEngine};
 
-/// From what inference leaves of a request to its answer: `frame XOR decoded(residual)`, where there is nothing left to decode
-/// without the decoder. One for each worker; wherever inference ran, this is what answers are made by.
+/// Turns the output of inference into an answer: `frame XOR decoded(residual)`. An empty residual needs no decoder. Each worker
+/// has its own; it makes all answers, wherever inference ran.
 ///
 /// ```
 /// use ringcall::wire::qec::read_decode_result;
@@ -21,7 +21,7 @@ use ringcall_qec::decode::{DecodeError, Decoder, Matched, MatchingEngine};
 /// let experiment = MemoryExperiment { distance: 3, rounds: 3, basis: Basis::Z, noise };
 /// let problem = Problem::new(experiment.detector_error_model()?)?;
 /// let mut decoder = ResidualDecoder::new(&problem)?;
-/// // Nothing left, and the frame flipped.
+/// An empty residual, and a flipped frame.
 /// let mut left = vec![0; problem.inferred_bytes()];
 /// *left.last_mut().expect("the frame") = 1;
 /// let mut answer = vec![0; problem.result_bytes()];
@@ -38,9 +38,9 @@ pub struct ResidualDecoder {
     detectors: usize,
     observables: usize,
     form: WireForm,
-    /// No error is likelier than not, so that the best answer to nothing is nothing.
+    /// No error is likelier than not, so the best answer to an empty residual is no flip.
     nothing_is_nothing: bool,
-    /// How sure of that the decoder would be.
+    /// The decoder's confidence in that answer.
     sure_of_nothing: Option<f64>,
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Debug for ResidualDecoder {
 }
 
 impl ResidualDecoder {
-    /// With its own decoder.
+    /// Makes a residual decoder with its own decoder.
     ///
     /// # Errors
     /// The decoder cannot be made.
@@ -71,14 +71,14 @@ impl ResidualDecoder {
         })
     }
 
-    /// From [`Problem::inferred_bytes`] bytes, residual detectors and logical frame bit-packed one after the other, to a
-    /// result of `decode_syndrome`; its length. Nothing is allocated.
+    /// Reads [`Problem::inferred_bytes`] bytes, residual detectors and logical frame bit-packed one after the other, and writes a
+    /// result of `decode_syndrome`. Returns its length. Allocates nothing.
     ///
     /// # Errors
     /// [`Status::ENGINE_FAILED`] for another length, for bits set in padding, and for a syndrome that matching refuses;
-    /// [`Status::RESULT_TOO_LONG`] where `out` is too short.
+    /// [`Status::RESULT_TOO_LONG`] if `out` is too short.
     pub fn decode(&mut self, inferred: &[u8], out: &mut [u8]) -> Result<usize, Status> {
-        // Not trusted: inference may have run elsewhere.
+        // Not trusted: inference may have run on a device.
         let (residual, frame) =
             inferred.split_at_checked(packed_len(self.detectors)).ok_or(Status::ENGINE_FAILED)?;
         let residual = BitView::new(residual, self.detectors).map_err(|_| Status::ENGINE_FAILED)?;
@@ -108,14 +108,14 @@ impl ResidualDecoder {
         self.form.write_result(out, &self.predicted, outcome, matched.confidence)
     }
 
-    /// Detectors that the last request had left.
+    /// The number of residual detectors of the last request.
     #[must_use]
     pub fn left(&self) -> usize {
         self.defects.len()
     }
 }
 
-/// How a decode ended, as its answer reports it.
+/// The convergence of a decode, as its answer reports it.
 #[must_use]
 pub fn converged(matched: &Matched) -> i32 {
     match matched {
@@ -125,15 +125,14 @@ pub fn converged(matched: &Matched) -> i32 {
     }
 }
 
-/// Whether a result says that its decode took longer than it might ([`DecodeResponse::LATE`]).
+/// Whether a result says that its decode exceeded the deadline ([`DecodeResponse::LATE`]).
 #[must_use]
 pub fn is_late(schema: &HandlerSchema, result: &[u8]) -> bool {
     read_decode_result(schema, result).is_ok_and(|(_, outcome)| outcome.converged == DecodeResponse::LATE)
 }
 
-/// Packs a tensor of one element a bit: set where an integer is not 0, or a float is above one half. Of the first `count`
-/// elements, into bytes that are 0. [`check_finite`](ringcall_infer::check_finite) comes first: a float that is no number is
-/// not set.
+/// Packs the first `count` elements of a tensor of one element a bit into bytes that are 0: set if an integer is not 0, or a
+/// float is above one half. Call [`check_finite`](ringcall_infer::check_finite) first: a NaN is not set.
 pub fn pack_elements(tensor: &[u8], element: ElementType, count: usize, packed: &mut [u8]) {
     let is_set = |bytes: &[u8]| match element {
         ElementType::F32 => bytes.try_into().is_ok_and(|bytes| f32::from_le_bytes(bytes) > 0.5),
@@ -172,7 +171,7 @@ mod tests {
             [0x3800_u16, 0x3801, 0xBC00, 0x7E00, 0x7C00].iter().flat_map(|h| h.to_le_bytes()).collect();
         pack_elements(&halves, ElementType::F16, 5, &mut packed);
         assert_eq!(packed, [0b1_0010]);
-        // More than there is room for is not written.
+        // Elements beyond the room are not written.
         pack_elements(&[1; 20], ElementType::U8, 20, &mut packed);
         assert_eq!(packed, [0xFF]);
     }

@@ -1,4 +1,4 @@
-//! The pipeline, wired for one problem.
+//! The service: a pipeline wired for one problem.
 
 use crate::driver::{DriveError, Pace, drive};
 use crate::form::Answer;
@@ -16,7 +16,7 @@ use ringcall_pipeline::{
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-/// The shape of a service.
+/// The configuration of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceConfig {
     /// Workers, each with an engine and its own decoder.
@@ -27,14 +27,14 @@ pub struct ServiceConfig {
     pub cores: CorePinning,
     /// How threads poll.
     pub wait: Wait,
-    /// After how long a request is answered `TIMED_OUT`.
+    /// The time after which a request is answered `TIMED_OUT`.
     pub request_timeout: Option<Duration>,
-    /// How long the end of a run waits for requests under way.
+    /// How long the end of a run waits for requests in flight.
     pub stop_deadline: Duration,
 }
 
 impl Default for ServiceConfig {
-    /// One worker, 32 slots, nothing pinned, a second for a request, five for the end.
+    /// One worker, 32 slots, nothing pinned, one second for a request, five for the end.
     fn default() -> Self {
         Self {
             workers: 1,
@@ -64,10 +64,10 @@ impl ServiceConfig {
     }
 }
 
-/// The clock that answers' time stamps are held against, once there is one.
+/// The clock that answers' time stamps are compared with, once there is one.
 type AnswerClock = Arc<Mutex<Option<PtpClock>>>;
 
-/// Tells the driver of each request that is over.
+/// Reports each completed request to the driver.
 fn reporter(
     problem: &Problem,
     clock: AnswerClock,
@@ -83,7 +83,7 @@ fn reporter(
             let (converged, late) = (outcome.converged != 0, outcome.is_late());
             Some(Predicted { observables, converged, late, confidence })
         });
-        // The driver is gone only when the run is over: nothing is counted any more.
+        // The driver is gone only when the run has ended: nothing is counted any more.
         let _ = report.send(Outcome {
             request_id: completion.request_id,
             predicted: predicted.filter(|_| completion.is_success()),
@@ -101,28 +101,28 @@ pub enum ServiceError {
     /// The model does not fit the problem.
     #[error(transparent)]
     Inference(#[from] InferenceError),
-    /// A request does not fit any slot.
+    /// A request fits no slot.
     #[error("a request of this problem needs slots of {0} bytes, more than a ring can have")]
     SlotTooLong(usize),
-    /// A remote dispatcher has a ring that is too small.
+    /// A remote dispatcher's ring is too small.
     #[error("the dispatcher's slots take {found} bytes of {what}, where this problem has {expected}")]
     Ring {
-        /// Requests or answers.
+        /// `requests` or `answers`.
         what: &'static str,
-        /// Bytes a slot takes.
+        /// Bytes of a slot.
         found: u32,
-        /// Bytes there are.
+        /// Bytes needed.
         expected: usize,
     },
     /// The pipeline cannot be started.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
-    /// The pipeline has no injector for us.
+    /// The pipeline's injector is taken.
     #[error("the pipeline's injector is taken")]
     NoInjector,
 }
 
-/// Whether requests and answers fit a ring's slots.
+/// Checks that requests and answers fit a ring's slots.
 fn expect_room(ring: &Ring, request_bytes: usize, answer_bytes: usize) -> Result<(), ServiceError> {
     let geometry = ring.geometry();
     for (what, found, expected) in [
@@ -158,7 +158,7 @@ impl Service {
     /// Makes engines and decoders, and starts all threads.
     ///
     /// # Errors
-    /// A model that does not fit, slots that cannot be, or a pipeline that cannot start.
+    /// A model that does not fit, an impossible number of slots, or a pipeline that cannot start.
     pub fn start(
         problem: &Problem,
         inference: &Inference,
@@ -223,7 +223,7 @@ impl Service {
     /// Starts a service around a remote dispatcher that runs inference: it answers `decode_syndrome` requests with
     /// [`Problem::inferred_bytes`] bytes. Makes decoders, and starts all threads and the dispatcher.
     ///
-    /// [`ServiceConfig::slots`] is the dispatcher's own, and the dispatcher's core is not used.
+    /// The dispatcher brings its own slots and core: [`ServiceConfig::slots`] and the dispatcher's core have no effect.
     ///
     /// # Errors
     /// A ring whose slots are too small, or a pipeline that cannot start.
@@ -235,8 +235,8 @@ impl Service {
         Self::remote(problem, dispatcher, config, false)
     }
 
-    /// Starts a service around a remote dispatcher that decodes: the bytes that it answers `decode_syndrome` requests with begin with a
-    /// result of that function, [`Problem::result_bytes`] long. Workers check answers, and decode nothing.
+    /// Starts a service around a remote dispatcher that decodes: its answers to `decode_syndrome` requests begin with a result of
+    /// that function, [`Problem::result_bytes`] long. Workers check answers, and decode nothing.
     ///
     /// # Errors
     /// As [`start_remote`](Self::start_remote).
@@ -274,7 +274,7 @@ impl Service {
         Ok(Self { problem, pipeline, remote: true, outcomes, densities, deadline, clock: None, answer_clock })
     }
 
-    /// The same with a clock for the requests' PTP time stamps, in nanoseconds: [`Summary::unstamped`] counts answers that do not echo
+    /// Sets the clock of the requests' PTP time stamps, in nanoseconds: [`Summary::unstamped`] counts answers that do not echo
     /// one, and [`Summary::round_trip`] has the times from stamps to their echoes, by the same clock.
     #[must_use]
     pub fn with_ptp_clock(self, clock: impl FnMut() -> u64 + Clone + Send + 'static) -> Self {
@@ -315,7 +315,7 @@ impl Service {
             None => injector,
         };
         let run = drive(&problem, injector, &outcomes, source, pace, remote, progress);
-        // The driver's time line ends here; requests under way are answered while the pipeline stops.
+        // The driver's time line ends here; requests in flight are answered while the pipeline stops.
         let Stopped { report, failure, .. } = pipeline.stop(deadline);
         let mut summary = match run {
             Err(DriveError::Submit(SubmitError::Lost)) => {

@@ -1,4 +1,4 @@
-//! Side information: what a request says of its shot beside the detectors, and decoding with it.
+//! Side information: data on a shot besides its detectors, and decoding with it.
 
 use crate::problem::{Problem, ProblemError};
 use crate::residual::converged;
@@ -17,25 +17,25 @@ use ringcall_pipeline::{CpuStage, StageContext, StageOutcome};
 use ringcall_qec::decode::{DecodeError, ReadoutWeights, WeightedMatching};
 use std::time::Duration;
 
-/// What requests say of their shots beside the detectors.
+/// The side information of requests.
 #[derive(Debug, Clone)]
 pub enum SideInformation {
-    /// `decode_weighted`: other weights of edges, at most so many.
+    /// `decode_weighted`: other weights for some edges.
     Weights {
         /// The most weights of a request.
         most: u32,
     },
     /// `decode_readout`: confidences or levels of the measurements.
     Readout {
-        /// How they are encoded.
+        /// Their encoding.
         readout: Readout,
-        /// Which edge each measurement has.
+        /// The edge of each measurement.
         weights: ReadoutWeights,
     },
 }
 
 impl SideInformation {
-    /// The function that takes it.
+    /// The function that takes this side information.
     #[must_use]
     pub const fn function(&self) -> &'static str {
         match self {
@@ -66,8 +66,8 @@ impl SideInformation {
 
 /// Matching with side information: from the payload of a `decode_weighted` or `decode_readout` to its result.
 ///
-/// One pass on the weights of the shot, exact on them. Nothing is allocated per request. As a [`CpuStage`] it is the last stage of a
-/// pipeline whose function has the [`schema`](Self::schema); what inference leaves is not looked at.
+/// It makes one pass, exact on the shot's weights, and allocates nothing per request. As a [`CpuStage`] it is the last stage of a
+/// pipeline whose function has the [`schema`](Self::schema); the stage ignores the output of inference.
 ///
 /// ```
 /// use ringcall::Status;
@@ -80,12 +80,12 @@ impl SideInformation {
 /// let mut decoder = SideDecoder::new(&problem, SideInformation::Weights { most: 2 })?;
 /// let schema = *decoder.schema();
 /// let (mut request, mut result) = ([0; 21], [0; 9]);
-/// // Detector 0 fired, and the errors 1 and 2 are more likely than the model knows.
+/// Detector 0 fired, and errors 1 and 2 are likelier than the model says.
 /// let len = write_weighted_request(&schema, &mut request, &[0b01], &[(1, 0.25), (2, 0.0)])?;
 /// assert_eq!(decoder.answer(&request[..len], &mut result), Ok(9));
 /// assert!(read_decode_result(&schema, &result)?.0.ones().eq([0]));
 ///
-/// // An edge that is not there, and a weight that is no number.
+/// An edge that does not exist, and a weight that is NaN.
 /// write_weighted_request(&schema, &mut request, &[0b01], &[(9, 0.25)])?;
 /// assert_eq!(decoder.answer(&request[..len], &mut result), Err(Status::BAD_PAYLOAD));
 /// write_weighted_request(&schema, &mut request, &[0b01], &[(1, f32::NAN)])?;
@@ -104,7 +104,7 @@ pub struct SideDecoder {
 }
 
 impl SideDecoder {
-    /// A decoder on the tables of the problem's.
+    /// Makes a decoder on the tables of the problem's decoders.
     ///
     /// # Errors
     /// [`ProblemError::NoWeights`]: the problem is not decoded by matching.
@@ -124,25 +124,25 @@ impl SideDecoder {
         })
     }
 
-    /// The schema of its function.
+    /// The schema of the decoder's function.
     #[must_use]
     pub const fn schema(&self) -> &HandlerSchema {
         &self.schema
     }
 
-    /// What it takes.
+    /// The decoder's side information.
     #[must_use]
     pub const fn side(&self) -> &SideInformation {
         &self.side
     }
 
-    /// Takes the arguments of its function, and writes the result; its length. An answer that took longer than the problem's deadline
-    /// says so, and is complete.
+    /// Takes the arguments of its function, and writes the result. Returns the result's length. An answer that exceeded the
+    /// problem's deadline is marked so, and is complete.
     ///
     /// # Errors
-    /// [`Status::BAD_PAYLOAD`] for more weights than there is room for, an edge that is not there or is given twice, a weight that is no
-    /// number or out of range, a code that is no level, and set padding; [`Status::SCHEMA_MISMATCH`] for another length;
-    /// [`Status::ENGINE_FAILED`] for a syndrome that nothing explains; [`Status::RESULT_TOO_LONG`] where `result` is too short.
+    /// [`Status::BAD_PAYLOAD`] for more weights than fit, an edge that does not exist or is listed twice, a weight that is NaN or
+    /// out of range, a code that is not a level, and set padding; [`Status::SCHEMA_MISMATCH`] for another length;
+    /// [`Status::ENGINE_FAILED`] for a syndrome that no errors explain; [`Status::RESULT_TOO_LONG`] if `result` is too short.
     pub fn answer(&mut self, request: &[u8], result: &mut [u8]) -> Result<usize, Status> {
         let begin = self.deadline.map(|_| clock::now_ns());
         let Self { schema, side, decoder, defects, weights, observables, .. } = self;
@@ -158,7 +158,7 @@ impl SideDecoder {
                 let (detectors, view) =
                     read_readout_request(schema, *readout, request).map_err(|error| error.status())?;
                 weights.clear();
-                // Measurements are counted by a u32.
+                // A u32 counts the measurements.
                 view.doubts(|measurement, ratio| weights.doubt(measurement as u32, f64::from(ratio)));
                 (detectors, weights.weights())
             }

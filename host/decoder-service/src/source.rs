@@ -31,18 +31,18 @@ pub struct ShotSource {
 }
 
 impl ShotSource {
-    /// Endless shots of the problem's model, the same for the same seed.
+    /// Endless shots of the problem's model, equal for equal seeds.
     ///
     /// # Errors
-    /// A model that is no probability distribution.
+    /// A model that is not a probability distribution.
     pub fn sampled(problem: &Problem, seed: u64) -> Result<Self, SourceError> {
         let sampler = Sampler::new(problem.model(), seed)?;
         let shot = sampler.new_shot();
         Ok(Self { origin: Origin::Sampled(Box::new(sampler)), shot, truth: true, seed })
     }
 
-    /// The shots of a file, once. With `observables` each shot's true observables follow its detectors, and answers
-    /// can be told right from wrong.
+    /// The shots of a file, once. With `observables` each shot's true observables follow its detectors, so that answers can be
+    /// checked.
     ///
     /// # Errors
     /// A layout that the format cannot hold.
@@ -73,7 +73,7 @@ impl ShotSource {
         self.truth
     }
 
-    /// A seed for what shots leave open: measurements that detectors do not determine.
+    /// A seed for measurements that detectors do not determine.
     pub(crate) fn coin_seed(&self) -> u64 {
         self.seed
     }

@@ -1,4 +1,4 @@
-//! The two stages of a decode: inference on the detectors, and decoding of what it leaves, if it leaves something.
+//! The two stages of a decode: inference on the detectors, and decoding of the residual.
 
 use crate::residual::{ResidualDecoder, pack_elements};
 use crate::trace::range;
@@ -17,28 +17,28 @@ use ringcall_qec::decode::DecodeError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What runs before matching.
+/// The inference before matching.
 ///
-/// A model takes the detectors as its one input, an element a detector, and gives the residual detectors as its first
-/// output, an element a detector; a second output, if it has one, is the logical frame, an element an observable. The
-/// answer is `frame XOR matching(residual)`. Integers and booleans count as set when they are not 0, floats when they
-/// are above one half.
+/// A model takes the detectors as its one input, an element a detector, and gives the residual detectors as its first output, an
+/// element a detector; a second output, if there is one, is the logical frame, an element an observable. The answer is `frame XOR
+/// matching(residual)`. Integers and booleans count as set if they are not 0, floats if they are above one half.
 ///
-/// Where requests are [measurements](Problem::with_measurements), a model whose input is an `i32` for each of them gets a request
-/// as it is; every other gets the detectors that the measurements have.
+/// If requests are [measurements](Problem::with_measurements), a model with an `i32` input for each of them gets the request as
+/// it is; every other model gets the detectors of the measurements.
 #[derive(Clone)]
 pub enum Inference {
-    /// Nothing: matching sees the detectors as they came.
+    /// None: matching gets the detectors as they came.
     None,
     /// A network.
     Model(Arc<dyn Model>),
-    /// A network between bits: its input is a request's bytes as they are (`u8[1, ceil(detectors / 8)]`), its output the
-    /// residual's and the logical frame's, bit-packed one after the other, whole bytes each.
+    /// A network between bits: its input is a request's bytes as they are (`u8[1, ceil(detectors / 8)]`), its output the residual
+    /// and the logical frame, bit-packed one after the other, in whole bytes each.
     Packed(Arc<dyn Model>),
-    /// A whole decoder, after which nothing is decoded: its input is a request's bytes as they are (`u8[1, ceil(detectors / 8)]`), its
-    /// output bytes that begin with a result of `decode_syndrome`.
+    /// A whole decoder: its input is a request's bytes as they are (`u8[1, ceil(detectors / 8)]`), its output begins with a
+    /// result of `decode_syndrome`.
     Decoder(Arc<dyn Model>),
-    /// A network between bits, as [`Packed`](Self::Packed), in graphs that the dispatcher launches and that raise the workers' ready flags.
+    /// A network between bits, as [`Packed`](Self::Packed), in graphs that the dispatcher launches and that raise the workers'
+    /// ready flags.
     Launched(Arc<dyn LaunchedInference>),
 }
 
@@ -47,15 +47,15 @@ pub trait LaunchedInference: Send + Sync {
     /// A name for messages.
     fn name(&self) -> &str;
 
-    /// Bytes of a request, and of what inference leaves of it.
+    /// Bytes of a request, and of the output of inference.
     fn bytes(&self) -> [usize; 2];
 
-    /// The ring that requests must come in, where launches read them in its slots. `None`: any.
+    /// The ring that must hold the requests, if launches read them in its slots; `None`: any ring.
     fn ring(&self) -> Option<Ring> {
         None
     }
 
-    /// What runs before each of a worker's launches, and how its inference is executed.
+    /// The hook before each of a worker's launches, and how its inference is executed.
     ///
     /// # Errors
     /// A device that refuses.
@@ -90,16 +90,16 @@ pub enum InferenceError {
     Engine {
         /// The model.
         model: String,
-        /// What it said.
+        /// The engine's error.
         source: InferError,
     },
 }
 
 impl Inference {
-    /// Checks that the model's tensors are the problem's.
+    /// Checks that the model's tensors fit the problem.
     ///
     /// # Errors
-    /// They are not.
+    /// The tensors do not fit.
     pub fn check(&self, problem: &Problem) -> Result<(), InferenceError> {
         if let Self::Launched(lanes) = self {
             let expected = [problem.request_bytes(), problem.inferred_bytes()];
@@ -161,7 +161,7 @@ impl Inference {
         outputs.get(1).map_or(Ok(()), |frame| expect(frame, "observables", problem.observables()))
     }
 
-    /// Bytes that it leaves of a request.
+    /// Bytes of output for a request.
     pub(crate) fn output_bytes(&self, problem: &Problem) -> usize {
         match self {
             Self::Decoder(model) => model.outputs().iter().map(TensorSpec::size_bytes).sum(),
@@ -169,7 +169,7 @@ impl Inference {
         }
     }
 
-    /// What one worker runs before each launch, if anything, and how its inference is executed.
+    /// The hook before each launch of one worker, if any, and how its inference is executed.
     pub(crate) fn execution(
         &self,
         problem: &Problem,
@@ -184,7 +184,7 @@ impl Inference {
         }
     }
 
-    /// A stage for one worker's thread.
+    /// Makes a stage for one worker's thread.
     pub(crate) fn stage(&self, problem: &Problem) -> Result<Box<dyn InferenceStage>, InferenceError> {
         match self {
             Self::Launched(lanes) => Err(InferenceError::Shape {
@@ -238,7 +238,7 @@ impl Inference {
     }
 }
 
-/// A stage that profilers see by its name.
+/// A stage with a name for profilers.
 struct Named(Box<dyn InferenceStage>);
 
 impl InferenceStage for Named {
@@ -248,17 +248,17 @@ impl InferenceStage for Named {
     }
 }
 
-/// Whether a request is this input as it is.
+/// Whether the input takes a request as it is.
 fn takes_measurements(form: &WireForm, input: &TensorSpec) -> bool {
     input.element == ElementType::I32
         && form.measurements().is_some_and(|layout| layout.measurements() == input.elements())
 }
 
-/// An engine between a request and bit-packed residual and frame.
+/// An engine with conversions from a request, and to bit-packed residual and frame.
 struct ModelStage {
     stage: EngineStage,
     form: WireForm,
-    /// Whether the engine's input is a request as it is.
+    /// Whether the engine's input is the request as it is.
     raw: bool,
     /// The detectors of a request.
     bits: Vec<u8>,
@@ -310,18 +310,18 @@ fn write_elements(bits: BitView<'_>, element: ElementType, out: &mut [u8]) {
     }
 }
 
-/// Detectors counted before and after inference, by one worker.
+/// Detectors before and after inference, counted by one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Density {
     pub(crate) before: DeviceU64,
     pub(crate) after: DeviceU64,
     pub(crate) requests: DeviceU64,
-    /// Requests of which inference left nothing.
+    /// Requests whose residual was empty.
     pub(crate) empty: DeviceU64,
 }
 
 impl Density {
-    /// Counts a request with `fired` detectors, of which inference left `left`.
+    /// Counts a request with `fired` detectors and `left` residual detectors.
     fn count(&self, fired: usize, left: usize) {
         self.before.fetch_add(fired as u64, Ordering::Relaxed);
         self.after.fetch_add(left as u64, Ordering::Relaxed);
@@ -332,7 +332,7 @@ impl Density {
     }
 }
 
-/// The last stage: it decodes the residual, or, if an engine has decoded the request, checks the engine's answer and passes it on.
+/// The last stage: decodes the residual or, if an engine has decoded the request, checks the engine's answer and passes it on.
 pub(crate) struct LastStage {
     /// `None` if an engine has decoded.
     decoder: Option<ResidualDecoder>,
@@ -349,10 +349,10 @@ impl LastStage {
         Ok(Self { decoder, form: problem.form().clone(), bits, density })
     }
 
-    /// From a request's payload and the output of inference to an answer.
+    /// Turns a request's payload and the output of inference into an answer.
     fn answer(&mut self, payload: &[u8], inferred: &[u8], out: &mut [u8]) -> Result<usize, Status> {
         let _range = range(if self.decoder.is_some() { c"matching" } else { c"answer" });
-        // Padding is checked on the way in: a request must be as its schema says.
+        // Padding is checked on the way in: a request must match its schema.
         let fired = self.form.detectors(payload, &mut self.bits)?;
         let (len, left) = match &mut self.decoder {
             Some(decoder) => {
@@ -365,7 +365,7 @@ impl LastStage {
         Ok(len)
     }
 
-    /// Copies an engine's answer, which is not trusted, if it begins with a result of `decode_syndrome`.
+    /// Copies an engine's answer if it begins with a result of `decode_syndrome`. The answer is not trusted.
     fn pass_on(&self, answered: &[u8], out: &mut [u8]) -> Result<usize, Status> {
         let result = answered.get(..self.form.result_bytes()).ok_or(Status::ENGINE_FAILED)?;
         self.form.read_result(result).ok_or(Status::ENGINE_FAILED)?;

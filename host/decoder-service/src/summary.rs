@@ -1,4 +1,4 @@
-//! Every answer accounted for, and the figures of a run.
+//! Summary of a run: every answer accounted for, latencies, error rates.
 
 use crate::confidence::Confidences;
 use crate::form::Observables;
@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// The parts of a request's way, in order, where its dispatcher is a thread of this process.
+/// The parts of a request's path, in order, if its dispatcher is a thread of this process.
 pub const STAGES: [&str; 6] = ["injection", "dispatch", "queueing", "inference", "matching", "harvest"];
 
-/// The same where its dispatcher is elsewhere: of what happens between submission and the answer there only the sum is known.
+/// The parts if the dispatcher is remote: between submission and the device's answer only the total time is known.
 pub const REMOTE_STAGES: [&str; 4] = ["injection", "device", "matching", "harvest"];
 
-/// A distribution of times for each part of a request's way, ns.
+/// A distribution of times for each part of a request's path, ns.
 #[derive(Debug, Clone)]
 pub struct Stages {
     names: &'static [&'static str],
@@ -35,13 +35,13 @@ impl Stages {
         self.names.iter().copied().zip(&self.times)
     }
 
-    /// The times of one part; `None` if it is not measured here.
+    /// The times of one part; `None` if the part is not measured.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Histogram<u64>> {
         self.iter().find_map(|(other, times)| (other == name).then_some(times))
     }
 
-    /// `marks` are the ends of the parts, the first one's begin before them; 0 where the request did not get there.
+    /// Records `marks`, the beginning of the first part and the ends of all; 0 for a part that the request did not reach.
     fn record(&mut self, marks: &[u64]) {
         for (histogram, pair) in self.times.iter_mut().zip(marks.windows(2)) {
             if pair[0] != 0 && pair[1] >= pair[0] {
@@ -51,34 +51,34 @@ impl Stages {
     }
 }
 
-/// Where requests that took about equally long spent their time.
+/// The path of requests that took about equally long.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Breakdown {
-    /// The percentile that they are around, such as 99.
+    /// The percentile of their latencies, such as 99.
     pub percentile: f64,
-    /// How many they are.
+    /// The number of these requests.
     pub requests: u64,
-    /// Their mean time in each part after submission, ns, which add up to their mean latency.
+    /// Their mean time in each part after submission, ns. The parts add up to the mean latency.
     pub parts_ns: Vec<(&'static str, f64)>,
 }
 
 /// One of the requests that took longest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlowRequest {
-    /// Its id: the requests are numbered from 0.
+    /// Its id: requests are numbered from 0.
     pub request_id: u64,
-    /// When it was submitted, from the run's begin.
+    /// The time of its submission, from the run's begin.
     pub submitted: Duration,
     /// From submission to harvest, ns.
     pub latency_ns: u64,
-    /// Its time in each part after submission, ns; a part that it did not reach is not there.
+    /// Its time in each part after submission, ns, without parts that it did not reach.
     pub parts_ns: Vec<(&'static str, u64)>,
 }
 
-/// The times of one request in each part after submission; `None` where it did not get there.
+/// The times of one request in each part after submission; `None` for parts that it did not reach.
 type Parts = [Option<u64>; STAGES.len() - 1];
 
-/// Latencies whose logarithms differ by less than this are one class of a [`Profile`]: a step is 4.4%.
+/// Latency classes of a [`Profile`] in a factor of two: a class spans 4.4%.
 const CLASSES_AN_OCTAVE: f64 = 16.0;
 
 /// Sums of parts over the requests of one class of latencies.
@@ -88,12 +88,12 @@ struct Class {
     sums: [u64; STAGES.len() - 1],
 }
 
-/// Where time goes, by how long the whole takes.
+/// Mean times of the parts, by latency.
 #[derive(Debug, Clone, Default)]
 struct Profile(Vec<Class>);
 
 impl Profile {
-    /// A request that passed every part.
+    /// Records a request that passed every part.
     fn record(&mut self, latency_ns: u64, parts: &Parts) {
         let class = ((latency_ns.max(1) as f64).log2() * CLASSES_AN_OCTAVE) as usize;
         if self.0.len() <= class {
@@ -106,7 +106,7 @@ impl Profile {
         }
     }
 
-    /// The requests of the class at this percentile; `None` without requests.
+    /// The requests at this percentile of latency; `None` without requests.
     fn at(&self, percentile: f64, names: &[&'static str]) -> Option<Breakdown> {
         let all: u64 = self.0.iter().map(|class| class.requests).sum();
         let rank = (all as f64 * percentile / 100.0).ceil().max(1.0) as u64;
@@ -121,77 +121,77 @@ impl Profile {
     }
 }
 
-/// How many of the slowest requests are kept.
+/// The number of slowest requests that are kept.
 const SLOWEST: usize = 10;
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
     /// Requests submitted.
     pub submitted: u64,
-    /// Requests whose answer came.
+    /// Requests answered.
     pub completed: u64,
     /// Wrong answers.
     pub logical_errors: u64,
-    /// Since the run began.
+    /// Time since the run began.
     pub elapsed: Duration,
     /// The latest latency seen, µs.
     pub latest_us: f64,
 }
 
-/// What the completion handler tells the driver.
+/// The completion handler's report to the driver.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) request_id: u64,
     /// The prediction, if the request succeeded.
     pub(crate) predicted: Option<Predicted>,
     pub(crate) times: StageTimes,
-    /// Whether it has a time stamp.
+    /// Whether the answer has a time stamp.
     pub(crate) stamped: bool,
-    /// From its stamp to its answer by the stamps' clock, ns.
+    /// The time from its stamp to its answer by the stamps' clock, ns.
     pub(crate) round_trip: Option<u64>,
 }
 
-/// What an answer says.
+/// The contents of an answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Predicted {
     pub(crate) observables: Observables,
     /// Whether the correction explains the syndrome.
     pub(crate) converged: bool,
-    /// Whether time was up before the decoder came to its end.
+    /// Whether the decoder was cut off.
     pub(crate) late: bool,
-    /// How sure the decoder was, where it says.
+    /// The decoder's confidence, if it reports one.
     pub(crate) confidence: Option<f64>,
 }
 
-/// What happened in one interval of the run.
+/// One interval of the run.
 #[derive(Debug, Clone, Copy)]
 pub struct TimelinePoint {
     /// The interval's end, from the run's begin.
     pub end: Duration,
-    /// Median latency of the requests whose answer came in it, ns; 0 without any.
+    /// Median latency of the requests answered in it, ns; 0 without any.
     pub p50_ns: u64,
     /// The 99th percentile, ns.
     pub p99_ns: u64,
     /// The longest, ns.
     pub max_ns: u64,
-    /// Requests whose answer came in it.
+    /// Requests answered in it.
     pub completed: u64,
-    /// The most requests that were due and not answered at a moment of it.
+    /// The most requests that were due and not answered at one moment of it.
     pub backlog: u64,
 }
 
-/// Up to a minute, to three digits: bounds and digits are constants that the library accepts.
+/// Up to a minute, to three digits: the library accepts these constants.
 fn histogram() -> Histogram<u64> {
     let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).unwrap_or_else(|_| {
-        // Not reached with the constants above; a histogram that grows by itself holds the same values.
+        // Not reached with the constants above. A histogram that grows by itself would hold the same values.
         Histogram::new(3).unwrap_or_else(|_| unreachable!("three significant digits are within 0 to 5"))
     });
     histogram.auto(true);
     histogram
 }
 
-/// The times between marks, of which 0 is one that was not reached.
+/// The times between marks; a mark of 0 was not reached.
 fn parts(marks: &[u64]) -> Parts {
     let mut parts = Parts::default();
     for (part, pair) in parts.iter_mut().zip(marks.windows(2)) {
@@ -201,15 +201,15 @@ fn parts(marks: &[u64]) -> Parts {
 }
 
 const POINT_NS: u64 = 100_000_000;
-/// A day: beyond that the time line stands still and the figures go on.
+/// One day. After it the time line stops, and the other figures continue.
 const MAX_POINTS: u64 = 864_000;
 
-/// Requests under way, and results of finished ones.
+/// Requests in flight, and results of finished ones.
 #[derive(Debug)]
 pub(crate) struct Account {
     begin: u64,
     has_truth: bool,
-    /// Whether the dispatcher is elsewhere.
+    /// Whether the dispatcher is remote.
     remote: bool,
     /// Truth and due time by request id.
     open: HashMap<u64, (Observables, u64)>,
@@ -219,7 +219,7 @@ pub(crate) struct Account {
     profile: Profile,
     slowest: Vec<SlowRequest>,
     timeline: Vec<TimelinePoint>,
-    /// The interval that is being filled.
+    /// The current interval.
     current: Histogram<u64>,
     /// The most requests due and not answered in it.
     backlog: u64,
@@ -266,7 +266,7 @@ impl Account {
         }
     }
 
-    /// A request is about to be submitted at `now`, `behind` others being due already.
+    /// Records that a request is about to be submitted at `now`, while `behind` others are due already.
     pub(crate) fn expect(&mut self, request_id: u64, truth: &Observables, due: u64, [now, behind]: [u64; 2]) {
         self.advance(now);
         self.open.insert(request_id, (truth.clone(), due));
@@ -278,7 +278,7 @@ impl Account {
         if self.remote { &REMOTE_STAGES[1..] } else { &STAGES[1..] }
     }
 
-    /// Keeps a request that is among the slowest so far.
+    /// Keeps a request if it is among the slowest so far.
     fn keep_slow(&mut self, request_id: u64, submitted: u64, parts: &Parts) {
         let slow = self.slowest.last().filter(|_| self.slowest.len() >= SLOWEST);
         if slow.is_some_and(|slow| slow.latency_ns >= self.latest_ns) {
@@ -296,7 +296,7 @@ impl Account {
         self.slowest.truncate(SLOWEST);
     }
 
-    /// An answer came.
+    /// Records an answer.
     pub(crate) fn settle(&mut self, outcome: &Outcome) {
         let Some((truth, due)) = self.open.remove(&outcome.request_id) else {
             self.unexpected += 1;
@@ -311,7 +311,7 @@ impl Account {
         if let Some(time) = outcome.round_trip {
             self.round_trip.saturating_record(time.max(1));
         }
-        // A request that was refused or timed out did not pass every stage.
+        // A request that was refused or timed out did not pass every part.
         let parts = if self.remote {
             self.stages.record(&[due, submitted, inferred, processed, harvested]);
             parts(&[submitted, inferred, processed, harvested])
@@ -323,7 +323,7 @@ impl Account {
             self.profile.record(self.latest_ns, &parts);
         }
         self.keep_slow(outcome.request_id, submitted, &parts);
-        // Answers come nearly in order of their time: one that belongs to an interval already closed joins this one.
+        // Answers come nearly in the order of their times. An answer of an interval that is closed already joins the current one.
         self.advance(harvested);
         self.current.saturating_record(self.latest_ns.max(1));
         let Some(Predicted { observables, converged, late, confidence }) = &outcome.predicted else { return };
@@ -352,7 +352,7 @@ impl Account {
         }
     }
 
-    /// Closes the intervals before the one of this moment.
+    /// Closes the intervals that end before `now`.
     fn advance(&mut self, now: u64) {
         let point = now.saturating_sub(self.begin) / POINT_NS;
         while (self.timeline.len() as u64) < point.min(MAX_POINTS) {
@@ -386,32 +386,32 @@ impl Account {
     }
 }
 
-/// The figures of a run.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Summary {
-    /// From submission to harvest, ns, of every request whose answer came.
+    /// Latency from submission to harvest, ns, of every answered request.
     pub latency: Histogram<u64>,
     /// From a request's PTP time stamp to its echo, by the stamps' clock, ns; empty without a clock.
     pub round_trip: Histogram<u64>,
-    /// Where that time went; the first, `injection`, is lateness before submission and not part of it.
+    /// Latency by part. The first part, `injection`, is lateness before submission and not included in the latency.
     pub stages: Stages,
-    /// Where requests around the median and around the 99th percentile spent their time; empty without requests.
+    /// The mean path of requests around the median and around the 99th percentile; empty without requests.
     pub breakdowns: Vec<Breakdown>,
     /// The ten requests that took longest, the slowest first.
     pub slowest: Vec<SlowRequest>,
     /// Ten points a second.
     pub timeline: Vec<TimelinePoint>,
-    /// Right and wrong answers; no shots where the truth is unknown.
+    /// Right and wrong answers; no shots if the truth is unknown.
     pub rate: LogicalErrorRate,
-    /// Wrong predictions of each observable, of up to 64; the shots are those of [`rate`](Self::rate).
+    /// Wrong predictions of each of up to 64 observables; the shots are those of [`rate`](Self::rate).
     pub observable_errors: Vec<u64>,
-    /// Answers that say that their correction does not explain the syndrome: best guesses, right or wrong.
+    /// Answers whose correction does not explain the syndrome, by their own report: best guesses, right or wrong.
     pub unconverged: u64,
-    /// Answers that say that time was up: the best so far, right or wrong.
+    /// Answers of decodes that were cut off: the best so far, right or wrong.
     pub late: u64,
-    /// Answers that are late or wrong, of the shots of [`rate`](Self::rate).
+    /// Answers that are late or wrong, among the shots of [`rate`](Self::rate).
     pub late_or_wrong: u64,
-    /// Answers by how sure the decoder was; empty where [it does not say](crate::Problem::with_confidence).
+    /// Answers by the decoder's confidence; empty if [it reports none](crate::Problem::with_confidence).
     pub confidences: Confidences,
     /// Share of detectors set in requests; NaN without requests.
     pub density_in: f64,
@@ -419,15 +419,15 @@ pub struct Summary {
     pub density_out: f64,
     /// The pipeline's own counts.
     pub stats: Stats,
-    /// How it stopped.
+    /// The report of the stop.
     pub stop: Option<StopReport>,
     /// From the first request to the last answer.
     pub elapsed: Duration,
-    /// Answers to no outstanding request.
+    /// Answers that match no outstanding request.
     pub unexpected: u64,
-    /// Answers without a PTP time stamp, where requests had one.
+    /// Answers without a PTP time stamp to requests that had one.
     pub unstamped: u64,
-    /// Requests of which inference left nothing: matching was skipped.
+    /// Requests whose residual was empty: matching was skipped.
     pub matching_skipped: u64,
     /// The failure of a remote dispatcher.
     pub failure: Option<String>,
@@ -504,7 +504,7 @@ impl Summary {
         self.density_out = *after as f64 / all;
     }
 
-    /// Requests that were submitted and have no completion: 0, or something is broken.
+    /// Requests that were submitted and have no completion. If not 0, a part of the pipeline is broken.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.stats.submitted.saturating_sub(self.stats.completed)
@@ -527,7 +527,7 @@ mod tests {
         Outcome { request_id, predicted: None, times, stamped: false, round_trip: None }
     }
 
-    /// A hundred requests, of which two wait a thousand times as long in the queue; one was refused on arrival.
+    /// A hundred requests: two wait a thousand times as long in the queue, and one is refused on arrival.
     fn account() -> Account {
         let mut account = Account::new(1000, false, false);
         for id in 0..100 {

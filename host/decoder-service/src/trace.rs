@@ -1,4 +1,4 @@
-//! Names of what threads do, for profilers: NVTX ranges, where the library is loaded; nothing in builds without the feature `gpu`.
+//! NVTX ranges: names of the threads' work for profilers, if the library is loaded; nothing without the feature `gpu`.
 
 #[cfg(feature = "gpu")]
 pub(crate) use ringcall_cuda::nvtx::range;

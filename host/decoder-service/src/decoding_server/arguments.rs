@@ -1,4 +1,4 @@
-//! `type` and `decoder_custom_args`: what a decoder decodes by, and how.
+//! Arguments of a decoder: `type` and `decoder_custom_args`.
 
 use super::error::ConfigError;
 use super::yaml::{Fields, Node};
@@ -18,7 +18,7 @@ pub(super) enum Method {
     Relay(BpConfig),
 }
 
-/// Which detectors belong to which round: `each` to every round, but `boundary` to the first and to the last.
+/// The detectors of each round: `each` in every round, but `boundary` in the first and the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rounds {
     pub(super) each: u32,
@@ -26,7 +26,7 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// The first of so many detectors in each round, and at the end their number.
+    /// The first detector of each round, and the number of detectors, `detectors`, at the end.
     pub(super) fn starts(self, detectors: u32) -> Vec<u32> {
         let Self { each, boundary } = self;
         let inner = (detectors - 2 * boundary) / each;
@@ -63,7 +63,7 @@ impl Method {
 /// The algorithm of a decoder, and the probabilities of its errors.
 pub(super) type Read = Result<(Method, Option<Vec<f64>>), ConfigError>;
 
-/// Reads the arguments of a type; those that change nothing on a CPU are appended to `unused`.
+/// Reads the arguments of a type. Arguments that have no effect on a CPU are appended to `unused`.
 pub(super) fn read(
     kind: &Node<'_>,
     kind_name: &str,
@@ -110,7 +110,7 @@ fn flag(custom: &mut Fields<'_>, key: &'static str) -> Result<Option<bool>, Conf
     custom.take(key).map(|node| node.boolean(&name)).transpose()
 }
 
-/// How parallel edges are merged: as an error model's where nothing is said, since observables are given.
+/// How parallel edges are merged. The default is that of an error model, since observables are given.
 fn merge(custom: &mut Fields<'_>) -> Result<MergeStrategy, ConfigError> {
     let name = custom.name("merge_strategy");
     let Some(node) = custom.take("merge_strategy") else { return Ok(MergeStrategy::Independent) };
@@ -128,7 +128,7 @@ fn merge(custom: &mut Fields<'_>) -> Result<MergeStrategy, ConfigError> {
     })
 }
 
-/// How parallel edges are merged, and whether correlations are minded.
+/// How parallel edges are merged, and whether correlations are used.
 fn matching(custom: &mut Fields<'_>) -> Result<(MergeStrategy, bool), ConfigError> {
     let (merge, correlated) = (merge(custom)?, flag(custom, "enable_correlations")?.unwrap_or(false));
     if correlated && merge != MergeStrategy::Independent {
@@ -144,7 +144,7 @@ fn need(custom: &mut Fields<'_>, key: &'static str, most: u32) -> Result<u32, Co
     count(custom, key, 1, most)?.ok_or(missing)
 }
 
-/// Which detectors belong to which round.
+/// The assignment of detectors to rounds.
 fn rounds(custom: &mut Fields<'_>, detectors: usize) -> Result<Rounds, ConfigError> {
     let most = u32::try_from(detectors).unwrap_or(u32::MAX);
     let line = custom.line();
@@ -161,14 +161,14 @@ fn rounds(custom: &mut Fields<'_>, detectors: usize) -> Result<Rounds, ConfigErr
     Ok(Rounds { each, boundary })
 }
 
-/// A window of rounds, matched within.
+/// A window of rounds that is matched separately.
 fn sliding(custom: &mut Fields<'_>, detectors: usize) -> Result<Method, ConfigError> {
     let most = u32::try_from(detectors).unwrap_or(u32::MAX);
     let line = custom.line();
     let window = need(custom, "window_size", most)?;
     let step = need(custom, "step_size", most)?;
     let rounds = rounds(custom, detectors)?;
-    // Where windows cut edges: ours are open at both ends, as these ask for by default.
+    // The edges that windows cut. Ours are open at both ends, which is also these arguments' default.
     for (key, served) in [("straddle_start_round", false), ("straddle_end_round", true)] {
         if flag(custom, key)?.is_some_and(|value| value != served) {
             return Err(ConfigError::new(line, custom.name(key), format!("only `{served}` is served")));
@@ -204,7 +204,7 @@ const GPU: [&str; 8] = [
     "clip_value",
 ];
 
-/// Min-sum belief propagation, with memory where it is asked for.
+/// Min-sum belief propagation, with memory if the arguments ask for it.
 fn relay(
     kind: &Node<'_>,
     custom: &mut Fields<'_>,
@@ -323,7 +323,7 @@ fn dist(custom: &mut Fields<'_>) -> Result<Option<(i16, i16)>, ConfigError> {
     Ok(Some((low, high)))
 }
 
-/// Legs after the first, iterations of the first, and how many solutions end a decode.
+/// Legs after the first, iterations of the first, and the number of solutions that end a decode.
 fn srelay(custom: &mut Fields<'_>) -> Result<(u32, u32, u32), ConfigError> {
     let path = custom.name("srelay_config");
     let mut fields = custom.need("srelay_config")?.fields(&path)?;

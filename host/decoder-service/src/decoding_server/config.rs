@@ -1,4 +1,4 @@
-//! The configuration of a decoding server: which decoders, of which matrices, and over what they are reached.
+//! Configuration of a decoding server: its decoders, their matrices, and their transport.
 
 use super::arguments::{self, Method};
 use super::error::ConfigError;
@@ -10,10 +10,10 @@ use ringcall_qec::dem::{Component, DetectorErrorModel, Mechanism};
 pub const MAX_DECODERS: usize = 256;
 /// The most rows and columns of a matrix.
 const MAX_SIZE: u32 = 1 << 24;
-/// The probability of an error of weight ln((1 - p) / p) = 1: what an error weighs of which nothing is said.
+/// The probability of an error of weight ln((1 - p) / p) = 1, for errors without a given probability.
 const UNIT_WEIGHT_PROBABILITY: f64 = 0.268_941_421_369_995_1;
 
-/// A configuration that was checked, but for what only building its decoders shows.
+/// A checked configuration. Some faults show only when its decoders are built.
 ///
 /// ```
 /// use ringcall_decoder_service::decoding_server::Config;
@@ -40,7 +40,7 @@ const UNIT_WEIGHT_PROBABILITY: f64 = 0.268_941_421_369_995_1;
 pub struct Config {
     /// The decoders, in the order of the file, each with its own id.
     pub decoders: Vec<DecoderConfig>,
-    /// Their transport, if the file names one.
+    /// The decoders' transport, if the file names one.
     pub transport: TransportConfig,
 }
 
@@ -49,9 +49,9 @@ pub struct Config {
 pub struct TransportConfig {
     /// A transport's name, or the path of a provider's library.
     pub provider: Option<String>,
-    /// Arguments for it.
+    /// The provider's arguments.
     pub args: Vec<String>,
-    /// The line where the section begins; 0 where there is none.
+    /// The line where the section begins; 0 without a section.
     pub line: usize,
 }
 
@@ -60,7 +60,7 @@ pub struct TransportConfig {
 pub struct DecoderConfig {
     pub(super) id: i64,
     pub(super) line: usize,
-    /// Its name in the file, such as `decoders[0]`.
+    /// The decoder's name in the file, such as `decoders[0]`.
     pub(super) path: String,
     pub(super) columns: u32,
     pub(super) checks: Rows,
@@ -69,7 +69,7 @@ pub struct DecoderConfig {
     pub(super) detectors: Rows,
     pub(super) measurements: u32,
     pub(super) priors: Option<Vec<f64>>,
-    /// For each error, the errors that it consists of; none where it is one of its own, and no rows where nothing is said.
+    /// For each error, the errors that compose it: none for an elementary error, and no rows if the file has no such key.
     pub(super) parts: Rows,
     pub(super) method: Method,
     pub(super) unused: Vec<String>,
@@ -120,7 +120,7 @@ fn transport(node: &Node<'_>) -> Result<TransportConfig, ConfigError> {
     Ok(TransportConfig { provider: provider.map(str::to_owned), args, line })
 }
 
-/// Priors, which stand beside the matrices or among the decoder's arguments.
+/// Priors, given next to the matrices or among the decoder's arguments.
 fn priors(node: &Node<'_>, key: &str, columns: u32) -> Result<Vec<f64>, ConfigError> {
     let list = node.list(key)?;
     if list.len() != columns as usize {
@@ -131,7 +131,7 @@ fn priors(node: &Node<'_>, key: &str, columns: u32) -> Result<Vec<f64>, ConfigEr
     for (i, item) in list.iter().enumerate() {
         let name = format!("{key}[{i}]");
         let p = item.number(&name)?;
-        // 0 has an infinite weight, and above 1/2 an error is the rule.
+        // 0 has an infinite weight, and an error above 1/2 is likelier than not.
         if !(p > 0.0 && p <= 0.5) {
             return Err(ConfigError::new(
                 item.line,
@@ -144,7 +144,7 @@ fn priors(node: &Node<'_>, key: &str, columns: u32) -> Result<Vec<f64>, ConfigEr
     Ok(priors)
 }
 
-/// Reads which errors consist of which others.
+/// Reads the composition of errors.
 fn parts(
     node: &Node<'_>,
     key: &str,
@@ -209,7 +209,8 @@ impl DecoderConfig {
             return refuse(detectors_line, "D_sparse", reason);
         }
         let used = detectors.iter().flatten().max().map_or(0, |&last| last + 1);
-        // CUDA-Q's files have the rows of H here. A number of measurements is taken as well: it may count some that no detector uses.
+        // CUDA-Q's files give the rows of H here. A number of measurements is accepted as well: it may include measurements that
+        // no detector uses.
         let measurements = match syndrome_size {
             size if size as usize == checks.len() => used,
             size if size >= used => size,
@@ -281,27 +282,27 @@ impl DecoderConfig {
         })
     }
 
-    /// Its id, which requests name.
+    /// The decoder's id, which requests name.
     #[must_use]
     pub const fn id(&self) -> i64 {
         self.id
     }
 
-    /// What it decodes by: `matching`, `correlated matching`, `sliding window`, `endless matching`, `endless correlated matching` or
+    /// The method: `matching`, `correlated matching`, `sliding window`, `endless matching`, `endless correlated matching` or
     /// `relay`.
     #[must_use]
     pub const fn method(&self) -> &'static str {
         self.method.name()
     }
 
-    /// Whether it is by matching that minds correlations.
+    /// Whether the method is matching with correlations.
     #[must_use]
     pub const fn is_correlated(&self) -> bool {
         self.method.is_correlated()
     }
 
-    /// The detectors of each round but the first and the last, and of those two, where its runs have any length. The matrices are then
-    /// those of a short run.
+    /// For runs of any length: the detectors of each round in the middle, and of the first and the last. The matrices then
+    /// describe a short run.
     #[must_use]
     pub const fn endless(&self) -> Option<(u32, u32)> {
         match self.method {
@@ -310,7 +311,7 @@ impl DecoderConfig {
         }
     }
 
-    /// Whether it is by belief propagation.
+    /// Whether the method is belief propagation.
     #[must_use]
     pub const fn is_relay(&self) -> bool {
         matches!(self.method, Method::Relay(_))
@@ -322,7 +323,7 @@ impl DecoderConfig {
         self.checks.len()
     }
 
-    /// Measurements of one decode; of the short run, where runs have any length.
+    /// Measurements of one decode; for runs of any length, those of the short run.
     #[must_use]
     pub const fn measurements(&self) -> usize {
         self.measurements as usize
@@ -346,13 +347,13 @@ impl DecoderConfig {
         &self.detectors
     }
 
-    /// Keys of the file that change nothing here, since this decodes on a CPU.
+    /// Keys of the file that have no effect here, since this service decodes on a CPU.
     #[must_use]
     pub fn unused(&self) -> &[String] {
         &self.unused
     }
 
-    /// The errors with their probabilities: what shots are drawn from. Without `error_rate_vec` every error weighs 1.
+    /// The errors with their probabilities, to draw shots from. Without `error_rate_vec` every error weighs 1.
     #[must_use]
     pub fn model(&self) -> DetectorErrorModel {
         let columns = self.columns as usize;

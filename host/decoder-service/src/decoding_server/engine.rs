@@ -1,4 +1,4 @@
-//! The decoders of a decoding server, made of their configurations.
+//! The decoders of a decoding server, built from their configurations.
 
 use super::arguments::{Method, Rounds};
 use super::config::DecoderConfig;
@@ -13,14 +13,14 @@ use ringcall_qec::decode::{
     ModelDecoders, ParallelEdges, RelayFactory,
 };
 
-/// The most rounds at a run's end that windows are told of together.
+/// The most rounds at a run's end that windows get together.
 const MAX_TAIL: usize = 8;
 
 /// A decoder and its algorithm.
 pub(super) enum Engine {
     Matching(Box<Matching>),
     Sliding(Box<Windows>),
-    /// Runs of any length, which are not decoded as a whole.
+    /// Runs of any length, which are decoded round by round.
     Endless(Box<Stream>),
     /// Correlated matching, or belief propagation.
     Model(Box<dyn Decoder>),
@@ -28,7 +28,7 @@ pub(super) enum Engine {
 
 impl Engine {
     /// # Errors
-    /// What only building shows, with the line of the decoder.
+    /// The faults that only building shows, with the line of the decoder.
     pub(super) fn new(config: &DecoderConfig) -> Result<Self, ConfigError> {
         match &config.method {
             Method::Matching { correlated: true, .. } => {
@@ -152,7 +152,7 @@ impl Windows {
         let rounds = starts.len() - 1;
         let first_of_tail = rounds - decoder.tail_rounds();
         let mut from = 0;
-        // Where the defects of each round of the tail end among the positions.
+        // The end of each tail round's defects among the positions.
         let mut ends = [0; MAX_TAIL];
         for (round, bounds) in starts.windows(2).enumerate() {
             let begin = positions.len();

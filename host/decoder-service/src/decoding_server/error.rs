@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-/// A fault of a configuration, in one line.
+/// A fault of a configuration, as one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
     /// The line of the file, from 1.
     pub line: usize,
-    /// The key with its parents (`decoders[0].H_sparse[3]`); empty where there is none.
+    /// The key with its parents (`decoders[0].H_sparse[3]`); empty if no key is at fault.
     pub key: String,
-    /// What is wrong.
+    /// The fault.
     pub reason: String,
 }
 
@@ -25,7 +25,7 @@ impl std::fmt::Display for ConfigError {
 
 impl ConfigError {
     pub(super) fn new<'a>(line: usize, key: impl Into<Cow<'a, str>>, reason: impl Into<String>) -> Self {
-        // A line break in a key or a text of the file would make two lines of one.
+        // A line break in a key or a text of the file would split the line.
         let flat = |text: String| text.replace(|c: char| c.is_control(), " ");
         let key: Cow<'_, str> = key.into();
         Self { line: line.max(1), key: flat(key.into_owned()), reason: flat(reason.into()) }

@@ -9,7 +9,7 @@ pub(super) type Rows = Vec<Vec<u32>>;
 /// Reads the rows of a matrix with `columns` columns.
 ///
 /// # Errors
-/// A value that is no column and not -1, a column that a row has twice, a last row without its -1.
+/// A value that is neither a column nor -1, a column listed twice in a row, a last row without its -1.
 pub(super) fn rows(node: &Node<'_>, key: &str, columns: u32) -> Result<Rows, ConfigError> {
     let mut rows = Vec::new();
     let mut row: Vec<u32> = Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn rows(node: &Node<'_>, key: &str, columns: u32) -> Result<Rows, Con
     Err(ConfigError::new(line, key, "the last row has no -1 after it"))
 }
 
-/// For each column, the rows that have it.
+/// For each column, the rows that contain it.
 pub(super) fn columns(rows: &[Vec<u32>], columns: usize) -> Rows {
     let mut out = vec![Vec::new(); columns];
     for (index, row) in (0..).zip(rows) {

@@ -3,11 +3,12 @@
 //! ```text
 //! enqueue_syndromes ─► Session: measurements ─► detectors ─► decoder ─► corrections ─► get_corrections
 //! ```
-//! A [`Config`] says which decoders there are, each by sparse matrices: H (which errors flip which detectors), O (which flip which
-//! observables) and D (which measurements make a detector). A [`Session`] is one decoder with what it has collected; [`Sessions`]
-//! are all of a server, as functions of rings. Runs of any length are decoded round by round as their measurements come. `docs/decoding-server.md` has the keys and the statuses.
+//! A [`Config`] lists the decoders, each by sparse matrices: H (the detectors that each error flips), O (the observables that
+//! each error flips) and D (the measurements of each detector). A [`Session`] is one decoder with its collected measurements;
+//! [`Sessions`] are all sessions of a server, as functions of rings. Runs of any length are decoded round by round as their
+//! measurements come. `docs/decoding-server.md` has the keys and the statuses.
 //!
-//! Nothing here knows a socket: `ringcall serve --config` puts the calls on rings.
+//! This module opens no socket: `ringcall serve --config` puts the calls on rings.
 
 mod arguments;
 mod config;

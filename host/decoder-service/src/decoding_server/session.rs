@@ -1,4 +1,4 @@
-//! One decoder's session: measurements are collected, decoded, and their corrections are handed out.
+//! Session of one decoder: collects measurements, decodes them, and hands out corrections.
 
 use super::config::DecoderConfig;
 use super::engine::Engine;
@@ -8,24 +8,24 @@ use super::stream::Unexplained;
 use ringcall::wire::bits::packed_len;
 use ringcall::wire::decoding::{DecodingStatus, EnqueueSyndromes, GetCorrections};
 
-/// What corrections say after a second decode whose first was not cleared.
+/// The meaning of corrections after a second decode, if the first one's were not cleared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Frame {
-    /// Those of the last decode alone.
+    /// The corrections of the last decode alone.
     #[default]
     Volume,
-    /// Those of all decodes since they were cleared, each observable's parity: a running Pauli frame.
+    /// The parity of each observable over all decodes since the last clearing: a running Pauli frame.
     Running,
 }
 
-/// Where a session is between two calls.
+/// The state of a session between two calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionState {
     /// More measurements are expected.
     Collecting,
     /// All measurements of a decode have come, and there are corrections.
     Ready,
-    /// Measurements were malformed or too many, or nothing explains them. `reset_decoder` alone leads out.
+    /// Measurements were malformed or too many, or no errors explain them. Only `reset_decoder` leaves this state.
     Failed,
 }
 
@@ -57,7 +57,7 @@ pub struct Session {
     flips: Vec<Vec<u32>>,
     observables: usize,
     state: SessionState,
-    /// Measurements of the volume so far.
+    /// The number of measurements of the volume so far.
     accepted: usize,
     /// Detectors of the volume so far, a bit each.
     detectors: Vec<u64>,
@@ -65,7 +65,7 @@ pub struct Session {
     decoded: Vec<u8>,
     corrections: Vec<u8>,
     decodes: u64,
-    /// Of the sessions whose place this one took.
+    /// The count of the sessions that this one replaced.
     forced_before: u64,
 }
 
@@ -80,10 +80,10 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// A session that has collected nothing. All its memory is allocated here.
+    /// A session without measurements. It allocates all its memory here.
     ///
     /// # Errors
-    /// The decoder cannot be made of these matrices.
+    /// The decoder cannot be built from these matrices.
     pub fn new(config: &DecoderConfig, frame: Frame) -> Result<Self, ConfigError> {
         let bytes = packed_len(config.observables());
         Ok(Self {
@@ -113,7 +113,7 @@ impl Session {
         self.id
     }
 
-    /// The fewest rounds of a run, where runs have any length: corrections of shorter ones are never ready.
+    /// The fewest rounds of a run, for runs of any length: corrections of a shorter run are never ready.
     #[must_use]
     pub fn least_rounds(&self) -> Option<usize> {
         match &self.engine {
@@ -122,7 +122,7 @@ impl Session {
         }
     }
 
-    /// Where runs have any length: how often something was decided that later rounds might have changed.
+    /// For runs of any length, the number of decisions that later rounds might have changed.
     #[must_use]
     pub fn forced(&self) -> u64 {
         let forced = match &self.engine {
@@ -132,7 +132,7 @@ impl Session {
         self.forced_before + forced
     }
 
-    /// Where the session is.
+    /// The state of the session.
     #[must_use]
     pub const fn state(&self) -> SessionState {
         self.state
@@ -152,15 +152,15 @@ impl Session {
                 DecodingStatus::Ok
             }
             Err(_) => {
-                // The lost measurements are not known, so no volume is complete from here on.
+                // The lost measurements are unknown, so no volume is complete from here on.
                 self.state = SessionState::Failed;
                 DecodingStatus::BadRequest
             }
         }
     }
 
-    /// Takes in `count` measurements, and decodes where they complete a volume, or a round of a run of any length. A session that has failed takes them and does
-    /// nothing; one that now fails says so when corrections are asked for.
+    /// Takes `count` measurements, and decodes if they complete a volume or a round of a run of any length. A session that has
+    /// failed ignores them; a session that fails now reports it when corrections are asked for.
     ///
     /// # Panics
     /// `bits` has fewer than `count` bits.
@@ -186,7 +186,7 @@ impl Session {
             while left != 0 {
                 let bit = left.trailing_zeros() as usize;
                 left &= left - 1;
-                // Bits after the last measurement are not read.
+                // Bits after the last measurement are ignored.
                 for &detector in flips.get(bit).map_or(&[][..], Vec::as_slice) {
                     self.detectors[detector as usize / 64] ^= 1 << (detector % 64);
                 }
@@ -216,7 +216,7 @@ impl Session {
         self.is_decoded();
     }
 
-    /// Ends a run of any length; false while it is not whole.
+    /// Ends a run of any length. Returns false if the run is not complete.
     fn finish(&mut self) -> bool {
         let Engine::Endless(stream) = &mut self.engine else { return false };
         match stream.finish(&mut self.decoded) {
@@ -237,7 +237,7 @@ impl Session {
         self.state = SessionState::Ready;
     }
 
-    /// `get_corrections`: writes the corrections to `result`; how many bytes they take.
+    /// `get_corrections`: writes the corrections to `result`. Returns their length in bytes.
     ///
     /// # Errors
     /// The status to answer with.
@@ -247,12 +247,12 @@ impl Session {
         self.corrections(return_size, reset, result)
     }
 
-    /// Writes the corrections to `result`, and clears them if `reset` is set; how many bytes they take.
+    /// Writes the corrections to `result`, and clears them if `reset` is set. Returns their length in bytes.
     ///
     /// # Errors
-    /// [`BadRequest`](DecodingStatus::BadRequest) where `return_size` is not the number of observables,
-    /// [`NotReady`](DecodingStatus::NotReady) while measurements are missing, [`InternalError`](DecodingStatus::InternalError)
-    /// of a session that has failed, and where `result` is too short.
+    /// [`BadRequest`](DecodingStatus::BadRequest) if `return_size` is not the number of observables,
+    /// [`NotReady`](DecodingStatus::NotReady) while measurements are missing, [`InternalError`](DecodingStatus::InternalError) if
+    /// the session has failed or `result` is too short.
     pub fn corrections(
         &mut self,
         return_size: i64,
@@ -283,7 +283,7 @@ impl Session {
         Ok(len)
     }
 
-    /// Forgets everything: measurements, corrections and a failure.
+    /// Clears measurements, corrections and a failure.
     pub fn reset(&mut self) {
         if let Engine::Endless(stream) = &mut self.engine {
             stream.restart();
@@ -294,24 +294,24 @@ impl Session {
         self.state = SessionState::Collecting;
     }
 
-    /// Whether the measurements that come now begin a volume or a run, and nothing is left of those before.
+    /// Whether the next measurements begin a volume or a run, and nothing of the one before is left.
     pub(super) fn is_between(&self) -> bool {
         match (&self.engine, self.state) {
             (_, SessionState::Failed) => false,
             (Engine::Endless(stream), _) if !stream.is_between_runs() => false,
             (_, SessionState::Collecting) => self.accepted == 0,
-            // Corrections that a decode replaces, or is added to.
+            // Corrections that the next decode replaces or adds to.
             (_, SessionState::Ready) => self.frame == Frame::Volume,
         }
     }
 
-    /// Takes the place of `other`, which is in this session's place afterwards, and keeps its counts.
+    /// Swaps this session with `other`, and keeps the counts of the replaced one.
     pub(super) fn take_place_of(&mut self, other: &mut Self) {
         (self.decodes, self.forced_before) = (other.decodes, other.forced());
         std::mem::swap(self, other);
     }
 
-    /// Fails the session: what its caller sent last was lost.
+    /// Fails the session, because its caller's last measurements were lost.
     pub(super) fn fail(&mut self) {
         self.state = SessionState::Failed;
     }

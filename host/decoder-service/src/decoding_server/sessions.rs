@@ -18,16 +18,16 @@ struct SessionEntry {
     session: Mutex<Session>,
     /// 1 from a drop until the next reset. Any thread sets it.
     dropped: DeviceU64,
-    /// What takes the session's place, while `is_replaced` is 1; after that what was in its place.
+    /// The session's replacement while `is_replaced` is 1; then the replaced session.
     other: Mutex<Option<Session>>,
     is_replaced: DeviceU64,
 }
 
 /// The sessions of a server, shared by its rings.
 ///
-/// A call never waits: where another thread has a call on the same decoder under way, it is answered
-/// [`Busy`](DecodingStatus::Busy), and measurements [`SyndromesDropped`](DecodingStatus::SyndromesDropped). With one ring a decoder
-/// that does not happen.
+/// A call never waits. If another thread's call on the same decoder is under way, the call is answered
+/// [`Busy`](DecodingStatus::Busy), and measurements are answered [`SyndromesDropped`](DecodingStatus::SyndromesDropped). With one
+/// ring per decoder this does not happen.
 ///
 /// ```
 /// use ringcall::wire::decoding::{DecodingStatus, EnqueueSyndromes, GetCorrections, reset_decoder};
@@ -55,7 +55,7 @@ struct SessionEntry {
 /// ```
 #[derive(Debug)]
 pub struct Sessions {
-    /// By their ids, in ascending order.
+    /// Sorted by id.
     entries: Box<[SessionEntry]>,
 }
 
@@ -63,13 +63,13 @@ impl Sessions {
     /// The sessions of every decoder of a configuration.
     ///
     /// # Errors
-    /// A decoder that cannot be made of its matrices.
+    /// A decoder that cannot be built from its matrices.
     pub fn new(config: &Config, frame: Frame) -> Result<Self, ConfigError> {
         let sessions = config.decoders.iter().map(|decoder| Session::new(decoder, frame));
         Ok(Self::of(sessions.collect::<Result<_, _>>()?))
     }
 
-    /// These sessions, each of another decoder.
+    /// A server of these sessions, each of a different decoder.
     #[must_use]
     pub fn of(sessions: Vec<Session>) -> Self {
         let mut entries: Box<[SessionEntry]> = sessions
@@ -86,9 +86,9 @@ impl Sessions {
         Self { entries }
     }
 
-    /// Puts new sessions into the places of those with their ids, while calls are answered; `false`, and nothing is changed, where
-    /// the ids are not exactly those served. Each takes its place between two volumes or runs: with the first measurements of one, or
-    /// with a reset. No call finds its decoder busy for that.
+    /// Replaces the sessions by new ones with the same ids, while calls are answered. Returns false, and replaces nothing, if the
+    /// ids are not exactly those served. Each session is replaced between two volumes or runs: with the first measurements of
+    /// one, or with a reset. No call finds its decoder busy because of a replacement.
     #[must_use]
     pub fn replace(&self, mut sessions: Vec<Session>) -> bool {
         sessions.sort_by_key(Session::id);
@@ -103,7 +103,7 @@ impl Sessions {
         true
     }
 
-    /// Frees sessions whose places were taken; whether no place is still to be taken.
+    /// Frees replaced sessions. Returns whether every replacement has been made.
     pub fn free_replaced(&self) -> bool {
         let mut all = true;
         for entry in &self.entries {
@@ -122,8 +122,8 @@ impl Sessions {
         index.ok().and_then(|index| self.entries.get(index)).ok_or(DecodingStatus::InvalidDecoder)
     }
 
-    /// Of a decoder: the volumes and runs that it decoded, and the decisions among them that later rounds might have changed. `None` where
-    /// there is no such decoder, or a call on it is under way.
+    /// The number of volumes and runs that a decoder decoded, and of the decisions among them that later rounds might have
+    /// changed. `None` if the decoder does not exist or a call on it is under way.
     #[must_use]
     pub fn counts(&self, id: i64) -> Option<(u64, u64)> {
         let index = self.entries.binary_search_by_key(&id, |entry| entry.id).ok()?;
@@ -151,7 +151,7 @@ impl Sessions {
         }
     }
 
-    /// `get_corrections`: writes them to `result`; how many bytes they take.
+    /// `get_corrections`: writes them to `result`. Returns their length in bytes.
     ///
     /// # Errors
     /// The status to answer with.
@@ -182,8 +182,8 @@ impl Sessions {
         }
     }
 
-    /// Enters the three calls into a ring's table. Every ring that is given them serves every decoder; their requests build on
-    /// one another, so its dispatcher serves them [in order](ringcall::dispatcher::HostDispatcherBuilder::in_order).
+    /// Adds the three calls to a ring's table. Every ring with these calls serves every decoder. Requests build on one another,
+    /// so the ring's dispatcher serves them [in order](ringcall::dispatcher::HostDispatcherBuilder::in_order).
     #[must_use]
     pub fn serve(self: &Arc<Self>, table: TableBuilder) -> TableBuilder {
         let done = |status: DecodingStatus| match status {
@@ -213,7 +213,7 @@ impl SessionEntry {
         match self.session.try_lock() {
             Ok(session) => Some(session),
             Err(TryLockError::WouldBlock) => None,
-            // A call has panicked in the middle of its work.
+            // A call panicked in the middle of its work.
             Err(TryLockError::Poisoned(poisoned)) => {
                 let mut session = poisoned.into_inner();
                 session.fail();
@@ -227,8 +227,8 @@ impl SessionEntry {
         self.other.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the session that is to take this one's place do so. A call does not wait for it: where it is only now being put there, a later
-    /// call finds it.
+    /// Replaces the session if a replacement waits. A call does not wait for one that is just being stored: a later call finds
+    /// it.
     fn replace(&self, session: &mut Session) {
         if self.is_replaced.load(Ordering::Acquire) == 0 {
             return;
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(sessions.reset_decoder(&reset_decoder(7)), DecodingStatus::Busy);
         assert_eq!(sessions.enqueue_syndromes(&round()), DecodingStatus::SyndromesDropped);
         drop(other);
-        // Told in each answer until a reset.
+        // Each answer reports the drop until a reset.
         assert_eq!(sessions.enqueue_syndromes(&round()), DecodingStatus::Ok);
         assert_eq!(
             (get(), get()),
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_decoder_is_replaced_between_two_volumes() {
-        // It has one measurement more than the first configuration.
+        // One measurement more than in the first configuration.
         const LARGER: &str = "decoders:\n- {id: 7, type: pymatching, block_size: 3, syndrome_size: 2, \
                               H_sparse: [0, 1, -1, 1, 2, -1], O_sparse: [0, -1], D_sparse: [0, 2, -1, 1, -1]}";
         let config = |text: &str| -> Config { text.parse().expect("valid") };
@@ -305,7 +305,7 @@ mod tests {
         };
         assert_eq!(bits(1, 1), DecodingStatus::Ok);
         assert!(sessions.replace(renewed(LARGER)));
-        // The volume that is under way ends with the decoder that it began with.
+        // The volume under way ends with the decoder that it began with.
         assert!(!sessions.free_replaced());
         assert_eq!((bits(1, 0), get(false), get(true)), (DecodingStatus::Ok, Ok(1), Ok(1)));
         assert_eq!((bits(2, 0), get(true)), (DecodingStatus::Ok, Err(DecodingStatus::NotReady)));

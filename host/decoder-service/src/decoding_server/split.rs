@@ -1,17 +1,17 @@
-//! Errors of more than two detectors as several edges, each of which is an error of the same model, for matching.
+//! Splitting errors of more than two detectors into edges, each an error of the same model, for matching.
 
 use ringcall_qec::dem::{Component, DetectorErrorModel};
 use std::collections::{BTreeSet, HashMap};
 
-/// Detectors of an error up to which it is split: the search takes time for each way to pair them.
+/// The most detectors of an error that is split: the search tries every way to pair them.
 const MOST_DETECTORS: usize = 12;
 
 /// Splits every error of more than two detectors that is not split already.
 ///
 /// # Errors
-/// Which error does not split, and why.
+/// The error that does not split, and why.
 pub(super) fn into_edges(mut model: DetectorErrorModel) -> Result<DetectorErrorModel, String> {
-    // Of edges on the same detectors the likeliest is taken; its observables are the ones matching keeps, but where a model
+    // The likeliest of several edges on the same detectors is taken; matching keeps its observables, too, unless the model
     // contradicts itself.
     let mut edges: HashMap<Vec<u32>, (f64, Vec<u32>)> = HashMap::new();
     for error in &model.mechanisms {

@@ -1,7 +1,7 @@
-//! Runs of any length: measurements become rounds as they come, and the last of them are decoded when corrections are asked for.
+//! Runs of any length: measurements become rounds as they come, and the last rounds are decoded when corrections are asked for.
 //!
-//! The configuration describes a short run: its first rounds, one that repeats, and its last ones. The run's last
-//! measurements are known only when a client asks for corrections, so that many measurements are held back.
+//! The configuration describes a short run: its first rounds, one that repeats, and its last ones. Only a client's request for
+//! corrections shows which measurements are the last of a run, so that many measurements are held back.
 
 use super::arguments::Rounds;
 use super::config::DecoderConfig;
@@ -13,15 +13,15 @@ const MAX_TAIL: usize = 8;
 /// Rounds between two rehearsals of a run's end, which keep its tables in the caches.
 const REHEARSAL: usize = 64;
 
-/// A round: how many measurements it has, and its detectors.
+/// A round: its number of measurements, and its detectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Round {
     measurements: u64,
-    /// Of each detector its measurements, counted from the first of the round.
+    /// The measurements of each detector, counted from the first of the round.
     detectors: Vec<Vec<i64>>,
 }
 
-/// How measurements make rounds.
+/// The division of measurements into rounds.
 #[derive(Debug)]
 struct Plan {
     head: Vec<Round>,
@@ -33,7 +33,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Cuts the measurements of the short run into rounds, of which the last `tail` end it.
+    /// Divides the measurements of the short run into rounds; the last `tail` of them end the run.
     fn new(config: &DecoderConfig, starts: &[u32], tail: usize) -> Result<Self, String> {
         let count = starts.len() - 1;
         let mut rounds = Vec::with_capacity(count);
@@ -64,7 +64,7 @@ impl Plan {
         self.head.get(t).unwrap_or(&self.bulk)
     }
 
-    /// The most measurements that are looked at together: those of a round, what is held back, and those that detectors look back to.
+    /// The most measurements in use at a time: those of a round, those held back, and those that detectors look back to.
     fn window(&self) -> u64 {
         let all = || self.head.iter().chain([&self.bulk]).chain(&self.tail);
         let back = all().flat_map(|round| round.detectors.iter().flatten()).min().map_or(0, |&least| -least);
@@ -76,7 +76,7 @@ impl Plan {
 /// The latest measurements of a run.
 #[derive(Debug)]
 struct Measured {
-    /// A byte each, at their number modulo the length, which is a power of two.
+    /// One byte each, at index number modulo length, which is a power of two.
     bits: Vec<u8>,
     count: u64,
 }
@@ -100,13 +100,13 @@ impl Measured {
     }
 }
 
-/// A run that lasts for as long as measurements come. Nothing is allocated per round.
+/// A run that lasts as long as measurements come. A round allocates nothing.
 #[derive(Debug)]
 pub(super) struct Stream {
     decoder: EndlessDecoder,
     plan: Plan,
     measured: Measured,
-    /// Rounds decoded, and the first measurement of the next.
+    /// The number of rounds decoded, and the first measurement of the next.
     rounds: usize,
     first: u64,
     defects: Vec<u32>,
@@ -147,18 +147,18 @@ impl Stream {
         self.decoder.least_rounds()
     }
 
-    /// Decisions so far, of all runs, that later rounds might have changed.
+    /// The number of decisions in all runs so far that later rounds might have changed.
     pub(super) fn forced(&self) -> u64 {
         self.forced + self.decoder.forced()
     }
 
-    /// Takes in `count` measurements, and decodes the rounds that they complete.
+    /// Takes `count` measurements, and decodes the rounds that they complete.
     pub(super) fn push(&mut self, count: usize, bits: &[u8]) -> Result<(), Unexplained> {
         for at in 0..count {
             self.measured.push(bits[at / 8] >> (at % 8) & 1);
             let Self { decoder, plan, measured, rounds, first, defects, .. } = self;
             let round = plan.round(*rounds);
-            // More than a run's end: the round is none of its last ones.
+            // More measurements than a run's end has: the round is not one of the last.
             if measured.count - *first > round.measurements + plan.tail_measurements - 1 {
                 defects.clear();
                 measured.fired(round, *first, defects);
@@ -173,8 +173,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends the run if its measurements are those of a whole one, and writes the observables that its correction flips; `false` if
-    /// they are not.
+    /// Ends the run if its measurements are complete, and writes the observables that its correction flips. Returns false if they
+    /// are not.
     pub(super) fn finish(&mut self, observables: &mut [u8]) -> Result<bool, Unexplained> {
         let Self { decoder, plan, measured, rounds, first, defects, forced } = self;
         if measured.count - *first != plan.tail_measurements
@@ -207,7 +207,7 @@ impl Stream {
         self.measured.count == 0
     }
 
-    /// Forgets an unfinished run.
+    /// Abandons an unfinished run.
     pub(super) fn restart(&mut self) {
         self.decoder.restart();
         (self.measured.count, self.rounds, self.first) = (0, 0, 0);

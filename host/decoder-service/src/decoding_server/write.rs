@@ -5,13 +5,13 @@ use ringcall_qec::dem::{Component, DetectorErrorModel, Mechanism};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Why no configuration describes a model.
+/// Why a model has no configuration.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WriteError {
-    /// It has no error, no detector or no observable.
+    /// The model has no error, no detector or no observable.
     #[error("a model without errors, detectors or observables has nothing to decode")]
     Empty,
-    /// It cannot be decoded by matching.
+    /// Matching cannot decode the model.
     #[error(transparent)]
     Graph(#[from] DecodeError),
 }
@@ -19,8 +19,8 @@ pub enum WriteError {
 /// Columns of a check matrix: the detectors and observables of each, and its probability.
 type Column = (Vec<u32>, Vec<u32>, f64);
 
-/// The configuration of `decoders` decoders of a model, with ids from 0, whose measurements are its detectors: by matching, with a
-/// column for each edge, or by Relay-BP (`relay`), with a column for each error.
+/// The configuration of `decoders` decoders of a model, with ids from 0, whose measurements are the model's detectors: matching
+/// with a column for each edge, or Relay-BP (`relay`) with a column for each error.
 ///
 /// ```
 /// use ringcall_decoder_service::decoding_server::{Config, write};
@@ -32,7 +32,7 @@ type Column = (Vec<u32>, Vec<u32>, f64);
 /// ```
 ///
 /// # Errors
-/// A model that has nothing to decode, or that is no matching problem.
+/// A model with nothing to decode, or one that matching cannot decode.
 pub fn write(model: &DetectorErrorModel, decoders: usize, relay: bool) -> Result<String, WriteError> {
     let columns = if relay { errors(model) } else { edges(model)? };
     let (kind, arguments) = if relay {
@@ -45,8 +45,8 @@ pub fn write(model: &DetectorErrorModel, decoders: usize, relay: bool) -> Result
     text(model, decoders, &columns, kind, &arguments)
 }
 
-/// The configuration of `decoders` decoders of runs of any length, with ids from 0, whose measurements are their detectors. The model is
-/// that of a short run, whose rounds have `each` detectors but the first and the last, which have `boundary`.
+/// The configuration of `decoders` decoders for runs of any length, with ids from 0, whose measurements are their detectors. The
+/// model describes a short run, whose rounds have `each` detectors, and `boundary` in the first and the last.
 ///
 /// ```
 /// use ringcall_decoder_service::decoding_server::{Config, write_endless};
@@ -70,7 +70,7 @@ pub fn write_endless(
     each: u32,
     boundary: u32,
 ) -> Result<String, WriteError> {
-    // Edges alone would say nothing of correlations.
+    // Edges alone lose the correlations.
     let columns = if correlated { errors(model) } else { edges(model)? };
     let mut arguments = format!(
         "merge_strategy: independent\n      enable_correlations: {correlated}\n      num_syndromes_per_round: {each}\n      \
@@ -103,7 +103,7 @@ fn text(
     let priors: Vec<String> = columns.iter().map(|(.., p)| format!("{p:?}")).collect();
     let mut text = "decoders:\n".to_owned();
     for id in 0..decoders {
-        // Writing to a text fails nowhere.
+        // Writing to a string cannot fail.
         let _ = write!(
             text,
             "  - id: {id}\n    type: {kind}\n    block_size: {}\n    syndrome_size: {detectors}\n    H_sparse: [{}]\n    \
@@ -130,7 +130,7 @@ fn rows(rows: &[Vec<u32>]) -> String {
     text
 }
 
-/// Every error that some syndrome shows. One that is likelier than not is left out: no matrix of CUDA-Q's has one.
+/// Every error that some syndrome shows. An error likelier than not is left out: CUDA-Q's matrices have none.
 fn shown(model: &DetectorErrorModel) -> impl Iterator<Item = &Mechanism> {
     let is_shown = |error: &&Mechanism| {
         error.probability > 0.0 && error.probability <= 0.5 && !error.detectors.is_empty()
@@ -144,7 +144,7 @@ fn errors(model: &DetectorErrorModel) -> Vec<Column> {
         .collect()
 }
 
-/// For each of those errors, the others that it consists of: none where a part is no error by itself.
+/// For each of these errors, the other errors that compose it; none if a part is not an error itself.
 fn parts(model: &DetectorErrorModel) -> Vec<Vec<u32>> {
     let single = (0..).zip(shown(model)).filter(|(_, error)| error.components.is_empty());
     let single: HashMap<(&[u32], &[u32]), u32> =

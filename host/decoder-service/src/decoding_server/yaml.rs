@@ -1,11 +1,10 @@
-//! YAML as a tree whose every node knows its line, without anchors, aliases and tags: what a configuration needs, and nothing that
-//! grows when it is read.
+//! YAML reader: a tree whose nodes know their lines, without anchors, aliases and tags, so that no text grows when it is read.
 
 use super::error::ConfigError;
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use std::borrow::Cow;
 
-/// How deep lists and mappings may lie in one another.
+/// The deepest nesting of lists and mappings.
 const MAX_DEPTH: usize = 16;
 
 /// A value and the line where it begins, counted from 1.
@@ -17,7 +16,7 @@ pub(super) struct Node<'a> {
 
 #[derive(Debug)]
 pub(super) enum Value<'a> {
-    /// Its text, and whether it is without quotes: `5` is a number, `"5"` is none.
+    /// The value's text, and whether it is unquoted: `5` is a number, `"5"` is not.
     Scalar(Cow<'a, str>, bool),
     List(Vec<Node<'a>>),
     Map(Vec<Entry<'a>>),
@@ -31,7 +30,7 @@ pub(super) struct Entry<'a> {
     pub(super) node: Node<'a>,
 }
 
-/// A list or a mapping whose end is still to come.
+/// A list or a mapping that is not closed yet.
 enum Open<'a> {
     List(usize, Vec<Node<'a>>),
     /// With the key whose value comes next.
@@ -41,7 +40,7 @@ enum Open<'a> {
 /// The only document of `text`.
 ///
 /// # Errors
-/// Text that is no YAML, or YAML of a kind that is not read here, each with its line.
+/// Text that is not YAML, or YAML of a kind that this reader does not support, each with its line.
 pub(super) fn read(text: &str) -> Result<Node<'_>, ConfigError> {
     let mut open: Vec<Open<'_>> = Vec::new();
     let mut document = None;
@@ -86,7 +85,7 @@ pub(super) fn read(text: &str) -> Result<Node<'_>, ConfigError> {
             Event::SequenceEnd | Event::MappingEnd => match open.pop() {
                 Some(Open::List(line, nodes)) => Node { line, value: Value::List(nodes) },
                 Some(Open::Map(line, entries, _)) => Node { line, value: Value::Map(entries) },
-                // A parser that ends what it never began.
+                // The parser ended a node that it never began.
                 None => continue,
             },
             Event::DocumentStart(_) if document.is_some() => return refuse("further documents (`---`)"),
@@ -118,7 +117,7 @@ pub(super) fn read(text: &str) -> Result<Node<'_>, ConfigError> {
 }
 
 impl Node<'_> {
-    /// As messages name it.
+    /// The node's kind, for messages.
     fn kind(&self) -> String {
         match &self.value {
             Value::Scalar(text, _) if text.chars().count() <= 40 => format!("`{text}`"),
@@ -183,7 +182,7 @@ impl Node<'_> {
         }
     }
 
-    /// The entries of a mapping; none of a value that was left out.
+    /// The entries of a mapping; no entries for a value that was left out.
     pub(super) fn fields<'s>(&'s self, path: &str) -> Result<Fields<'s>, ConfigError> {
         match &self.value {
             Value::Map(entries) => {
@@ -197,7 +196,7 @@ impl Node<'_> {
     }
 }
 
-/// The entries of a mapping, which are taken by name; at the end none may be left.
+/// The entries of a mapping. The reader takes them by name, and none may be left at the end.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     path: String,
@@ -212,7 +211,7 @@ impl<'a> Fields<'a> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// Where the mapping begins.
+    /// The line where the mapping begins.
     pub(super) const fn line(&self) -> usize {
         self.line
     }
@@ -222,7 +221,7 @@ impl<'a> Fields<'a> {
         self.entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 
-    /// One that must be there.
+    /// A required entry.
     pub(super) fn need(&mut self, key: &'static str) -> Result<&'a Node<'a>, ConfigError> {
         self.take(key).ok_or_else(|| ConfigError::new(self.line, self.name(key), "this key is missing"))
     }

@@ -1,4 +1,4 @@
-//! Dispatchers on a device, with a grid handler in them or graphs that they launch, as the pipeline knows a dispatcher that is elsewhere.
+//! Remote dispatchers on a device: kernels with a grid handler, or graphs that a kernel launches.
 
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::{Ring, RingConfig};
@@ -13,13 +13,13 @@ use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemoteStop};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What runs in a dispatcher, and the memory that it runs on.
+/// The function that a dispatcher serves, and its memory.
 pub(crate) trait DeviceFunction: std::fmt::Debug + Send {
     fn slot_bytes(&self) -> u32;
     fn function(&self, functions: Functions, name: &str) -> Functions;
     fn modules(&self, modules: Modules) -> Modules;
     fn options(&self) -> DispatcherOptions;
-    /// Why it must not run again, if it ended badly. Not while it runs.
+    /// Why the function must not run again, if it ended badly. Not called while it runs.
     fn failure(&self) -> Option<String>;
 }
 
@@ -68,7 +68,7 @@ impl DeviceFunction for ringcall_bp_gpu::GridHandler {
     }
 }
 
-/// A network's graphs, which the dispatcher launches, one at a time an instance. A run that fails is answered `ENGINE_FAILED`.
+/// A network's graphs, which the dispatcher launches, one at a time per instance. A failed run is answered `ENGINE_FAILED`.
 impl DeviceFunction for AiDecoderService {
     fn slot_bytes(&self) -> u32 {
         (**self).slot_bytes()
@@ -91,25 +91,26 @@ impl DeviceFunction for AiDecoderService {
     }
 }
 
-/// The kernel beats at least once a millisecond, but for the request that it serves, whose waits take no longer than this.
+/// The kernel's heartbeat comes at least once a millisecond, except while it serves a request, whose waits are no longer than
+/// this.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time a kernel has to end, regardless of the time the kernels before it took: one without any would be
-/// taken for stuck, and kept until the process ends.
+/// The least time that a kernel has to end, even if the kernels before it used up the deadline: without any time it would count
+/// as stuck, and be kept until the process ends.
 const LEAST: Duration = Duration::from_millis(50);
 
-/// Kernels that poll a ring in mapped memory, each a part of it on a part of the device, and answer each `decode_syndrome`: with
-/// what a network leaves of it, or with the decoded result.
+/// Kernels that poll a ring in mapped memory, each for a part of the ring and on a part of the device. They answer each
+/// `decode_syndrome` with a network's residual or with the decoded result.
 #[derive(Debug)]
 pub struct GpuDispatcher {
     ring: MappedRing,
     kernels: Vec<Kernel>,
 }
 
-/// One of them.
+/// One of the kernels.
 #[derive(Debug)]
 struct Kernel {
-    /// Taken out only where a kernel may still run on it.
+    /// Taken out only if a kernel may still run on it.
     handler: Option<Box<dyn DeviceFunction>>,
     state: State,
 }
@@ -118,12 +119,12 @@ struct Kernel {
 enum State {
     Wired(DeviceDispatcher<Wired>),
     Running(DeviceDispatcher<Running>),
-    /// It failed, or never came back.
+    /// The kernel failed or never ended.
     Gone,
 }
 
 impl GpuDispatcher {
-    /// With a kernel for each handler, or around one service's graphs.
+    /// One kernel for each handler, or one around a service's graphs.
     pub(crate) fn new<H: DeviceFunction + 'static>(
         handlers: Vec<H>,
         context: &Arc<Context>,
@@ -177,7 +178,7 @@ impl Kernel {
         let stopped = running.stop(deadline);
         let ended = stopped.report.stuck.is_empty();
         if !ended {
-            // The kernel may still run on its memory: kept until the process ends.
+            // The kernel may still use its memory, which is kept until the process ends.
             std::mem::forget(self.handler.take());
             return RemoteStop { ended, failure: Some("the device's kernel does not end".to_owned()) };
         }
@@ -206,7 +207,7 @@ impl RemoteDispatcher for GpuDispatcher {
     fn start(&mut self) -> Result<(), BoxError> {
         for started in 0..self.kernels.len() {
             if let Err(error) = self.kernels[started].start() {
-                // All or none.
+                // Either all kernels start or none.
                 for kernel in &mut self.kernels[..started] {
                     let _ = kernel.stop(TIMEOUT);
                 }
@@ -236,7 +237,7 @@ impl RemoteDispatcher for GpuDispatcher {
     }
 }
 
-/// Stops each: kernels that wait for their turn continue to answer.
+/// Stops the kernels one after another: those that wait for their turn continue to answer.
 fn one_after_the_other<K>(
     kernels: &mut [K],
     deadline: Duration,
@@ -254,7 +255,7 @@ fn one_after_the_other<K>(
 
 impl Drop for GpuDispatcher {
     fn drop(&mut self) {
-        // The handler's memory goes after the kernel that works on it.
+        // The handler's memory is freed after the kernel that uses it.
         let _ = self.stop(TIMEOUT);
     }
 }
@@ -269,7 +270,7 @@ mod tests {
         let all =
             one_after_the_other(&mut kernels, Duration::from_millis(60), |(granted, name), deadline| {
                 *granted = deadline;
-                // As one that uses up all that it was given.
+                // Like a kernel that uses up its whole time.
                 std::thread::sleep(deadline);
                 let failure = (*name != "first").then(|| (*name).to_owned());
                 RemoteStop { ended: *name != "third", failure }

@@ -1,4 +1,4 @@
-//! Errors of a predecoder on a GPU.
+//! Errors of a GPU predecoder.
 
 use crate::PredecoderError;
 use ringcall_cuda::CudaError;
@@ -6,22 +6,22 @@ use ringcall_launch::ring::DeviceError;
 use ringcall_predecoder::{GpuError, NetworkError, WiringError};
 use ringcall_qec::QecError;
 
-/// Why there is no predecoder on a GPU.
+/// Why a GPU predecoder cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuPredecoderError {
-    /// No driver, no device, or one that the driver cannot use.
+    /// There is no driver, no device, or only a device that the driver cannot use.
     #[error("no GPU: {0}")]
     NoGpu(CudaError),
     /// The file cannot be read.
     #[error("cannot read {path}")]
     File {
-        /// Which.
+        /// The file.
         path: String,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// The network is another than the kernels are made for.
+    /// The kernels do not support the network.
     #[error(transparent)]
     Network(#[from] NetworkError),
     /// The experiment does not exist.
@@ -30,7 +30,7 @@ pub enum GpuPredecoderError {
     /// There is no threshold.
     #[error(transparent)]
     Predecoder(#[from] PredecoderError),
-    /// Detectors and cells do not go together.
+    /// Detectors and cells do not match.
     #[error(transparent)]
     Wiring(#[from] WiringError),
     /// The device refuses the network.
@@ -39,7 +39,7 @@ pub enum GpuPredecoderError {
     /// The device's dispatcher cannot be made.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The network cannot be an engine of services.
+    /// Services cannot use the network as an engine.
     #[error(transparent)]
     Service(#[from] ringcall_inference_service::ServiceError),
 }

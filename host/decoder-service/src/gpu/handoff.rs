@@ -1,4 +1,4 @@
-//! Matching behind a service that hands over: what its workers do with a network's output.
+//! Matching after a hand-off: the workers' stage for a network's output from a service's queue.
 
 use crate::{Problem, ResidualDecoder, pack_elements};
 use ringcall::Status;
@@ -11,7 +11,7 @@ use ringcall_qec::decode::DecodeError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandoffError {
-    /// The tensors that are handed over are not residual and frame of this problem.
+    /// The service hands over tensors other than residual and frame of this problem.
     #[error("handed over is {found}, where {expected} is matched")]
     Outputs {
         /// The tensors.
@@ -25,8 +25,8 @@ pub enum HandoffError {
 }
 
 /// Matching, as the CPU's part of an [`AiPredecoderService`](ringcall_inference_service::AiPredecoderService): takes residual
-/// detectors and logical frame from a record of the queue, answers with a result of `decode_syndrome`, whose observables are
-/// `frame XOR matching(residual)`. Where nothing is left nothing is matched. One for each worker.
+/// detectors and logical frame from a record of the queue, and answers with a result of `decode_syndrome`, whose observables are
+/// `frame XOR matching(residual)`. An empty residual is not matched. Each worker has its own stage.
 ///
 /// ```no_run
 /// use ringcall::{RingConfig, wire::names::DECODE_SYNDROME};
@@ -62,21 +62,21 @@ pub struct MatchingStage {
     layout: Layout,
 }
 
-/// How residual and frame lie in a record.
+/// The layout of residual and frame in a record.
 #[derive(Debug)]
 enum Layout {
-    /// As they are matched.
+    /// Bit-packed, as matching takes them.
     Packed,
-    /// Tensors of an element a bit, and where they are packed.
+    /// Tensors of one element a bit, and the buffer in which they are packed.
     Elements { residual: Binding, frame: Option<Binding>, packed: Vec<u8> },
 }
 
 impl MatchingStage {
     /// For a service that hands over residual and frame bit-packed, one after the other in one tensor, as a
-    /// [wired](ringcall_inference_service::PredecoderEngine::wired) network leaves them.
+    /// [wired](ringcall_inference_service::PredecoderEngine::wired) network writes them.
     ///
     /// # Errors
-    /// Other outputs, or the decoder cannot be made.
+    /// Other outputs, or a decoder that cannot be made.
     pub fn packed(problem: &Problem, outputs: &Bindings) -> Result<Self, HandoffError> {
         let bytes = problem.inferred_bytes();
         match outputs.bound() {
@@ -87,12 +87,12 @@ impl MatchingStage {
         }
     }
 
-    /// For a service that hands over a tensor of residual detectors, an element a detector, and, if it has it, one of the logical
-    /// frame, an element an observable: a network with its corrections built in, by TensorRT say. An element is set where it is
+    /// For a service that hands over a tensor of residual detectors, an element a detector, and perhaps one of the logical frame,
+    /// an element an observable: a network with its corrections built in, for example from TensorRT. An element is set if it is
     /// not 0, or above one half.
     ///
     /// # Errors
-    /// Other outputs, or the decoder cannot be made.
+    /// Other outputs, or a decoder that cannot be made.
     pub fn elements(problem: &Problem, outputs: &Bindings) -> Result<Self, HandoffError> {
         let [detectors, observables] = [problem.detectors(), problem.observables()].map(|n| n as usize);
         let (residual, frame) = match outputs.bound() {
@@ -130,8 +130,8 @@ impl Stage for MatchingStage {
         match &mut self.layout {
             Layout::Packed => {
                 let (residual, frame) = job.output.split_at_checked(split).ok_or(Status::ENGINE_FAILED)?;
-                // No decision reaches the padding: bits that are set there came with the request, unless the
-                // device gave up, which the frame's padding says.
+                // No decision reaches the padding: bits set there came with the request, unless the device gave up, which the
+                // frame's padding shows.
                 let sound = BitView::new(frame, self.observables).is_ok();
                 if sound && BitView::new(residual, self.detectors).is_err() {
                     return Err(Status::BAD_PAYLOAD);

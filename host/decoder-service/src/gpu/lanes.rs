@@ -1,4 +1,4 @@
-//! The network's graphs for the host dispatcher: a worker's stream, its hook, and the flag that the graph raises.
+//! A network's graphs for the host dispatcher: a worker's stream, its hook, and the ready flag that the graph raises.
 
 use crate::LaunchedInference;
 use crate::gpu::GpuPredecoderError;
@@ -13,18 +13,18 @@ use ringcall_pipeline::{BoxError, Execution, OutputCheck, Raised, StageError};
 use ringcall_predecoder::{GpuError, GpuModel, GpuRun};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How a request's bits reach the device, and an answer's leave it.
+/// How a request's bits reach the device, and how an answer's bits leave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Copies {
-    /// By the graph's own nodes, whichever is the faster for so many bytes; the hook stages the payload in mapped memory.
+    /// By nodes of the graph, whichever are faster for the number of bytes; the hook stages the payload in mapped memory.
     #[default]
     Fastest,
-    /// By kernels of the graph, whose threads load and store.
+    /// By kernels of the graph, which load and store.
     Kernels,
     /// By copy engines, as nodes of the graph.
     CopyEngines,
-    /// The request by `cudaMemcpyAsync` in the hook, from the ring's slot itself, which lies in memory that the device maps; the answer
-    /// by a copy engine, as a node of the graph.
+    /// The request by `cudaMemcpyAsync` in the hook, directly from the ring's slot, in memory that the device maps; the answer by
+    /// a copy engine, as a node of the graph.
     Hook,
 }
 
@@ -39,34 +39,34 @@ impl Copies {
     }
 }
 
-/// Graphs of a network for the workers of a host dispatcher, which launches each on its worker's stream; a graph's last node raises the
-/// worker's ready flag, and no thread waits for a stream.
+/// Graphs of a network for the workers of a host dispatcher. The dispatcher launches each graph on its worker's stream; the
+/// graph's last node raises the worker's ready flag, and no thread waits for a stream.
 #[derive(Debug)]
 pub struct GpuLanes {
     work: Work,
     kernels: LaneKernels,
-    /// Each with an equal part of the device: a worker has the one of its number, modulo their number.
+    /// Streams with equal parts of the device. Worker `i` has stream `i` modulo their number.
     streams: Vec<Arc<Stream>>,
     copies: Copies,
     ring: Option<MappedRing>,
 }
 
-/// What lies between the two ends of a lane.
+/// The part of a graph between the two copies.
 #[derive(Debug)]
 enum Work {
     Network(GpuModel),
-    /// A copy in the network's place, of so many bytes of a request, and of an answer, whose other bytes stay 0.
+    /// A copy in the network's place, of this many bytes of a request and of an answer; the answer's other bytes stay 0.
     Copy([usize; 2]),
 }
 
 impl GpuLanes {
-    /// For a model on one of `streams` equal shares of its device.
+    /// Graphs of a model on `streams` equal parts of its device.
     pub(crate) fn new(model: GpuModel, streams: u32, copies: Copies) -> Result<Self, GpuPredecoderError> {
         let context = Arc::clone(model.context());
         Self::around(Work::Network(model), &context, streams, copies)
     }
 
-    /// With a copy in the network's place: what it takes is what surrounds the network.
+    /// Graphs with a copy in the network's place, to time everything around the network.
     pub(crate) fn without_network(
         context: &Arc<Context>,
         bytes: [usize; 2],
@@ -89,7 +89,7 @@ impl GpuLanes {
         Ok(Self { work, kernels, streams, copies, ring: None })
     }
 
-    /// A lane on a stream, and the run to reset where a block of the network may give up.
+    /// A graph on a stream, and the run to reset if a block of the network may give up.
     fn lane(&self, stream: &Arc<Stream>) -> Result<(Lane, Option<Arc<GpuRun>>), GpuError> {
         let by = self.copies.carriers();
         match &self.work {
@@ -104,7 +104,7 @@ impl GpuLanes {
         }
     }
 
-    /// Reads requests in the slots of this ring: for [`Copies::Hook`].
+    /// Reads requests in the slots of this ring, for [`Copies::Hook`].
     pub(crate) fn over(mut self, ring: &MappedRing) -> Self {
         self.ring = Some(ring.clone());
         self
@@ -154,7 +154,7 @@ impl LaunchedInference for GpuLanes {
                 if !answer.get(..answer_bytes).is_none_or(GpuModel::gave_up) {
                     return Ok(());
                 }
-                // Whole again for the next request; if not even that is possible, the next launch says so.
+                // Resets the run for the next request. If even that fails, the next launch reports it.
                 let _ = run.reset();
                 Err(StageError(Status::ENGINE_FAILED))
             })
@@ -164,13 +164,13 @@ impl LaunchedInference for GpuLanes {
     }
 }
 
-/// A worker's lane, and whether the input of the next run is there: a hook cannot fail, the launch after it can.
+/// A worker's graph, and whether the next run's input is staged: a hook cannot fail, but the launch after it can.
 struct Staged {
     lane: Lane,
     input: Result<(), LaunchError>,
 }
 
-/// Copies the payload to where the graph's first node reads it.
+/// Copies the payload to the memory that the graph's first node reads.
 fn by_the_host(staged: Arc<Mutex<Staged>>, bytes: usize) -> Hook {
     let mut payload = vec![0; bytes];
     Box::new(move |context: &LaunchContext<'_>| {
@@ -182,7 +182,7 @@ fn by_the_host(staged: Arc<Mutex<Staged>>, bytes: usize) -> Hook {
     })
 }
 
-/// Puts a copy of the payload on the worker's stream, from its slot.
+/// Copies the payload from its slot, on the worker's stream.
 fn from_slot(staged: Arc<Mutex<Staged>>, ring: MappedRing, bytes: usize) -> Hook {
     Box::new(move |context: &LaunchContext<'_>| {
         let _range = range(c"copy from the slot");
@@ -196,7 +196,7 @@ fn lock(staged: &Mutex<Staged>) -> MutexGuard<'_, Staged> {
     staged.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The driver's number, as an error mark has it.
+/// The driver's error number as an error mark.
 fn code(why: &CudaError) -> LaunchError {
     let number = why.code().and_then(|code| u16::try_from(code.code).ok());
     number.map_or(UNKNOWN, |code| LaunchError { code })

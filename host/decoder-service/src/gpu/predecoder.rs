@@ -13,7 +13,7 @@ use ringcall_qec::predecoder::PredecoderVolume;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Which detector the network sees in which cell, and which detectors, and the logical frame, each decision flips.
+/// The cell of each detector in the network's input, and the detectors and the logical frame that each decision flips.
 ///
 /// # Errors
 /// An experiment out of range, or a threshold that is not finite.
@@ -43,7 +43,7 @@ pub fn wiring(experiment: &MemoryExperiment, threshold: f32) -> Result<Wiring, G
     Ok(wiring)
 }
 
-/// A network for one memory experiment, on a device: for the host's dispatcher or for the device's own.
+/// A network for one memory experiment, on a device: for the host's dispatcher or the device's own.
 ///
 /// ```no_run
 /// use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
@@ -92,8 +92,8 @@ impl GpuPredecoder {
         Self::new(&name, network, experiment, threshold, &context)
     }
 
-    /// Binds a network to an experiment. Without a threshold of the caller's, that of the nearest noise and distance in the
-    /// network's metadata is taken.
+    /// Binds a network to an experiment. Without a given threshold, the network's metadata supplies the one of the nearest noise
+    /// and distance.
     ///
     /// # Errors
     /// The experiment is out of range, or there is no threshold.
@@ -115,14 +115,15 @@ impl GpuPredecoder {
         self.threshold
     }
 
-    /// The device that it is for.
+    /// The network's device.
     #[must_use]
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// An engine for [services](ringcall_inference_service), of so many instances at once: bit-packed detectors in, residual and logical
-    /// frame bit-packed out, for [`MatchingStage`](crate::gpu::MatchingStage). Each instance has an equal part of the device.
+    /// An engine for [services](ringcall_inference_service), of `instances` instances at once: bit-packed detectors in, residual
+    /// and logical frame bit-packed out, for [`MatchingStage`](crate::gpu::MatchingStage). Each instance has an equal part of the
+    /// device.
     ///
     /// # Errors
     /// A part of the device cannot run the network: see [`GpuModel::new`].
@@ -130,7 +131,7 @@ impl GpuPredecoder {
         Ok(PredecoderEngine::wired(&self.name, &self.network, &self.context, &self.wiring, instances)?)
     }
 
-    /// Inference for the host's dispatcher: a captured graph for each worker, which take turns on the device.
+    /// Inference for the host's dispatcher: a captured graph for each worker. The graphs take turns on the device.
     ///
     /// # Errors
     /// The device cannot run the network: see [`GpuModel::new`].
@@ -139,12 +140,12 @@ impl GpuPredecoder {
         Ok(Inference::Packed(Arc::new(model)))
     }
 
-    /// Inference for the host's dispatcher, which launches a worker's graph on the worker's stream; the graph's last node raises the
-    /// worker's ready flag. Each of `streams` streams has an equal part of the device, so that as many graphs run at once; workers take
-    /// them in turn. `slots` is the number of the ring's, which is used with [`Copies::Hook`].
+    /// Inference for the host's dispatcher, which launches a worker's graph on the worker's stream; the graph's last node raises
+    /// the worker's ready flag. Each of `streams` streams has an equal part of the device, so that as many graphs run at once;
+    /// workers are assigned to streams in turn. `slots` is the number of the ring's slots, which [`Copies::Hook`] needs.
     ///
     /// # Errors
-    /// A part of the device cannot run the network (see [`GpuModel::new`]), or there is no memory that it maps.
+    /// A part of the device cannot run the network (see [`GpuModel::new`]), or the device maps no memory.
     pub fn launched(
         &self,
         streams: u32,
@@ -156,11 +157,11 @@ impl GpuPredecoder {
         self.over_lanes(GpuLanes::new(model, streams, copies)?, copies, slots)
     }
 
-    /// As [`launched`](Self::launched), with a copy in the network's place: detectors come back as they went, and no frame flips. What it
-    /// takes is what surrounds the network.
+    /// As [`launched`](Self::launched), with a copy in the network's place: detectors come back unchanged, and no frame flips.
+    /// This times everything around the network.
     ///
     /// # Errors
-    /// The driver refuses, or there is no memory that the device maps.
+    /// The driver refuses, or the device maps no memory.
     pub fn launched_without(
         &self,
         streams: u32,
@@ -185,32 +186,32 @@ impl GpuPredecoder {
         Ok(Inference::Launched(Arc::new(lanes)))
     }
 
-    /// The device's own dispatcher, over a ring of so many slots. It has the whole device while it runs.
+    /// The device's own dispatcher, over a ring of `slots` slots. It has the whole device while it runs.
     ///
     /// # Errors
-    /// The device cannot run the network (see [`GpuModel::new`]), or there is no memory that it maps.
+    /// The device cannot run the network (see [`GpuModel::new`]), or the device maps no memory.
     pub fn dispatcher(&self, slots: u32) -> Result<GpuDispatcher, GpuPredecoderError> {
         self.dispatchers(slots, 1)
     }
 
-    /// The same in `kernels` kernels, each on an equal part of the device and for an equal part of the slots, requests going to
-    /// each in turn: more requests a second, each of which takes longer. At small distances one kernel leaves most of the
-    /// device idle.
+    /// The same in `kernels` kernels, each on an equal part of the device and for an equal part of the slots. Requests go to each
+    /// in turn: more requests per second, each of which takes longer. At small distances one kernel leaves most of the device
+    /// idle.
     ///
     /// # Errors
-    /// As for [`dispatcher`](Self::dispatcher), of a part of the device; a number of slots that does not divide into whole
+    /// As for [`dispatcher`](Self::dispatcher), for a part of the device; and a number of slots that does not divide into whole
     /// sectors of four flags.
     pub fn dispatchers(&self, slots: u32, kernels: u32) -> Result<GpuDispatcher, GpuPredecoderError> {
         let handlers = GridHandler::several(&self.network, &self.context, &self.wiring, kernels)?;
         Ok(GpuDispatcher::new(handlers, &self.context, slots)?)
     }
 
-    /// The device's own dispatcher, which launches a graph of the network for each request: a dispatch graph over a ring of so many slots,
-    /// and `instances` graphs at once, each on an equal part of the device.
+    /// The device's own dispatcher, which launches a graph of the network for each request: a dispatch graph over a ring of
+    /// `slots` slots, and `instances` graphs at once, each on an equal part of the device.
     ///
     /// # Errors
-    /// A part of the device cannot run the network (see [`GpuModel::new`]), there is no `libcudadevrt.a` to launch graphs with, or no
-    /// memory that the device maps.
+    /// A part of the device cannot run the network (see [`GpuModel::new`]), `libcudadevrt.a` for device launches is missing, or
+    /// the device maps no memory.
     pub fn graph_dispatcher(&self, slots: u32, instances: u32) -> Result<GpuDispatcher, GpuPredecoderError> {
         let options = ServiceOptions { instances, ..ServiceOptions::default() };
         let service = AiDecoderService::new(&self.engine(instances)?, &options)?;

@@ -1,4 +1,4 @@
-//! Relay-BP on a device: the whole decode, for the host's dispatcher or for the device's own.
+//! Relay-BP on a device: the whole decode, for the host's dispatcher or the device's own.
 
 use crate::gpu::GpuDispatcher;
 use crate::{Inference, Problem};
@@ -17,19 +17,19 @@ pub enum GpuRelayError {
     /// The problem is decoded by matching.
     #[error("the problem is decoded by matching, not by Relay-BP")]
     Matching,
-    /// The model has errors above one half.
+    /// The model has an error of probability above one half.
     #[error(
         "the model has an error of a probability above 0.5, which the GPU's Relay-BP does not take: flip what it flips in every shot and \
          give the probability that it does not happen"
     )]
     LikelyError,
-    /// The kernel is not for this graph.
+    /// The kernel does not support this graph.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// No driver, no device, or one that the driver cannot use.
+    /// There is no driver, no device, or only a device that the driver cannot use.
     #[error("no GPU: {0}")]
     NoGpu(CudaError),
-    /// The device refuses.
+    /// The device refuses the decoder.
     #[error(transparent)]
     Gpu(#[from] GpuError),
     /// The device's dispatcher cannot be made.
@@ -66,10 +66,10 @@ pub struct GpuRelay {
 }
 
 impl GpuRelay {
-    /// On the first device. A problem that the kernel is not for is refused without a device, too.
+    /// Makes the decoder on the first device. A problem that the kernel does not support is refused even without a device.
     ///
     /// # Errors
-    /// The problem is not decoded by Relay-BP, is too large or has what the kernel does not take, or there is no device.
+    /// The problem is not decoded by Relay-BP, the kernel does not support it, or there is no device.
     pub fn new(problem: &Problem, bounds: Bounds) -> Result<Self, GpuRelayError> {
         let (graph, config) = Self::accepted(problem)?;
         let context =
@@ -87,13 +87,13 @@ impl GpuRelay {
         Ok((factory.graph().clone(), factory.config().clone()))
     }
 
-    /// The device that it is on.
+    /// The decoder's device.
     #[must_use]
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// Decoding for the host's dispatcher: a captured graph for each worker, which take turns on the device.
+    /// Decoding for the host's dispatcher: a captured graph for each worker. The graphs take turns on the device.
     ///
     /// # Errors
     /// The device cannot run the kernel: see [`GpuModel::new`].
@@ -102,12 +102,12 @@ impl GpuRelay {
         Ok(Inference::Decoder(Arc::new(model)))
     }
 
-    /// The device's own dispatchers, over a ring of so many slots: `kernels` kernels, each for an equal part of the slots, requests
-    /// going to each in turn.
+    /// The device's own dispatchers, over a ring of `slots` slots: `kernels` kernels, each for an equal part of the slots.
+    /// Requests go to each in turn.
     ///
     /// # Errors
-    /// The device does not run so many at once (see [`GridHandler::several`]), there is no memory that it maps, or the number of slots
-    /// does not divide into whole sectors of four flags.
+    /// The device does not run this many at once (see [`GridHandler::several`]), it maps no memory, or the number of slots does
+    /// not divide into whole sectors of four flags.
     pub fn dispatchers(&self, slots: u32, kernels: u32) -> Result<GpuDispatcher, GpuRelayError> {
         let handlers = GridHandler::several(&self.graph, &self.config, &self.context, self.bounds, kernels)?;
         Ok(GpuDispatcher::new(handlers, &self.context, slots)?)

@@ -1,16 +1,16 @@
-//! Counts of a point, and when they are enough.
+//! Counts of a study's point, and its stop rule.
 
 use super::plain::{common, is_zero, lateness};
 use super::{Matching, PlainCounts};
 use ringcall_qec::stats::{LogicalErrorRate, PairedErrors, SyndromeDensity};
 use serde::{Deserialize, Serialize};
 
-/// Counts over shots that were decoded by matching alone, and perhaps by a predecoder and matching as well. Where both kinds of
-/// matching are compared, these counts are of correlated matching but for [`plain`](Self::plain).
+/// Counts over shots that were decoded by matching alone and perhaps by a predecoder and matching as well. If both kinds of
+/// matching are compared, these counts are those of correlated matching, and [`plain`](Self::plain) has the others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShotCounts {
-    /// Whether correlated matching was used: not where the model has no correlations, nor where there was no shot yet.
+    /// Whether correlated matching was used: false if the model has no correlations, or before the first shot.
     pub correlated: bool,
     /// Whether an ensemble of correlated matchings was used.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -18,7 +18,7 @@ pub struct ShotCounts {
     /// Whether Relay-BP took the place of matching.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub relay: bool,
-    /// Whether each basis and layer of time was matched alone.
+    /// Whether each basis and layer of time was matched separately.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub slices: bool,
     /// Shots.
@@ -45,7 +45,7 @@ pub struct ShotCounts {
     /// The other arm, on the same shots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predecoder: Option<PredecoderCounts>,
-    /// Both arms again, by plain matching, where it is compared with correlated matching.
+    /// Both arms by plain matching, if it is compared with correlated matching.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plain: Option<PlainCounts>,
 }
@@ -54,13 +54,13 @@ pub struct ShotCounts {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PredecoderCounts {
-    /// Detectors that it left for matching.
+    /// Detectors that the predecoder left for matching.
     pub fired: u64,
-    /// Shots that it and matching got wrong.
+    /// Shots that the predecoder and matching got wrong.
     pub errors: u64,
-    /// Of these, the ones that matching alone got wrong as well.
+    /// Shots among `errors` that matching alone got wrong as well.
     pub both: u64,
-    /// Time of its inference by the clock, ns.
+    /// Wall-clock time of inference, ns.
     pub inference_ns: u64,
     /// Processor time of matching the residual, ns.
     pub matching_ns: u64,
@@ -69,18 +69,18 @@ pub struct PredecoderCounts {
 /// Counts of one arm, on the shots of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArmCounts {
-    /// How it matched: [`Matching::Plain`], [`Matching::Correlated`], or not at all: [`Matching::Relay`].
+    /// The kind of matching: [`Matching::Plain`], [`Matching::Correlated`], or none: [`Matching::Relay`].
     pub matching: Matching,
-    /// Whether a predecoder ran before.
+    /// Whether a predecoder ran first.
     pub predecoder: bool,
-    /// Shots that it got wrong.
+    /// Shots that the arm got wrong.
     pub errors: u64,
-    /// Of these, the ones that the first arm got wrong as well.
+    /// Shots among `errors` that the first arm got wrong as well.
     pub both: u64,
     /// Processor time of matching, ns.
     pub matching_ns: u64,
-    /// Shots that took longer than the study's deadline, and shots that did or are wrong; `None` with a predecoder, whose inference has
-    /// a share in it.
+    /// Shots that exceeded the study's deadline, and shots that did or are wrong; `None` with a predecoder, whose inference takes
+    /// a part of the time.
     pub late: Option<[u64; 2]>,
 }
 
@@ -90,9 +90,9 @@ impl ShotCounts {
         Self { predecoder: predecoder.then(PredecoderCounts::default), ..Self::default() }
     }
 
-    /// Adds another batch, of the same arms.
+    /// Adds another batch of the same arms.
     pub(super) fn add(&mut self, other: &Self) {
-        // Counts of a file may be anything below what `check` lets through; sums that no study reaches stay at the top.
+        // Counts of a file may be any that `check` accepts; sums that no study reaches saturate.
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
         self.correlated |= other.correlated;
         self.ensemble |= other.ensemble;
@@ -119,7 +119,7 @@ impl ShotCounts {
         }
     }
 
-    /// The same counts, times apart?
+    /// Whether the counts are equal, ignoring times.
     pub(super) fn same_counts(&self, other: &Self) -> bool {
         let untimed_counts = |counts: &Self| {
             let untimed = |p: PredecoderCounts| PredecoderCounts { inference_ns: 0, matching_ns: 0, ..p };
@@ -130,7 +130,7 @@ impl ShotCounts {
         untimed_counts(self) == untimed_counts(other)
     }
 
-    /// Could these be the counts of a batch?
+    /// Checks that these can be the counts of a batch.
     pub(super) fn check(&self, shots: u32, matching: Matching, predecoder: bool) -> Result<(), String> {
         let expect = |holds: bool, what: String| if holds { Ok(()) } else { Err(what) };
         let plain = matching == Matching::Plain;
@@ -175,7 +175,7 @@ impl ShotCounts {
         self.plain.map_or(Ok(()), |plain| plain.check(self.shots, self.errors, after))
     }
 
-    /// Every arm; the others are compared with the first: matching alone, plain where that ran.
+    /// Every arm. The others are compared with the first: matching alone, by plain matching if that ran.
     #[must_use]
     pub fn arms(&self) -> Vec<ArmCounts> {
         let kind = self.kind();
@@ -208,7 +208,7 @@ impl ShotCounts {
         arms
     }
 
-    /// Which matching was used; `None` without a shot.
+    /// The kind of matching used; `None` without a shot.
     #[must_use]
     pub fn matching(&self) -> Option<Matching> {
         (self.shots > 0).then_some(self.kind())
@@ -230,7 +230,7 @@ impl ShotCounts {
         LogicalErrorRate { shots: self.shots, errors: self.errors }
     }
 
-    /// Both arms: first matching alone, second with the predecoder. `None` without one.
+    /// Both arms: first matching alone, then with the predecoder; `None` without a predecoder.
     #[must_use]
     pub fn paired(&self) -> Option<PairedErrors> {
         self.predecoder.map(|arm| PairedErrors {
@@ -247,7 +247,7 @@ impl ShotCounts {
         SyndromeDensity { fired: self.fired, detectors: self.detectors }
     }
 
-    /// Share of detectors that a predecoder left. `None` without one.
+    /// Share of detectors that a predecoder left; `None` without a predecoder.
     #[must_use]
     pub fn density_out(&self) -> Option<SyndromeDensity> {
         let density = |arm: PredecoderCounts| SyndromeDensity { fired: arm.fired, detectors: self.detectors };
@@ -261,25 +261,25 @@ impl ShotCounts {
     }
 }
 
-/// When a point has enough shots. It is asked after each whole batch, so shots are rounded up to batches.
+/// The stop rule of a point. It is checked after each whole batch, so shots are rounded up to batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stop {
     /// The most shots.
     pub shots: u64,
-    /// Fewer, once each arm has made so many logical errors. (The rate is then biased upwards by a share of about one in
-    /// so many: a study of ten errors says little anyway.)
+    /// The number of logical errors of each arm that ends a point early. (The rate is then biased upwards by a fraction of about
+    /// one over that number: a study of ten errors says little anyway.)
     pub errors: Option<u64>,
 }
 
 impl Stop {
-    /// Is this enough?
+    /// Whether the counts are enough.
     #[must_use]
     pub fn met(&self, counts: &ShotCounts) -> bool {
         let errors = counts.arms().iter().map(|arm| arm.errors).min().unwrap_or(0);
         counts.shots >= self.shots || self.errors.is_some_and(|enough| errors >= enough)
     }
 
-    /// The batches that there are at most.
+    /// The largest number of batches.
     pub(super) fn batches(&self, batch_shots: u32) -> u64 {
         self.shots.div_ceil(batch_shots.max(1).into())
     }

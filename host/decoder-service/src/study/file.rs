@@ -5,7 +5,7 @@ use ringcall_gpu::clock;
 use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 
-/// The most that a power failure may cost, ns.
+/// The longest time of work that a power failure may lose, ns.
 const SYNC_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Storage of a state: a file, or a simulated one.
@@ -13,25 +13,25 @@ pub trait Storage: Read + Write + Seek {
     /// Keeps other processes out until this is closed.
     ///
     /// # Errors
-    /// Another process has it, or there are no locks.
+    /// Another process has locked it, or the file system has no locks.
     fn try_lock(&self) -> Result<(), TryLockError>;
 
-    /// How many bytes it has.
+    /// The size in bytes.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     fn size(&self) -> io::Result<u64>;
 
     /// Drops the contents after this many bytes.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     fn cut(&mut self, bytes: u64) -> io::Result<()>;
 
     /// Returns after all written bytes are on the disk.
     ///
     /// # Errors
-    /// What the file system says: it may not be there.
+    /// The file system's error: the bytes may not be on the disk.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -53,7 +53,7 @@ impl Storage for File {
     }
 }
 
-/// A state's file, as lines are added: what [`Study::run`](super::Study::run) takes as its log.
+/// A state's file, open for appending lines: the log of [`Study::run`](super::Study::run).
 #[derive(Debug)]
 pub struct StateFile<F = File> {
     file: F,
@@ -63,25 +63,25 @@ pub struct StateFile<F = File> {
 /// A state that was opened.
 #[derive(Debug)]
 pub struct Opened<F = File> {
-    /// What earlier runs have finished.
+    /// The batches that earlier runs finished.
     pub state: State,
-    /// Where it goes on.
+    /// The file, positioned after them.
     pub file: StateFile<F>,
-    /// Bytes of a last line that a killed run was writing, which were dropped.
+    /// Bytes of a partial last line, left by a killed run, which were dropped.
     pub torn: u64,
 }
 
 impl<F: Storage> StateFile<F> {
-    /// Locks and reads a state that may be empty, ready to be added to.
+    /// Locks and reads a state, which may be empty, and prepares it for appending.
     ///
     /// # Errors
-    /// Another process is working on it ([`StateError::Locked`]), or it is none of this study's ([`State::read`]): its bytes then are
-    /// as they were.
+    /// Another process is working on it ([`StateError::Locked`]), or it belongs to another study ([`State::read`]): its bytes are
+    /// then unchanged.
     pub fn open(mut file: F, setup: Setup) -> Result<Opened<F>, StateError> {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StateError::Locked),
-            // A file system of a cluster may have no locks; two processes of one state are then the user's mistake.
+            // A cluster's file system may have no locks; running two processes on one state is then the user's mistake.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
@@ -94,10 +94,10 @@ impl<F: Storage> StateFile<F> {
         Ok(Opened { state, file: Self { file, synced_ns: clock::now_ns() }, torn })
     }
 
-    /// Synchronises what the last second added.
+    /// Synchronises the lines of the last second.
     ///
     /// # Errors
-    /// What the file system says: the lines may not be on the disk.
+    /// The file system's error: the lines may not be on the disk.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.sync()
     }

@@ -11,13 +11,13 @@ pub struct Merged {
     pub state: State,
     /// The grid.
     pub points: Vec<Point>,
-    /// When a point has enough.
+    /// The stop rule.
     pub stop: Stop,
-    /// Machines that counted, each once, in the order of the shards.
+    /// The machines that counted, each once, in the order of the shards.
     pub machines: Vec<String>,
 }
 
-/// Why states do not make one whole study.
+/// Why states do not merge into one whole study.
 #[derive(Debug, thiserror::Error, PartialEq)]
 #[non_exhaustive]
 pub enum MergeError {
@@ -27,24 +27,24 @@ pub enum MergeError {
     /// A state of a whole study.
     #[error("{0} is the state of a whole study, not of a shard")]
     Whole(String),
-    /// Two states differ in what decides their counts.
+    /// Two states differ in a setting that decides their counts.
     #[error("{second} does not belong with {first}: {what} is {found}, not {expected}")]
     Other {
         /// A state.
         first: String,
         /// The other one.
         second: String,
-        /// What they differ in.
+        /// The setting.
         what: &'static str,
-        /// That of the second.
+        /// The second state's value.
         found: String,
-        /// That of the first.
+        /// The first state's value.
         expected: String,
     },
     /// Two states have the same batches.
     #[error("shard {shard} is there twice: {first} and {second}")]
     Twice {
-        /// Which.
+        /// The shard.
         shard: Shard,
         /// A state.
         first: String,
@@ -54,26 +54,26 @@ pub enum MergeError {
     /// A shard has no state.
     #[error("shard {0} is missing")]
     Missing(Shard),
-    /// A batch that counts was not finished.
+    /// A batch that counts is missing.
     #[error(
         "shard {shard} is not finished: batch {batch} of {point} is missing; the command of the shard, given again, goes on"
     )]
     Gap {
-        /// Which.
+        /// The shard.
         shard: Shard,
         /// The batch that would be counted next.
         batch: u64,
         /// Its point.
         point: Point,
     },
-    /// A point's name that this version does not know.
+    /// A point's name is unknown to this version.
     #[error("{0}")]
     Point(String),
 }
 
-/// Joins the states of all shards of a study, each with the name that errors give it. Every point then has enough, and
-/// [`State::outcome`] gives what the whole study, counted by one process, would have: batches in order, up to the
-/// first at which the point has enough. Batches beyond that do not count.
+/// Merges the states of all shards of a study, each with a name for errors. Every point then has enough shots, and
+/// [`State::outcome`] gives the counts that one process would have for the whole study: batches in order, up to the first batch
+/// that satisfies the stop rule. Later batches do not count.
 ///
 /// # Errors
 /// States of different programs, models, studies or settings; overlaps and gaps: [`MergeError`].
@@ -123,7 +123,7 @@ pub fn merge(shards: Vec<(String, State)>) -> Result<Merged, MergeError> {
     Ok(Merged { state, points, stop, machines })
 }
 
-/// The first thing in which two shards' studies differ, that of the first and that of the second.
+/// The first setting in which two shards' studies differ, with the first one's value and the second one's.
 fn difference(
     (found, found_part): (&Setup, &Part),
     (expected, expected_part): (&Setup, &Part),

@@ -1,21 +1,19 @@
-//! A study of logical error rates: a grid of memory experiments, or of error models that are given, each decoded by matching alone and, if there is one, by a
-//! predecoder and matching, on the same shots; by plain matching, by correlated matching, or by both; and by Relay-BP in place
-//! of matching where that is asked for or where a code's errors need it.
+//! Studies of logical error rates over a grid of memory experiments or given error models. Each point is decoded by matching
+//! alone and, if there is one, by a predecoder and matching, on the same shots. Matching is plain, correlated or both. Relay-BP
+//! takes its place if asked for, or if a code's errors need it.
 //!
-//! Shots come in batches. A batch's shots follow from the seed, the point and the batch's number
-//! ([`Point::seed`]), so that counts depend neither on threads nor on interruptions. Each finished batch is a
-//! line in the caller's log; a [`State`] read back from it continues where it ended. Of the batches that
-//! threads have finished, those count that come first, up to the one at which the point has enough
-//! ([`State::outcome`]).
+//! Shots come in batches. A batch's shots follow from the seed, the point and the batch's number ([`Point::seed`]), so that
+//! counts depend neither on threads nor on interruptions. Each finished batch is a line in the caller's log; a [`State`] read
+//! from the log continues where it ended. Only the leading run of finished batches counts, up to the first batch that satisfies
+//! the stop rule ([`State::outcome`]).
 //!
-//! A study may be counted in shards ([`Study::shard`]), each by a process with a log of its own; [`merge`] joins them. A shard
-//! counts every n-th batch of a point until its own batches are enough. The whole study's batches up to the same one are then
-//! enough as well, so the shards have every batch that counts, and a merge gives the counts of the whole study. A shard
-//! that is shown the others' batches ([`Study::run_beside`]) ends a point as soon as all of them together are enough.
+//! A study may be counted in shards ([`Study::shard`]), each by a process with its own log; [`merge`] joins them. A shard counts
+//! every n-th batch of a point until its own batches satisfy the stop rule. The whole study's batches up to the same batch then
+//! satisfy it as well, so the shards have every batch that counts, and a merge gives the counts of the whole study. A shard that
+//! sees the others' batches ([`Study::run_beside`]) ends a point as soon as all of them together satisfy the rule.
 //!
-//! Matching's times are processor time of the thread that decodes, regardless of other work on its core.
-//! Those of inference are by the clock, since a network may run elsewhere: with more threads than cores they
-//! are too long.
+//! Times of matching are processor time of the decoding thread, regardless of other work on its core. Times of inference are
+//! wall-clock time, since a network may run on a device: with more threads than cores they are too long.
 //!
 //! ```
 //! use ringcall_qec::code::Basis;
@@ -43,7 +41,7 @@
 //!     assert!(found.complete);
 //!     println!("{point}: {:?}", found.counts.alone().clopper_pearson(0.95)?);
 //! }
-//! // What the log has is what was found.
+//! The log has every result.
 //! let (again, whole) = State::read(&mut &log[..], study.setup())?;
 //! assert_eq!(again.outcome(&point(5, 0.01), &study.stop), state.outcome(&point(5, 0.01), &study.stop));
 //! assert_eq!(whole, log.len() as u64);
@@ -81,32 +79,33 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use worker::{Prepared, Worker};
 
-/// Whatever a point met.
+/// Any error of a point.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// How the arms of a study match.
+/// The kind of matching of a study's arms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Matching {
     /// In one pass.
     Plain,
-    /// In two passes, the second on weights that the first one's solution has lowered, at each point whose model has
-    /// correlations to use; [`ShotCounts::correlated`] says whether it has.
+    /// In two passes, the second on weights that the first one's solution has lowered, at each point whose model has correlations
+    /// to use; [`ShotCounts::correlated`] says which points these are.
     Correlated,
-    /// By an ensemble of correlated matchings ([`MatchingEngine::Ensemble`]), at points whose models have correlations to use: others
-    /// are refused.
+    /// By an ensemble of correlated matchings ([`MatchingEngine::Ensemble`]). Points whose models have no correlations to use are
+    /// refused.
     Ensemble,
-    /// Plain and correlated, on the same shots: each arm is there twice.
+    /// Plain and correlated, on the same shots: each arm runs twice.
     Both,
-    /// By Relay-BP, which is no matching. The other kinds come to this, too, at points whose model
-    /// matching cannot take; [`ShotCounts::relay`] says whether they have.
+    /// Relay-BP instead of matching. The other kinds fall back to it at points whose model matching cannot decode;
+    /// [`ShotCounts::relay`] says which points these are.
     Relay,
-    /// Each basis and layer of time of a surface code alone, after a predecoder: see [`Problem::by_slices`](crate::Problem::by_slices).
+    /// Each basis and layer of time of a surface code separately, after a predecoder: see
+    /// [`Problem::by_slices`](crate::Problem::by_slices).
     Slices,
 }
 
 impl Matching {
-    /// What decodes a point's model, which matching can take or not.
+    /// The decoder options for a point's model; `matchable` says whether matching can decode it.
     fn options(self, matchable: bool, settings: Relay) -> DecoderOptions {
         let relay = self == Self::Relay || !matchable;
         DecoderOptions {
@@ -120,7 +119,7 @@ impl Matching {
         }
     }
 
-    /// As options and reports name it.
+    /// The name in options and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -134,20 +133,20 @@ impl Matching {
     }
 }
 
-/// The settings of Relay-BP; the rest is as published.
+/// The settings of Relay-BP; all others are as published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Relay {
-    /// Solutions to look for, of which the lightest wins.
+    /// The number of solutions to look for; the lightest wins.
     pub solutions: u32,
     /// The most iterations of a shot.
     pub iterations: u32,
-    /// Ordered statistics of shots that did not converge.
+    /// Ordered statistics, for shots that did not converge.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "as_text")]
     pub ordered: Option<OrderedStatistics>,
 }
 
-/// An option of ordered statistics as its text.
+/// An option of ordered statistics, serialised as text.
 mod as_text {
     use ringcall_qec::decode::OrderedStatistics;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -190,14 +189,14 @@ impl Relay {
     }
 }
 
-/// Makes a predecoder for a point: detectors in, residual and frame out. Each thread gets an engine of it.
+/// Makes a predecoder for a point: detectors in, residual and frame out. Each thread gets its own engine of the predecoder.
 pub type Bind<'a> = dyn Fn(&Point) -> Result<Inference, Cause> + 'a;
 
 /// The arm with a predecoder.
 pub struct Arm<'a> {
-    /// What tells it from others: [`Setup::predecoder`].
+    /// The arm's identity in a state: [`Setup::predecoder`].
     pub label: String,
-    /// Makes it.
+    /// Makes the predecoder.
     pub bind: &'a Bind<'a>,
 }
 
@@ -207,71 +206,71 @@ impl std::fmt::Debug for Arm<'_> {
     }
 }
 
-/// What to study. See the [module](self).
+/// A study: its settings and its points. See the [module](self).
 #[derive(Debug)]
 pub struct Study<'a> {
-    /// The program that counts, by version and digest: states that another one has begun are refused. May be empty.
+    /// The program that counts, by version and digest; states of another program are refused. May be empty.
     pub program: String,
-    /// Of all shots.
+    /// The seed of all shots.
     pub seed: u64,
-    /// Shots of a batch, at least 1: as much work as an interruption may cost each thread.
+    /// Shots of a batch, at least 1. An interruption costs each thread at most one batch.
     pub batch_shots: u32,
-    /// How both arms match.
+    /// The matching of both arms.
     pub matching: Matching,
-    /// How Relay-BP decodes where it takes the place of matching.
+    /// The settings of Relay-BP where it takes the place of matching.
     pub relay: Relay,
     /// The second arm.
     pub predecoder: Option<Arm<'a>>,
-    /// The processor time that a decode may take before it counts as late. It is not cut off: counts of errors depend on no clock.
+    /// The processor time after which a decode counts as late. Decodes are not cut off: counts of errors depend on no clock.
     pub deadline: Option<Duration>,
-    /// The grid, in the order in which it is worked through.
+    /// The grid, in working order.
     pub points: Vec<Point>,
-    /// The models of points that are given, by [`GivenModel::digest`].
+    /// The models of given points, by [`GivenModel::digest`].
     pub models: BTreeMap<u64, DetectorErrorModel>,
-    /// When a point has enough.
+    /// The stop rule of a point.
     pub stop: Stop,
     /// Threads, at least 1.
     pub threads: usize,
-    /// The part that is counted here. `None` for all of it.
+    /// The part that this process counts; `None` for the whole study.
     pub shard: Option<Shard>,
 }
 
-/// How far a study is.
+/// Progress of a study.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
-    /// The point that is being worked on.
+    /// The current point.
     pub point: Point,
-    /// Which it is, from 0.
+    /// The point's index, from 0.
     pub index: usize,
-    /// Its results so far: a shard's are those of its own batches.
+    /// The point's results so far; a shard reports its own batches.
     pub outcome: Outcome,
 }
 
-/// Why a study ended before its time.
+/// Why a study ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StudyError {
     /// A point that cannot be prepared or decoded.
     #[error("{point}: {source}")]
     Point {
-        /// Where.
+        /// The point.
         point: Point,
-        /// Why.
+        /// The error.
         source: Cause,
     },
     /// The log cannot be written.
     #[error("the study's state: {0}")]
     State(#[from] StateError),
-    /// The state is of another setup.
+    /// The state has another setup.
     #[error("a state of {0}, which is not this study's")]
     OtherState(Box<Setup>),
 }
 
-/// How long a caller's progress waits for news.
+/// How long the loop waits for news before it reports progress.
 const PROGRESS: Duration = Duration::from_millis(100);
 
 impl Study<'_> {
-    /// What its states are of.
+    /// The setup of the study's states.
     #[must_use]
     pub fn setup(&self) -> Setup {
         let predecoder = self.predecoder.as_ref().map(|arm| arm.label.clone());
@@ -311,11 +310,11 @@ impl Study<'_> {
         self.run_beside(state, log, &mut |_| {}, progress)
     }
 
-    /// As [`run`](Self::run); `others` may add batches of other shards to the state before the study looks at it
+    /// As [`run`](Self::run); `others` may add batches of other shards to the state before each check of the stop rule
     /// ([`State::absorb`]). It is called as often as `progress`.
     ///
     /// # Errors
-    /// Those of [`run`](Self::run).
+    /// The errors of [`run`](Self::run).
     pub fn run_beside(
         &self,
         state: &mut State,
@@ -349,7 +348,7 @@ impl Study<'_> {
         Ok(true)
     }
 
-    /// One point, on all threads. `look` brings the counts up to date, and says whether to go on.
+    /// Counts one point, on all threads. `look` updates the counts, and returns whether to go on.
     fn point(
         &self,
         point: &Point,
@@ -375,7 +374,7 @@ impl Study<'_> {
                 let next = missing.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some(batch) = next else { break };
                 let Some(counts) = worker.batch(point.seed(seed, batch), shots, &quit)? else { break };
-                // The caller has seen enough.
+                // The caller has enough batches.
                 let _ = sender.send(Ok((batch, counts)));
             }
             Ok(())
@@ -413,13 +412,13 @@ impl Study<'_> {
     }
 }
 
-/// Where a point stands.
+/// The counts of a point.
 struct PointCounts {
-    /// All batches that are known.
+    /// All known batches.
     whole: Counted,
-    /// Those of this shard.
+    /// The batches of this shard.
     own: Option<Counted>,
-    /// This process need not count more of it.
+    /// Whether this process is done with the point.
     complete: bool,
 }
 
@@ -439,7 +438,7 @@ impl PointCounts {
         self.complete = own || self.whole.outcome.complete;
     }
 
-    /// Its public part.
+    /// The public part of the counts.
     fn outcome(&self) -> Outcome {
         Outcome { complete: self.complete, ..self.own.as_ref().unwrap_or(&self.whole).outcome }
     }

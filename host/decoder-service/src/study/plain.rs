@@ -1,4 +1,4 @@
-//! Counts of plain matching where it is compared with correlated matching.
+//! Counts of plain matching in a comparison with correlated matching.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct PlainCounts {
     /// Shots that plain matching alone got wrong.
     pub errors: u64,
-    /// Of these, the ones that correlated matching alone got wrong as well.
+    /// Shots among `errors` that correlated matching alone got wrong as well.
     pub both: u64,
     /// Shots whose decoding by plain matching alone took longer than the study's deadline, in processor time.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -29,11 +29,11 @@ pub struct PlainCounts {
 pub struct PlainPredecoderCounts {
     /// Shots that the predecoder and plain matching got wrong.
     pub errors: u64,
-    /// Of these, the ones that plain matching alone got wrong as well.
+    /// Shots among `errors` that plain matching alone got wrong as well.
     pub both: u64,
     /// Shots that the predecoder and correlated matching got wrong, and plain matching alone as well.
     pub correlated_both: u64,
-    /// Processor time of plain matching of what the predecoder left, ns.
+    /// Processor time of plain matching of the residual, ns.
     pub matching_ns: u64,
 }
 
@@ -63,7 +63,7 @@ impl PlainCounts {
         Self { matching_ns: 0, late: 0, late_or_wrong: 0, predecoder, ..self }
     }
 
-    /// Could these be the counts beside those of correlated matching: so many errors alone, so many after the predecoder?
+    /// Checks that these can be the counts for this many errors of correlated matching, alone and after the predecoder.
     pub(super) fn check(&self, shots: u64, correlated: u64, after: Option<u64>) -> Result<(), String> {
         common(self.both, self.errors, correlated, shots)?;
         lateness(self.late, self.late_or_wrong, shots)?;
@@ -78,13 +78,13 @@ impl PlainCounts {
     }
 }
 
-/// For what is left out of a line; serde gives a reference.
+/// For fields that a line omits; serde passes a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 pub(super) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Could so many shots be late, and so many late or wrong?
+/// Checks that this many shots can be late, and late or wrong.
 pub(super) fn lateness(late: u64, late_or_wrong: u64, shots: u64) -> Result<(), String> {
     if late <= late_or_wrong && late_or_wrong <= shots {
         return Ok(());
@@ -92,7 +92,7 @@ pub(super) fn lateness(late: u64, late_or_wrong: u64, shots: u64) -> Result<(), 
     Err(format!("{late} late and {late_or_wrong} late or wrong of {shots} shots"))
 }
 
-/// Could two decoders have so many errors in common?
+/// Checks that two decoders can have this many errors in common.
 pub(super) fn common(both: u64, first: u64, second: u64, shots: u64) -> Result<(), String> {
     let either = first.checked_add(second).and_then(|sum| sum.checked_sub(both));
     if first.max(second) > shots {

@@ -4,23 +4,23 @@ use ringcall_qec::circuit::{Code, DetectorBases, Experiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::sample::derived_seed;
 
-/// A memory experiment under uniform circuit noise, or an error model that is given. It displays as its name in a state:
-/// `d7/r7/z/p0.003` of the surface code, `color/d5/r5/p0.003`, `bb144/r12/z/p0.003`, `bb144/r12/z/both/p0.003` with detectors
-/// of both bases; `model/00f1e2d3c4b5a697/o1/d5/r5/p0.003` of a given model, without the numbers that are unknown.
+/// A memory experiment under uniform circuit noise, or a given error model. It displays as its name in a state: `d7/r7/z/p0.003`
+/// for the surface code, `color/d5/r5/p0.003`, `bb144/r12/z/p0.003`, `bb144/r12/z/both/p0.003` with detectors of both bases;
+/// `model/00f1e2d3c4b5a697/o1/d5/r5/p0.003` for a given model, without the numbers that are unknown.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// The experiment. Of a given model the numbers that describe it: distance, rounds and noise, each 0 where it is not known.
+    /// The experiment. For a given model, the numbers that describe it: distance, rounds and noise, each 0 if unknown.
     pub experiment: Experiment,
-    /// The error model that takes the place of the experiment's.
+    /// The error model that replaces the experiment's.
     pub given: Option<GivenModel>,
 }
 
 /// An error model of [`Study::models`](super::Study::models).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GivenModel {
-    /// What tells it from others: a digest of its text.
+    /// The model's identity: a digest of its text.
     pub digest: u64,
-    /// Its observables.
+    /// The number of observables.
     pub observables: u32,
 }
 
@@ -45,20 +45,20 @@ impl Point {
         Experiment { distance, rounds, basis, p, ..Experiment::of(Code::Surface) }.into()
     }
 
-    /// A point of a given model, of which this is known: each 0 where it is not.
+    /// A point of a given model with these numbers, each 0 if unknown.
     #[must_use]
     pub fn of_model(model: GivenModel, distance: u32, rounds: u32, p: f64) -> Self {
         Self { given: Some(model), ..Self::surface(distance, rounds, Basis::Z, p) }
     }
 
-    /// The observables of its model.
+    /// The number of observables of the point's model.
     #[must_use]
     pub fn observables(&self) -> u32 {
         self.given.map_or_else(|| self.code.observables(), |model| model.observables)
     }
 
-    /// The seed of one batch: its shots are the first ones of `Sampler::new(&model, seed)`, regardless of the
-    /// study's other points.
+    /// The seed of one batch: its shots are the first ones of `Sampler::new(&model, seed)`, regardless of the study's other
+    /// points.
     #[must_use]
     pub fn seed(&self, seed: u64, batch: u64) -> u64 {
         if let Some(GivenModel { digest, .. }) = self.given {
@@ -69,7 +69,7 @@ impl Point {
             Basis::Z => 1,
         };
         let (distance, rounds, p) = (self.distance.into(), self.rounds.into(), self.p.to_bits());
-        // Numbers of codes are fixed: a code's shots stay what they are.
+        // The numbers of codes are fixed, so that a code's shots never change.
         let code = match self.code {
             Code::Surface => return derived_seed(seed, &[distance, rounds, basis, p, batch]),
             Code::Color => 1,
@@ -107,7 +107,7 @@ impl std::fmt::Display for Point {
         if code.has_detector_bases() && detectors == DetectorBases::Both {
             f.write_str("both/")?;
         }
-        // The shortest decimal that is this number: two points have one name only if they are equal.
+        // The shortest decimal that reads back as this number: two points have one name only if they are equal.
         write!(f, "p{p}")
     }
 }

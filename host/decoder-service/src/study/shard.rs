@@ -1,4 +1,4 @@
-//! Shards of a study: which batches each of several processes counts.
+//! Shards of a study: the batches that each of several processes counts.
 
 use super::{GivenModel, Point};
 use ringcall_qec::circuit::{Code, DetectorBases, Experiment};
@@ -34,25 +34,25 @@ impl Shard {
         if 1 <= index && index <= of && of <= Self::MOST { Some(Self { index, of }) } else { None }
     }
 
-    /// Which it is, from 1.
+    /// The shard's index, from 1.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.index
     }
 
-    /// How many there are.
+    /// The number of shards.
     #[must_use]
     pub const fn of(self) -> u32 {
         self.of
     }
 
-    /// Whether it counts this batch of a point.
+    /// Whether the shard counts this batch of a point.
     #[must_use]
     pub const fn holds(self, batch: u64) -> bool {
         batch % self.of as u64 == (self.index - 1) as u64
     }
 
-    /// The shard that counts a batch, of as many shards as this one is of.
+    /// The shard that counts a batch, among as many shards as this one has.
     #[must_use]
     pub const fn holder(self, batch: u64) -> Self {
         Self { index: (batch % self.of as u64) as u32 + 1, ..self }
@@ -89,14 +89,13 @@ impl From<Shard> for String {
     }
 }
 
-/// What makes a state a shard's: which shard, and the whole of the study, which its shards have in common. A study in shards is
-/// fixed when its first shard begins.
+/// The shard of a state, and the study that all its shards share. A study in shards is fixed when its first shard begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Which shard.
+    /// The shard.
     pub shard: Shard,
-    /// Names of the points, in order: [`Point`] reads them.
+    /// Names of the points, in order, in the form that [`Point`] reads.
     pub points: Vec<String>,
     /// The most shots of a point: [`Stop::shots`](super::Stop::shots).
     pub shots: u64,
@@ -107,7 +106,7 @@ pub struct Part {
 impl FromStr for Point {
     type Err = String;
 
-    /// Reads what [`Display`](fmt::Display) writes, and nothing else.
+    /// Reads exactly the form that [`Display`](fmt::Display) writes.
     fn from_str(text: &str) -> Result<Self, String> {
         let refused = || format!("`{text}` names no point");
         let mut parts: Vec<&str> = text.split('/').collect();
@@ -139,7 +138,7 @@ impl FromStr for Point {
                 _ => return Err(refused()),
             }
         }
-        // Every other spelling of the point, and every part out of its place.
+        // Refuses other spellings of the point, and parts in another order.
         if point.to_string() == text { Ok(point) } else { Err(refused()) }
     }
 }

@@ -10,39 +10,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io::{BufRead, Read, Write};
 
-/// The format of a state. Version 1 had no checksums and did not name the program, version 2 did not name the matching, version
-/// 3 did not count observables and had no Relay-BP.
+/// The format of a state. Version 1 had no checksums and did not name the program; version 2 did not name the matching; version 3
+/// did not count observables and had no Relay-BP.
 const VERSION: u32 = 4;
-/// No line of ours is as long.
+/// Our lines are shorter.
 const MAX_LINE: u64 = 64 << 10;
 
-/// Everything that decides the counts of a batch, besides its point and its number. States of different setups do not mix;
-/// points may be added, and [`Stop`] may change from one run to the next.
+/// All settings that decide the counts of a batch, besides its point and its number. States of different setups do not mix;
+/// points may be added, and [`Stop`] may change, from one run to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
-    /// The program that counts: its version, and a digest where it has one.
+    /// The program that counts: its version, and a digest if it has one.
     pub program: String,
     /// The seed of all shots.
     pub seed: u64,
     /// Shots of a batch.
     pub batch_shots: u32,
-    /// How both arms match.
+    /// The matching of both arms.
     pub matching: Matching,
-    /// How Relay-BP decodes where it takes the place of matching.
+    /// The settings of Relay-BP where it takes the place of matching.
     pub relay: Relay,
     /// The predecoder: its file, a digest of its bytes, its threshold. `None` without one.
     pub predecoder: Option<String>,
-    /// The processor time that a decode may take before it counts as late, ns. `None` where nothing does.
+    /// The processor time after which a decode counts as late, ns; `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ns: Option<u64>,
-    /// Of a shard: which one, and of what. `None` of a whole study.
+    /// The shard and its study; `None` for a whole study.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
 }
 
 impl Setup {
-    /// The same of another shard.
+    /// The setup of another shard.
     #[must_use]
     pub fn of_shard(&self, shard: Shard) -> Self {
         Self { part: self.part.clone().map(|part| Part { shard, ..part }), ..self.clone() }
@@ -59,20 +59,20 @@ pub enum StateError {
     /// A line is not of this format.
     #[error("line {line}: {reason}")]
     Line {
-        /// Counted from 1.
+        /// The line's number, from 1.
         line: u64,
         /// The fault that was found.
         reason: String,
     },
-    /// It is locked.
+    /// Another process has locked the state.
     #[error("another process is working on it")]
     Locked,
-    /// It is of another study.
+    /// The state belongs to another study.
     #[error("it is the state of another study, of {found}; this one is of {expected}")]
     OtherSetup {
-        /// What it is of.
+        /// The study found.
         found: String,
-        /// The expected study.
+        /// The study expected.
         expected: String,
     },
 }
@@ -104,13 +104,13 @@ struct Record {
 /// A point's counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// Of the batches that count.
+    /// Counts of the batches that count.
     pub counts: ShotCounts,
-    /// Whether they are enough.
+    /// Whether they satisfy the stop rule.
     pub complete: bool,
 }
 
-/// A point's counts so far, and the batch that would be counted next.
+/// A point's counts so far, and the next batch to count.
 #[derive(Debug, Clone)]
 pub(super) struct Counted {
     pub(super) next: u64,
@@ -119,13 +119,13 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Of all batches.
+    /// For all batches.
     pub(super) fn new(setup: &Setup) -> Self {
         let counts = ShotCounts::new(setup.predecoder.is_some());
         Self { next: 0, step: 1, outcome: Outcome { counts, complete: false } }
     }
 
-    /// Of the batches of one shard.
+    /// For the batches of one shard.
     pub(super) fn of_shard(setup: &Setup, shard: Shard) -> Self {
         Self { next: u64::from(shard.index() - 1), step: u64::from(shard.of()), ..Self::new(setup) }
     }
@@ -136,34 +136,34 @@ impl Counted {
 pub struct State {
     setup: Setup,
     machine: Option<String>,
-    /// The first line's checksum, once the line is written: those of the other lines go on from it.
+    /// The first line's checksum, once the line is written: the other lines' checksums continue from it.
     head_sum: Option<u32>,
     batches: BTreeMap<String, BTreeMap<u64, ShotCounts>>,
 }
 
 impl State {
-    /// Nothing found yet.
+    /// A state without batches.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         Self { setup, machine: None, head_sum: None, batches: BTreeMap::new() }
     }
 
-    /// Notes what counts, for the first line that is written: no part of the setup, since another machine may go on.
+    /// Names the machine, for the first line. It is not a part of the setup, since another machine may continue.
     #[must_use]
     pub fn begun_on(self, machine: String) -> Self {
         Self { machine: self.machine.or(Some(machine)), ..self }
     }
 
-    /// Where the first batch was counted, if that was noted.
+    /// The machine that counted the first batch, if named.
     #[must_use]
     pub fn machine(&self) -> Option<&str> {
         self.machine.as_deref()
     }
 
-    /// The study of a state, by its first line.
+    /// The study of a state, from its first line.
     ///
     /// # Errors
-    /// The line is none of a state's, or not whole.
+    /// The line is not a state's first line, or is incomplete.
     pub fn setup_of(input: &mut impl BufRead) -> Result<Setup, StateError> {
         let mut line = Vec::new();
         input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
@@ -171,23 +171,22 @@ impl State {
         Ok(head.setup)
     }
 
-    /// Reads what an earlier run has left, and how many of its bytes are whole lines: anything after them is the part of
-    /// a line that was being written when the run ended, and must be cut off before more is added.
+    /// Reads a state that an earlier run left. Returns the state and the number of bytes of whole lines: anything after them is a
+    /// partial line from the end of that run, and must be cut off before more is added.
     ///
     /// # Errors
-    /// Another setup's state; a line that is none of a state's; a last line without end that no line of this state begins
-    /// with; one batch twice, with different counts.
+    /// Another setup's state; a line that is not a state's; an incomplete last line that no line of this state begins with; one
+    /// batch twice, with different counts.
     pub fn read(input: &mut impl BufRead, setup: Setup) -> Result<(Self, u64), StateError> {
         let mut state = Self::new(setup);
         let whole = state.extend(input)?;
         Ok((state, whole))
     }
 
-    /// Reads whole lines that were added since the last call, which ended so many bytes before, and how many bytes they
-    /// have.
+    /// Reads the whole lines that were added since the last call, where `input` begins. Returns their length in bytes.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read); lines are counted from where this call begins.
+    /// The errors of [`read`](Self::read); line numbers count from where this call begins.
     pub fn extend(&mut self, input: &mut impl BufRead) -> Result<u64, StateError> {
         let (mut whole, mut number, mut line) = (0, 0, Vec::new());
         loop {
@@ -199,8 +198,8 @@ impl State {
                 if bytes == MAX_LINE {
                     return refuse(format!("longer than {MAX_LINE} bytes: no state of `ringcall sweep`"));
                 }
-                // The caller drops a part of a last line. That is only right for a part of a line that this study writes:
-                // anything else is another program's, or a user's.
+                // The caller drops a partial last line. That is only right for a part of a line that this study writes: anything
+                // else comes from another program, or from a user.
                 if !self.may_begin(&line)? {
                     return refuse(
                         "no line of this state of `ringcall sweep`, and without an end".to_owned(),
@@ -216,7 +215,7 @@ impl State {
         }
     }
 
-    /// Moves the batches that another state of the same study has, here; those that both have stay as they are.
+    /// Moves the batches of another state of the same study into this one; batches that both have stay unchanged.
     pub fn absorb(&mut self, other: &mut Self) {
         for (point, batches) in std::mem::take(&mut other.batches) {
             let known = self.batches.entry(point).or_default();
@@ -232,11 +231,11 @@ impl State {
         line(&Head { ringcall_sweep: VERSION, setup, machine }, 0)
     }
 
-    /// Whether a killed process may have left this of the line that it was writing.
+    /// Whether a killed process may have left this part of a line.
     fn may_begin(&self, part: &[u8]) -> Result<bool, StateError> {
         let begins = part.starts_with(CHECKSUM.as_bytes()) || CHECKSUM.as_bytes().starts_with(part);
         Ok(match self.head_sum {
-            // A shard's first line may have named another machine.
+            // A shard's first line may name another machine.
             None if self.setup.part.is_some() => begins,
             None => self.head()?.0.as_bytes().starts_with(part),
             Some(_) => begins,
@@ -277,7 +276,7 @@ impl State {
         }
     }
 
-    /// Writes the first line to `log` unless it was written: of a shard, which may have nothing to add to what the others have.
+    /// Writes the first line to `log` unless it is written already: a shard may have nothing to add to the others' batches.
     ///
     /// # Errors
     /// The log cannot be written.
@@ -291,7 +290,7 @@ impl State {
         Ok(())
     }
 
-    /// Adds a batch, here and to `log`.
+    /// Adds a batch to the state and to `log`.
     ///
     /// # Errors
     /// The log cannot be written.
@@ -314,8 +313,8 @@ impl State {
         Ok(())
     }
 
-    /// The results of a point: its batches in order up to the first at which it has enough, so that the
-    /// counts are the same in any order of finishing.
+    /// The results of a point: its batches in order up to the first that satisfies the stop rule, so that the counts do not
+    /// depend on the order of finishing.
     #[must_use]
     pub fn outcome(&self, point: &Point, stop: &Stop) -> Outcome {
         let mut counted = Counted::new(&self.setup);
@@ -338,20 +337,20 @@ impl State {
         }
     }
 
-    /// The batches of a point that are finished.
+    /// The finished batches of a point.
     #[must_use]
     pub fn finished(&self, point: &Point) -> BTreeSet<u64> {
         self.batches.get(&point.to_string()).into_iter().flat_map(|known| known.keys().copied()).collect()
     }
 
-    /// What it is of.
+    /// The setup of the state.
     #[must_use]
     pub fn setup(&self) -> &Setup {
         &self.setup
     }
 }
 
-/// The head that a line is, and the line's checksum.
+/// The head in a line, and the line's checksum.
 fn head_of(line: &[u8]) -> Result<(Head, u32), String> {
     let none = |e: &dyn Display| format!("no state of `ringcall sweep`: {e}");
     let old = serde_json::from_slice::<AnyHead>(line).map(|head| head.ringcall_sweep);
@@ -369,7 +368,7 @@ enum Refused {
     Line(String),
 }
 
-/// What every line begins with, before the eight digits of its checksum.
+/// The beginning of every line, before the eight digits of its checksum.
 const CHECKSUM: &str = "{\"crc32\":\"";
 
 /// A line with its checksum before its other keys, and the checksum, which continues from `before`.
@@ -380,7 +379,7 @@ fn line(value: &impl Serialize, before: u32) -> Result<(String, u32), StateError
     Ok((format!("{CHECKSUM}{sum:08x}\",{rest}\n"), sum))
 }
 
-/// A line without its checksum, and the checksum, which is right.
+/// A line without its checksum, and the checksum, after a check.
 fn checked(line: &[u8], before: u32) -> Result<(Vec<u8>, u32), String> {
     let text = line.strip_suffix(b"\n").unwrap_or(line);
     let rest = text.strip_prefix(CHECKSUM.as_bytes()).and_then(|rest| rest.split_at_checked(8));

@@ -1,4 +1,4 @@
-//! One thread's part: batches of shots, decoded by both arms.
+//! A study's worker thread: decodes batches of shots by all arms.
 
 use super::{Cause, Matching, PlainCounts, Point, ShotCounts, Study, StudyError};
 use crate::{Inference, Problem};
@@ -13,16 +13,16 @@ use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::Shot;
 use std::sync::atomic::Ordering;
 
-/// What the threads of a point share.
+/// Prepared decoders of a point, shared by its threads.
 pub(super) struct Prepared {
     point: Point,
     problem: Problem,
-    /// The same in one pass, where that is compared.
+    /// The same problem in one pass, if plain matching is compared.
     plain: Option<Problem>,
-    /// Of the second arm.
+    /// The inference of the second arm.
     inference: Option<Inference>,
     sampler: Sampler,
-    /// When a decode is late.
+    /// The time after which a decode is late.
     pub(super) deadline_ns: Option<u64>,
 }
 
@@ -60,8 +60,8 @@ impl Prepared {
     }
 }
 
-/// Shots that one arm decodes after the other, so that an arm's time is taken once for all of them: as many as a word has bits,
-/// since a word says which of them an arm got wrong.
+/// Shots that one arm decodes in a row, so that its time is measured once for all of them: one per bit of the word that marks an
+/// arm's wrong shots.
 const CHUNK: usize = 64;
 
 /// One thread's decoders.
@@ -71,13 +71,13 @@ pub(super) struct Worker<'a> {
     matching: Matcher,
     plain: Option<Matcher>,
     shot: Shot,
-    /// Of each shot of a chunk: packed detectors; what a predecoder leaves, residual and then frame; observables.
+    /// For each shot of a chunk: packed detectors; a predecoder's residual and frame; observables.
     payloads: Vec<u8>,
     outputs: Vec<u8>,
     truth: Vec<u8>,
 }
 
-/// What came of a chunk.
+/// The result of a chunk.
 #[derive(Default)]
 struct Decoded {
     /// A bit for each shot that was decoded wrongly.
@@ -88,7 +88,7 @@ struct Decoded {
     unconverged: u64,
     /// A bit for each shot that took too long.
     late: u64,
-    /// The thread's processor time.
+    /// Processor time of the thread.
     ns: u64,
 }
 
@@ -111,7 +111,7 @@ impl Matcher {
         })
     }
 
-    /// Decodes shots, each with the observables that it should be decoded to, and those of them that have been flipped already.
+    /// Decodes shots, each with its true observables and those that a frame has flipped already.
     fn run<'a>(
         &mut self,
         shots: impl Iterator<Item = (&'a [u8], &'a [u8], &'a [u8])>,
@@ -136,13 +136,13 @@ impl Matcher {
     }
 }
 
-/// The processor time that this thread has had: unlike a clock, it stands still while another thread has the core.
+/// The processor time of this thread: unlike a clock, it stops while another thread has the core.
 fn processor_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// How many of the observables are not those of the truth less the frame, which may be empty.
+/// The number of observables that differ from the truth without the frame, which may be empty.
 fn wrong(observables: &[u8], truth: &[u8], frame: &[u8]) -> u64 {
     let frame = frame.iter().chain(std::iter::repeat(&0));
     observables.iter().zip(truth).zip(frame).map(|((a, b), c)| u64::from((a ^ b ^ c).count_ones())).sum()
@@ -173,7 +173,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Decodes one batch; `None` if it was to quit before the end.
+    /// Decodes one batch; `None` if told to quit before the end.
     pub(super) fn batch(
         &mut self,
         seed: u64,
@@ -201,7 +201,7 @@ impl<'a> Worker<'a> {
         Ok(Some(counts))
     }
 
-    /// So many shots, by all arms; `false` if it was to quit before the end.
+    /// Decodes `count` shots by all arms. Returns false if told to quit before the end.
     fn chunk(
         &mut self,
         count: usize,
@@ -261,7 +261,7 @@ impl<'a> Worker<'a> {
             arm.inference_ns += clock::now_ns() - begin;
             arm.fired += ones(&output[..request_bytes]);
         }
-        // An answer is what matching the residual flips, and the frame.
+        // An answer is the matching of the residual, and the frame.
         let left = || {
             outputs.chunks_exact(inferred_bytes).enumerate().map(|(place, output)| {
                 let (residual, frame) = output.split_at(request_bytes);
@@ -284,7 +284,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// How many shots of a chunk are wrong.
+/// The number of wrong shots of a chunk.
 fn errors(wrong: u64) -> u64 {
     wrong.count_ones().into()
 }
