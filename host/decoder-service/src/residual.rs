@@ -21,7 +21,7 @@ use ringcall_qec::decode::{DecodeError, Decoder, Matched, MatchingEngine};
 /// let experiment = MemoryExperiment { distance: 3, rounds: 3, basis: Basis::Z, noise };
 /// let problem = Problem::new(experiment.detector_error_model()?)?;
 /// let mut decoder = ResidualDecoder::new(&problem)?;
-/// An empty residual, and a flipped frame.
+/// // An empty residual, and a flipped frame.
 /// let mut left = vec![0; problem.inferred_bytes()];
 /// *left.last_mut().expect("the frame") = 1;
 /// let mut answer = vec![0; problem.result_bytes()];

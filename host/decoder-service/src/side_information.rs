@@ -80,12 +80,12 @@ impl SideInformation {
 /// let mut decoder = SideDecoder::new(&problem, SideInformation::Weights { most: 2 })?;
 /// let schema = *decoder.schema();
 /// let (mut request, mut result) = ([0; 21], [0; 9]);
-/// Detector 0 fired, and errors 1 and 2 are likelier than the model says.
+/// // Detector 0 fired, and errors 1 and 2 are likelier than the model says.
 /// let len = write_weighted_request(&schema, &mut request, &[0b01], &[(1, 0.25), (2, 0.0)])?;
 /// assert_eq!(decoder.answer(&request[..len], &mut result), Ok(9));
 /// assert!(read_decode_result(&schema, &result)?.0.ones().eq([0]));
 ///
-/// An edge that does not exist, and a weight that is NaN.
+/// // An edge that does not exist, and a weight that is NaN.
 /// write_weighted_request(&schema, &mut request, &[0b01], &[(9, 0.25)])?;
 /// assert_eq!(decoder.answer(&request[..len], &mut result), Err(Status::BAD_PAYLOAD));
 /// write_weighted_request(&schema, &mut request, &[0b01], &[(1, f32::NAN)])?;

@@ -34,7 +34,7 @@ const NONE: u32 = u32::MAX;
 /// let volume = PredecoderVolume::new(13, 13, Basis::Z)?;
 /// assert_eq!((volume.shape(), volume.detectors()), ([4, 14, 13, 13], 2184));
 ///
-/// One detector of a check in the middle is set, and the network decides that the check was measured wrongly in that round.
+/// // One detector of a check in the middle is set, and the network decides that the check was measured wrongly in that round.
 /// let mut input = volume.maps().to_vec();
 /// input[volume.place(1000)] = 1.0;
 /// let mut logits = vec![-5.0; input.len()];

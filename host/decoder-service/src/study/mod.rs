@@ -41,7 +41,7 @@
 //!     assert!(found.complete);
 //!     println!("{point}: {:?}", found.counts.alone().clopper_pearson(0.95)?);
 //! }
-//! The log has every result.
+//! // The log has every result.
 //! let (again, whole) = State::read(&mut &log[..], study.setup())?;
 //! assert_eq!(again.outcome(&point(5, 0.01), &study.stop), state.outcome(&point(5, 0.01), &study.stop));
 //! assert_eq!(whole, log.len() as u64);

@@ -16,7 +16,7 @@ use crate::dem::DetectorErrorModel;
 /// ```
 /// use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
 ///
-/// One error crosses two edges. The pair 2, 3 alone is explained without the observable; with 0, 1 it is not.
+/// // One error crosses two edges. The pair 2, 3 alone is explained without the observable; with 0, 1 it is not.
 /// let model = ringcall_qec::dem::text::parse(
 ///     "error(0.01) D0 D1 ^ D2 D3 L0
 ///      error(0.012) D2
@@ -71,7 +71,7 @@ impl MatchingDecoder {
     /// let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
     /// let mut decoder = MatchingDecoder::for_observables(&graph, MatchingEngine::SparseBlossom)?;
     /// let mut observables = [0u8];
-    /// Detector 2 is unrelated to any observable.
+    /// // Detector 2 is unrelated to any observable.
     /// assert_eq!(decoder.decode(&[0, 2], &mut observables)?.corrections, 1);
     /// assert_eq!(observables, [1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -139,7 +139,7 @@ pub type Constructor =
 /// let mut decoder = Registry::new().get("pymatching", input, &params)?.build()?;
 /// assert_eq!(decoder.decode(&[0], &mut [])?.corrections, 1);
 ///
-/// Under a name of one's own, and an unknown name.
+/// // Under a name of one's own, and an unknown name.
 /// let mut registry = Registry::new();
 /// let inner = registry.clone();
 /// registry.register("mine", move |input, params| inner.get("pymatching", input, params))?;

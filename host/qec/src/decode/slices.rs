@@ -148,7 +148,7 @@ impl SliceDecoder {
 /// assert_eq!(factory.slices(), 6);
 /// let mut decoder = factory.build()?;
 /// assert_eq!((decoder.num_detectors(), decoder.num_observables()), (24, 1));
-/// A detector of the first layer and one of the last: each belongs to its own slice.
+/// // A detector of the first layer and one of the last: each belongs to its own slice.
 /// let matched = decoder.decode(&[0, 23], &mut [0])?;
 /// assert_eq!((matched.corrections, matched.converged), (2, true));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
