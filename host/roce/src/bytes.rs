@@ -8,7 +8,7 @@ pub const BTH_BYTES: usize = 12;
 /// Bytes of the iCRC.
 pub const ICRC_BYTES: usize = 4;
 
-/// `N` bytes at `at`.
+/// The `N` bytes at offset `at`.
 pub(crate) fn get<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], PacketError> {
     bytes
         .get(at..)
@@ -17,7 +17,7 @@ pub(crate) fn get<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Pa
         .ok_or(PacketError::Truncated { needed: at + N, available: bytes.len() })
 }
 
-/// Writes at `at`, which the caller has checked.
+/// Writes `value` at offset `at`. The caller has checked that it fits.
 pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     bytes[at..at + N].copy_from_slice(&value);
 }

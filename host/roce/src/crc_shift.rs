@@ -1,14 +1,14 @@
-//! A CRC-32 of Ethernet traced back over bytes that are the same in two messages.
+//! The difference of two Ethernet CRC-32s, traced back over bytes that both messages share.
 //!
-//! The difference of two CRCs behaves as the CRC of zeros does: each bit multiplies it by `x` modulo the polynomial. Going back
-//! divides, which is a multiplication by a power of `1 / x`; powers for lengths of 1, 2, 4, ... bytes are a table, so the work
-//! grows with the logarithm of the length.
+//! The difference of two CRCs behaves as the CRC of zeros does: each bit multiplies it by `x` modulo the polynomial.
+//! Tracing it back divides by `x`, which is a multiplication by a power of `1 / x`. A table holds the powers for
+//! lengths of 1, 2, 4, ... bytes, so the work grows with the logarithm of the length.
 
 /// The polynomial of Ethernet's CRC-32, the coefficient of `x^0` in the highest bit.
 const POLYNOMIAL: u32 = 0xEDB8_8320;
 /// The polynomial 1.
 const ONE: u32 = 1 << 31;
-/// Lengths of up to `2^LENGTHS - 1` bytes: more than an IP packet has.
+/// The table covers lengths of up to `2^LENGTHS - 1` bytes, more than an IP packet has.
 const LENGTHS: usize = 17;
 
 /// `x^(-8 * 2^k)`, by `k`.
@@ -16,7 +16,7 @@ const BACK: [u32; LENGTHS] = {
     let mut byte = ONE;
     let mut bit = 0;
     while bit < 8 {
-        // Division by x: the highest bit is set only by a reduction.
+        // Division by x: only a reduction sets the highest bit.
         byte = if byte & ONE != 0 { (byte ^ POLYNOMIAL) << 1 | 1 } else { byte << 1 };
         bit += 1;
     }
@@ -29,7 +29,7 @@ const BACK: [u32; LENGTHS] = {
     powers
 };
 
-/// The product of two polynomials, modulo the CRC's.
+/// The product of two polynomials, modulo [`POLYNOMIAL`].
 const fn multiply(mut a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     while a != 0 {
@@ -42,7 +42,7 @@ const fn multiply(mut a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// What a difference of two CRCs was `bytes` equal bytes earlier.
+/// The difference of two CRCs before `bytes` equal bytes, from their `difference` after these bytes.
 pub(crate) fn back(difference: u32, bytes: usize) -> u32 {
     debug_assert!(bytes >> LENGTHS == 0, "no IP packet is as long");
     let powers = BACK.iter().enumerate().filter(|(k, _)| bytes >> k & 1 != 0);

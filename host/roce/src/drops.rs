@@ -1,17 +1,17 @@
 //! Counters of datagrams that the operating system dropped because a socket's receive buffer was full.
 //!
-//! Linux counts them for each socket in `/proc/self/net/udp`. (The other source, `SO_RXQ_OVFL`, comes as a control message
-//! with each datagram; the crates whose batched receive is safe do not reset the control buffers between calls.)
+//! Linux counts them for each socket in `/proc/self/net/udp`. (`SO_RXQ_OVFL` would deliver the same count as a control
+//! message with each datagram, but the safe wrappers of `recvmmsg` do not reset the control buffers between calls.)
 
 use rustix::fs::fstat;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-/// Columns of the table, from 0.
+/// Columns of the table, counted from 0.
 const INODE: usize = 9;
 const DROPS: usize = 12;
 
-/// Reads how many datagrams the system has dropped for one socket.
+/// Reads how many datagrams the operating system has dropped for one socket.
 #[derive(Debug, Clone, Copy)]
 pub struct SocketDrops {
     inode: u64,
@@ -19,14 +19,14 @@ pub struct SocketDrops {
 }
 
 impl SocketDrops {
-    /// The drops of `socket`, which is bound to `address`. `None` where the system does not say.
+    /// The counter of `socket`, which is bound to `address`. `None` if the operating system shows none.
     pub fn of(socket: &impl AsFd, address: SocketAddr) -> Option<Self> {
         let table = if address.is_ipv4() { "/proc/self/net/udp" } else { "/proc/self/net/udp6" };
         let drops = Self { inode: fstat(socket).ok()?.st_ino, table };
         drops.find().map(|_| drops)
     }
 
-    /// The count so far; 0 for a socket that was closed.
+    /// The datagrams dropped so far; 0 for a closed socket.
     #[must_use]
     pub fn read(&self) -> u64 {
         self.find().unwrap_or(0)
@@ -37,7 +37,7 @@ impl SocketDrops {
     }
 }
 
-/// The drops of the socket with this inode.
+/// The dropped datagrams of the socket with this inode.
 fn find(table: &str, inode: u64) -> Option<u64> {
     table.lines().skip(1).find_map(|line| {
         let columns: Vec<&str> = line.split_ascii_whitespace().collect();

@@ -1,29 +1,29 @@
-//! Errors of a packet.
+//! Errors of parsing, building and checking packets.
 
-/// Why bytes are no packet, or fields make none.
+/// Why bytes are not a packet, or fields cannot form one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PacketError {
-    /// It ends within a header.
+    /// The packet ends within a header.
     #[error("{available} bytes, where the headers need {needed}: the packet is cut off")]
     Truncated {
         /// Bytes needed.
         needed: usize,
-        /// Bytes there are.
+        /// Bytes available.
         available: usize,
     },
-    /// No IPv4 or IPv6 packet with one whole UDP datagram directly after its header.
+    /// Not an IPv4 or IPv6 packet whose header is directly followed by one whole UDP datagram.
     #[error("no UDP datagram in an IP packet without options and fragments")]
     NotUdp,
-    /// IP and UDP lengths that contradict each other.
+    /// The lengths of the IP and UDP headers contradict each other.
     #[error("the IP packet is {ip} bytes long and its UDP datagram {udp}")]
     IpLength {
-        /// What the IP header says, header included.
+        /// The IP header's length, header included.
         ip: usize,
-        /// What the UDP header says, header included.
+        /// The UDP header's length, header included.
         udp: usize,
     },
-    /// An opcode that is not known here.
+    /// An opcode that this crate does not know.
     #[error("BTH opcode {code:#04x} is not known")]
     UnknownOpcode {
         /// The opcode.
@@ -35,7 +35,7 @@ pub enum PacketError {
         /// The version.
         version: u8,
     },
-    /// Headers and payload are no multiple of four bytes.
+    /// The length of headers and payload is not a multiple of four bytes.
     #[error("{bytes} bytes from the BTH to the iCRC are no multiple of 4")]
     Alignment {
         /// Their length.
@@ -49,7 +49,7 @@ pub enum PacketError {
         /// Bytes of payload and padding.
         available: usize,
     },
-    /// A message in one packet whose RDMA header says another length.
+    /// A message of one packet whose RDMA header announces another length.
     #[error("the RDMA header announces {announced} bytes, the packet carries {carried}")]
     LengthMismatch {
         /// The DMA length.
@@ -60,22 +60,22 @@ pub enum PacketError {
     /// The invariant CRC is wrong: the packet was damaged, or its sender computed it for another IP header.
     #[error("the iCRC is {found:#010x}, computed {computed:#010x}")]
     WrongIcrc {
-        /// Of this packet.
+        /// The iCRC computed over the packet.
         computed: u32,
-        /// At its end.
+        /// The iCRC at the packet's end.
         found: u32,
     },
     /// A value that does not fit its field.
     #[error("{field} {value:#x} does not fit in {bits} bits")]
     Field {
-        /// Which.
+        /// The field.
         field: &'static str,
         /// Its value.
         value: u32,
-        /// Bits there are.
+        /// Bits of the field.
         bits: u32,
     },
-    /// Headers that the opcode has and the packet lacks, or the other way round.
+    /// The opcode requires headers that the packet lacks, or the packet has headers that the opcode excludes.
     #[error("a {opcode} packet {fault}")]
     Headers {
         /// The opcode.
@@ -83,18 +83,18 @@ pub enum PacketError {
         /// What is wrong.
         fault: &'static str,
     },
-    /// A datagram has less room.
+    /// The packet does not fit into a UDP datagram.
     #[error("{bytes} bytes do not fit in a datagram")]
     TooLong {
-        /// Their number.
+        /// The packet's bytes.
         bytes: usize,
     },
-    /// The caller's buffer has less room.
+    /// The caller's buffer is too small.
     #[error("the packet needs {needed} bytes, the buffer has {available}")]
     BufferTooSmall {
         /// Bytes needed.
         needed: usize,
-        /// Bytes there are.
+        /// Bytes available.
         available: usize,
     },
 }

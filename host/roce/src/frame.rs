@@ -1,18 +1,18 @@
 //! Reassembly of a frame from the WRITE ONLY packets that a sensor bridge sends.
 //!
 //! A sensor bridge sends a frame as WRITE ONLY packets to consecutive addresses of a slot, with consecutive sequence
-//! numbers. The last packet has the immediate. No packet says where a frame begins, so the proof that a frame is whole is
-//! this: its packets begin at the slot's start, each begins where the packet with the sequence number before it ends, and
-//! the last packet has come. A packet that comes late must fit the gap that its sequence number belongs to, in sequence
-//! numbers and in bytes, so every byte of a whole frame was written by a packet of that frame.
+//! numbers. The last packet has the immediate. No packet says where a frame begins, so a frame counts as whole when its
+//! packets begin at the slot's start, each begins where the packet with the previous sequence number ends, and the last
+//! packet has come. A late packet must fit the gap that its sequence number belongs to, in sequence numbers and in
+//! bytes, so every byte of a whole frame was written by a packet of that frame.
 
 use crate::immediate::Immediate;
 use crate::psn::{Psn, Sequence};
 
-/// The most gaps that a frame may have at one time. A frame whose packets are more disordered is given up.
+/// The most gaps that a frame may have at one time. A frame with more gaps is given up.
 const MAX_GAPS: usize = 16;
 
-/// A packet's sequence number, and the bytes that it writes, from the slot's start.
+/// A packet's sequence number, and the range of bytes that it writes, counted from the slot's start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub(crate) psn: Psn,
@@ -24,15 +24,15 @@ pub(crate) struct Extent {
 /// How a packet relates to the frame in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// It begins the frame, continues it, or fills a gap of it.
+    /// The packet begins the frame, continues it, or fills a gap in it.
     Belongs,
-    /// It begins another frame: the frame before it stays unfinished.
+    /// The packet begins another frame; the frame in the slot stays unfinished.
     Replaces,
-    /// It belongs to no part of the frame that is missing.
+    /// The packet belongs to no missing part of the frame.
     Stale,
 }
 
-/// Packets that are missing between two that came: `packets` sequence numbers from `psn` on, for the bytes `start..end`.
+/// Packets missing between two received ones: `packets` sequence numbers from `psn` on, for the bytes `start..end`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gap {
     psn: Psn,
@@ -42,7 +42,7 @@ struct Gap {
 }
 
 impl Gap {
-    /// What stays of the gap before and after a packet that fills a part of it; `None` if the packet does not fit.
+    /// The gaps left before and after a packet that fills a part of this gap; `None` if the packet does not fit.
     fn split(&self, packet: Extent) -> Option<[Option<Self>; 2]> {
         let before = u32::try_from(packet.psn.offset_from(self.psn)).ok().filter(|&n| n < self.packets)?;
         if packet.start < self.start || packet.end > self.end || packet.last.is_some() {
@@ -58,7 +58,7 @@ impl Gap {
         Some([left.checked()?, right.checked()?])
     }
 
-    /// `Some(None)` if nothing is missing; `None` if packets are missing but no bytes, or bytes but no packets.
+    /// `Some(None)` if nothing is missing; `None` if packets are missing without bytes, or bytes without packets.
     fn checked(self) -> Option<Option<Self>> {
         match (self.packets, self.start == self.end) {
             (0, true) => Some(None),
@@ -68,7 +68,7 @@ impl Gap {
     }
 }
 
-/// The packets of one slot's frame so far.
+/// The received packets of one slot's frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     first: Extent,
@@ -97,7 +97,7 @@ impl Frame {
         let Some(frame) = current else { return Fit::Belongs };
         let after = packet.psn.offset_from(frame.newest.psn);
         if after > 0 {
-            // The frame is over, or its addresses begin anew, or more packets or bytes are missing than fit together.
+            // The frame is whole, or the addresses begin anew, or the gap cannot hold as many packets in as many bytes.
             let ahead = frame.gap_after(packet);
             let continues =
                 frame.newest.last.is_none() && packet.start >= frame.newest.end && ahead.is_some();
@@ -108,7 +108,7 @@ impl Frame {
             };
         }
         if after.unsigned_abs() >= Sequence::WINDOW {
-            // No packet comes so late: the frame is left from long ago.
+            // No packet is this late: the frame is an abandoned one.
             return Fit::Replaces;
         }
         let fits = if packet.psn.offset_from(frame.first.psn) < 0 {
@@ -137,7 +137,7 @@ impl Frame {
         Gap { psn: newest.psn.next(), packets, start: newest.end, end }.checked()
     }
 
-    /// The gap between a packet and the first packet, which it precedes.
+    /// The gap between a packet and the frame's first packet, which it precedes.
     fn gap_before(&self, packet: Extent) -> Option<Option<Gap>> {
         let first = self.first;
         let packets = first.psn.offset_from(packet.psn).unsigned_abs() - 1;
@@ -146,14 +146,14 @@ impl Frame {
     }
 
     fn push_gap(&mut self, gap: Option<Gap>) {
-        // `fit` has found room.
+        // `fit` has checked that there is room for one more gap.
         if let (Some(gap), Some(free)) = (gap, self.gaps.get_mut(self.gap_count)) {
             *free = gap;
             self.gap_count += 1;
         }
     }
 
-    /// The frame with `packet` in it, which fits as [`fit`](Self::fit) has found.
+    /// The frame after adding `packet`, for which [`fit`](Self::fit) returned `fit`.
     pub(crate) fn add(current: Option<&Self>, packet: Extent, fit: Fit) -> Self {
         let (Some(frame), Fit::Belongs) = (current, fit) else { return Self::begin(packet) };
         let mut frame = *frame;
@@ -219,7 +219,7 @@ mod tests {
             Some(20)
         );
         assert_eq!(run(&[packet(8, 10, 20, true), packet(20, 0, 30, true)]), Some(30));
-        // Left from long ago, though its number seems to be ahead.
+        // An abandoned frame whose sequence number seems to be ahead.
         assert_eq!(run(&[packet(1 << 23, 10, 20, true), packet(5, 0, 30, true)]), Some(30));
     }
 
@@ -257,8 +257,8 @@ mod tests {
         use proptest::prelude::*;
 
         proptest! {
-            /// Whatever packets come: a frame that is called whole has had each of its bytes written once, by packets in the
-            /// order of their sequence numbers.
+            /// For any sequence of packets: packets in the order of their sequence numbers have written each byte of a
+            /// frame that is called whole, once.
             #[test]
             fn a_whole_frame_has_every_byte(packets in proptest::collection::vec((0_u32..10, 0_u32..12, 0_u32..6, any::<bool>()), 1..40)) {
                 let mut frame: Option<Frame> = None;

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-/// Which hosts are heard; empty: every host.
+/// The hosts whose packets are accepted; an empty list accepts every host.
 ///
 /// ```
 /// use ringcall_roce::Hosts;
@@ -19,12 +19,12 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// The most hosts of a list.
+    /// The most hosts that a list may have.
     pub const MOST: usize = 16;
-    /// Every host.
+    /// Accepts every host.
     pub const ANY: Self = Self { hosts: [Ipv4Addr::UNSPECIFIED; Self::MOST], count: 0 };
 
-    /// These hosts alone; of no host, every host. `None` where they are more than [`MOST`](Self::MOST).
+    /// Accepts these hosts only, or every host if `hosts` is empty. `None` if there are more than [`MOST`](Self::MOST).
     #[must_use]
     pub fn new(hosts: &[Ipv4Addr]) -> Option<Self> {
         let mut list = Self { count: hosts.len(), ..Self::ANY };
@@ -32,7 +32,7 @@ impl Hosts {
         Some(list)
     }
 
-    /// Whether this host is heard.
+    /// Whether packets of `host` are accepted.
     #[inline]
     #[must_use]
     pub fn hears(&self, host: Ipv4Addr) -> bool {
@@ -57,7 +57,7 @@ mod tests {
         assert!(hosts[..Hosts::MOST].iter().all(|&host| full.hears(host)) && !full.hears(hosts[Hosts::MOST]));
         assert_eq!(Hosts::new(&hosts), None);
         assert_eq!(Hosts::new(&[]), Some(Hosts::ANY));
-        // What fills the rest of the list is no host of it.
+        // The filler of the list's unused entries is not a listed host.
         assert!(!Hosts::new(&hosts[..1]).unwrap().hears(Ipv4Addr::UNSPECIFIED));
     }
 }

@@ -1,16 +1,17 @@
-//! The invariant CRC: a CRC-32 over a packet from its IP header on, with what routers may change masked by ones.
+//! The invariant CRC (iCRC): a CRC-32 over a packet from its IP header on, with the fields that routers may change set
+//! to ones.
 //!
-//! InfiniBand architecture specification, volume 1, annex A17 (RoCE v2): the CRC of Ethernet over eight bytes `FF`; the
-//! IP header with its type of service, time to live and checksum (IPv6: traffic class, flow label, hop limit) as ones;
-//! the UDP header with its checksum as ones; the BTH with its congestion byte as ones; and everything after, up to the
-//! CRC itself, which is little-endian on the wire.
+//! InfiniBand architecture specification, volume 1, annex A17 (RoCE v2): Ethernet's CRC over eight bytes `FF`; the IP
+//! header with its type of service, time to live and checksum (IPv6: traffic class, flow label, hop limit) as ones; the
+//! UDP header with its checksum as ones; the BTH with its congestion byte as ones; and all bytes from there to the
+//! iCRC, which is little-endian on the wire.
 //!
-//! So a sender that leaves the IP header to its kernel must know what the kernel will write: see
+//! A sender whose kernel writes the IP header must therefore know what the kernel will write: see
 //! [`RoceSocket`](crate::RoceSocket).
 //!
-//! A receiver on an ordinary UDP socket does not see the IP header. It knows all of it but the identification and "don't
-//! fragment": adapters count the identification up, and so does Linux's software RoCE. [`IcrcCheck`] says what a receiver
-//! makes of that; [`Envelope::recover`] finds the identification.
+//! A receiver on an ordinary UDP socket does not see the IP header. It can infer every field except the identification
+//! and "don't fragment": adapters increment the identification with each packet, and so does Linux's software RoCE.
+//! [`IcrcCheck`] says how a receiver deals with that; [`Envelope::recover`] finds the identification.
 
 use crate::bytes::{BTH_BYTES, ICRC_BYTES, get, put};
 use crate::crc_shift;
@@ -28,20 +29,21 @@ pub const IPV6_BYTES: usize = 40;
 /// Bytes of a UDP header.
 pub const UDP_BYTES: usize = 8;
 
-/// Where an IPv4 header has its identification, and how long it is.
+/// The bytes of an IPv4 header that hold the identification.
 const IDENTIFICATION: std::ops::Range<usize> = 4..6;
 
-/// What a receiver that does not see IP headers makes of an iCRC.
+/// How a receiver that does not see IP headers checks an iCRC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IcrcCheck {
-    /// The iCRC is right for an identification, whichever it is ([`Envelope::recover`]). Packets of adapters pass. Of packets
-    /// that are damaged at random one in 32,768 passes, where an identification that is known lets one in 4 billion pass.
+    /// Accept the iCRC if it is right for any identification ([`Envelope::recover`]), so packets of adapters pass. One
+    /// in 32,768 randomly damaged packets passes, too; with a known identification it is one in 4 billion.
     #[default]
     Recover,
-    /// The iCRC is right for identification 0 and "don't fragment", which a [`RoceSocket`](crate::RoceSocket) sends.
+    /// Accept the iCRC only if it is right for identification 0 and "don't fragment", which a
+    /// [`RoceSocket`](crate::RoceSocket) sends.
     Zero,
-    /// The iCRC is not looked at.
+    /// Do not check the iCRC.
     Ignore,
 }
 
@@ -64,8 +66,8 @@ enum Ip {
 }
 
 impl Envelope {
-    /// Of a packet with identification 0 and "don't fragment", as a Linux UDP socket sends it that is not connected and
-    /// does path MTU discovery.
+    /// The envelope of a packet with identification 0 and "don't fragment", as an unconnected Linux UDP socket with
+    /// path MTU discovery sends it.
     #[must_use]
     pub const fn v4(source: SocketAddrV4, destination: SocketAddrV4) -> Self {
         Self {
@@ -80,7 +82,7 @@ impl Envelope {
         }
     }
 
-    /// Of a packet over IPv6.
+    /// The envelope of a packet over IPv6.
     #[must_use]
     pub const fn v6(source: &SocketAddrV6, destination: &SocketAddrV6) -> Self {
         Self {
@@ -90,7 +92,7 @@ impl Envelope {
         }
     }
 
-    /// Where the packet comes from.
+    /// The packet's source.
     #[must_use]
     pub fn source(&self) -> SocketAddr {
         let address = match self.ip {
@@ -100,7 +102,7 @@ impl Envelope {
         SocketAddr::new(address, self.source_port)
     }
 
-    /// Where it goes.
+    /// The packet's destination.
     #[must_use]
     pub fn destination(&self) -> SocketAddr {
         let address = match self.ip {
@@ -120,12 +122,12 @@ impl Envelope {
             }
     }
 
-    /// Takes a whole IP packet apart: its envelope, and the contents of the UDP datagram. Neither the IP
-    /// header's checksum nor the datagram's is looked at.
+    /// Splits a whole IP packet into its envelope and the contents of its UDP datagram. The checksums of both headers
+    /// are not checked.
     ///
     /// # Errors
     /// [`PacketError::NotUdp`] for another protocol, a fragment or options; [`PacketError::Truncated`] and
-    /// [`PacketError::IpLength`] where lengths do not agree.
+    /// [`PacketError::IpLength`] if lengths contradict each other.
     pub fn of_ip_packet(packet: &[u8]) -> Result<(Self, &[u8]), PacketError> {
         let version = get::<1>(packet, 0)?[0];
         let (ip, header_bytes, ip_bytes) = match version >> 4 {
@@ -176,7 +178,7 @@ impl Envelope {
     /// service 0, time to live 64, no UDP checksum. Returns their length.
     ///
     /// # Errors
-    /// [`PacketError::BufferTooSmall`], and [`PacketError::TooLong`] for what no datagram holds.
+    /// [`PacketError::BufferTooSmall`], and [`PacketError::TooLong`] if a datagram cannot hold the payload.
     pub fn write_headers(&self, payload_bytes: usize, out: &mut [u8]) -> Result<usize, PacketError> {
         let headers = self.header_bytes();
         let too_long = PacketError::TooLong { bytes: payload_bytes };
@@ -204,7 +206,7 @@ impl Envelope {
         Ok(headers)
     }
 
-    /// The IP header; what the iCRC masks is `mask` in every byte.
+    /// Writes the IP header, with `mask` in every byte that the iCRC masks.
     fn ip_header(&self, length: u16, mask: u8, out: &mut [u8]) {
         match self.ip {
             Ip::V4 { source, destination, identification, fragment } => {
@@ -233,16 +235,16 @@ impl Envelope {
         put(out, 6, [mask, mask]);
     }
 
-    /// The iCRC of `transport`: everything from the BTH on, without the CRC itself.
+    /// The iCRC of `transport`: all bytes from the BTH on, without the iCRC itself.
     ///
-    /// Lengths in the headers are those of a datagram that holds just that and the CRC.
+    /// The length fields of the headers are those of a datagram that holds `transport` and the iCRC.
     #[must_use]
     pub fn icrc(&self, transport: &[u8]) -> u32 {
         const DUMMY: usize = 8;
         let mut prefix = [0xFF; DUMMY + IPV6_BYTES + UDP_BYTES + BTH_BYTES];
         let headers = self.header_bytes();
         let ip_bytes = headers - UDP_BYTES;
-        // A datagram's length field has 16 bits; longer ones cannot be sent, even with a right CRC.
+        // A datagram's length field has 16 bits; a longer datagram cannot be sent, even with a right iCRC.
         let udp_bytes = (transport.len() + UDP_BYTES + ICRC_BYTES) as u16;
         let length = match self.ip {
             Ip::V4 { .. } => udp_bytes.wrapping_add(IPV4_BYTES as u16),
@@ -274,12 +276,13 @@ impl Envelope {
         if found == computed { Ok(()) } else { Err(PacketError::WrongIcrc { computed, found }) }
     }
 
-    /// The envelope with the identification for which the iCRC of `datagram` is right: first with this envelope's fragment
-    /// word, then with the other one of "don't fragment" and 0. Over IPv6, which has neither, it is [`verify`](Self::verify).
+    /// The envelope with the identification that makes the iCRC of `datagram` right. It is searched first with this
+    /// envelope's fragment word, then with the other one of "don't fragment" and 0. IPv6 has neither field, so there
+    /// this only [verifies](Self::verify).
     ///
-    /// A CRC is linear: the iCRC that came and the iCRC for identification 0 differ by what the two bytes of the
-    /// identification become on the way through all bytes after them. Traced back over those bytes, the difference is the
-    /// identification if it has 16 bits; else the packet is damaged.
+    /// A CRC is linear: the received iCRC and the iCRC for identification 0 differ by the identification's two bytes,
+    /// carried through all bytes after them. Traced back over those bytes, the difference is the identification if it
+    /// fits 16 bits; otherwise the packet is damaged.
     ///
     /// ```
     /// use ringcall_roce::{Envelope, Packet, Psn};
@@ -304,7 +307,7 @@ impl Envelope {
         }
     }
 
-    /// The same with this envelope's fragment word alone.
+    /// [`recover`](Self::recover) with this envelope's fragment word only.
     fn recover_as(&self, datagram: &[u8]) -> Result<Self, PacketError> {
         let zero = self.with_identification(0);
         let (found, computed) = match zero.verify(datagram) {
@@ -314,14 +317,15 @@ impl Envelope {
         };
         let Ip::V4 { .. } = self.ip else { return Err(PacketError::WrongIcrc { computed, found }) };
         let bytes_after = IPV4_BYTES - IDENTIFICATION.end + UDP_BYTES + datagram.len() - ICRC_BYTES;
-        // The difference before its own two bytes: a CRC takes bytes in at its low end, the first one lowest.
+        // The difference before the two bytes of the identification: a CRC takes bytes in at its low end, the first one
+        // lowest.
         let difference = crc_shift::back(found ^ computed, bytes_after + IDENTIFICATION.len());
         u16::try_from(difference)
             .map(|swapped| zero.with_identification(swapped.swap_bytes()))
             .map_err(|_| PacketError::WrongIcrc { computed, found })
     }
 
-    /// Checks the iCRC at the end of `datagram`, in one of three ways.
+    /// Checks the iCRC at the end of `datagram`, as `how` says.
     ///
     /// # Errors
     /// [`PacketError::Truncated`] or [`PacketError::WrongIcrc`].
@@ -334,7 +338,7 @@ impl Envelope {
         }
     }
 
-    /// The same with another identification, over IPv4; over IPv6 the same.
+    /// This envelope with another identification over IPv4; unchanged over IPv6.
     #[must_use]
     pub const fn with_identification(mut self, number: u16) -> Self {
         if let Ip::V4 { ref mut identification, .. } = self.ip {

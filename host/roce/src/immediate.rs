@@ -1,10 +1,10 @@
-//! The immediate of a sensor bridge's write: which page, and the sequence number's low bits.
+//! The immediate of a sensor bridge's write: the page, and the low bits of the sequence number.
 
 use crate::psn::Psn;
 
 /// `page | psn << 12`, as Holoscan Sensor Bridge puts it into the last packet of a frame (big-endian on the wire).
 ///
-/// A page is a slot of the receiver's window. Some senders leave the upper bits 0.
+/// A page is a slot of the receiver's window. Some senders leave the upper 20 bits 0.
 ///
 /// ```
 /// use ringcall_roce::{Immediate, Psn};
@@ -18,13 +18,13 @@ pub struct Immediate(pub u32);
 
 /// The most pages that an immediate can name.
 pub const MAX_PAGES: u32 = 1 << PAGE_BITS;
-/// Page sizes are multiples of so many bytes: the bridge's registers count in them.
+/// Page sizes are multiples of this many bytes, the unit of the bridge's registers.
 pub const PAGE_UNIT_BYTES: u32 = 128;
 
 const PAGE_BITS: u32 = 12;
 
 impl Immediate {
-    /// Of a page and the sequence number of the packet that carries it; only the low 12 and 20 bits are kept.
+    /// The immediate for `page` in a packet numbered `psn`; only the low 12 and 20 bits are kept.
     #[must_use]
     pub const fn new(page: u32, psn: Psn) -> Self {
         Self((page & (MAX_PAGES - 1)) | psn.get() << PAGE_BITS)

@@ -1,4 +1,4 @@
-//! Introduced peers: the queue pair to which the answers of an address go, as the rendezvous introduced it.
+//! Peers introduced by a rendezvous, and the queue pairs to which their answers go.
 
 use crate::icrc::ROCE_PORT;
 use crate::rendezvous::Side;
@@ -7,7 +7,8 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-/// A peer that introduces itself. The rendezvous' thread waits until this is dropped: then the peer is told, and may send.
+/// A peer that introduces itself. Dropping it lets the rendezvous thread, which waits for that, tell the peer that it
+/// may send.
 #[derive(Debug)]
 pub struct Introduction {
     side: Side,
@@ -15,28 +16,28 @@ pub struct Introduction {
 }
 
 impl Introduction {
-    /// What the peer says of itself.
+    /// The peer's side, as the peer has named it.
     #[must_use]
     pub const fn side(&self) -> Side {
         self.side
     }
 
-    /// Where the peer takes packets: at port 4791, since a rendezvous names no port.
+    /// The address at which the peer receives packets: at port 4791, since a rendezvous names no port.
     #[must_use]
     pub const fn address(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.side.ip, ROCE_PORT)
     }
 }
 
-/// A rendezvous' end: tells the service's thread of peers.
+/// The rendezvous' end of the channel: reports peers to the service's thread.
 #[derive(Clone, Debug)]
 pub struct Introducer(Sender<Introduction>);
 
-/// How long a service's thread may take to know a peer.
+/// How long a service's thread may take to learn of a peer.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Introducer {
-    /// Tells of a peer, and waits for nothing. False if there is no service any more.
+    /// Reports a peer without waiting. Returns false if the service is gone.
     pub fn tell(&self, side: Side) -> bool {
         self.send(side, mpsc::channel().0)
     }
@@ -45,22 +46,23 @@ impl Introducer {
         self.0.send(Introduction { side, _done: done }).is_ok()
     }
 
-    /// Tells of a peer, and waits until the service's thread knows it, for half a second at most. False if it does not know it then.
+    /// Reports a peer, and waits up to half a second until the service's thread has learned of it. Returns whether it
+    /// has.
     pub fn introduce(&self, side: Side) -> bool {
         let (done, known) = mpsc::channel();
         self.send(side, done) && known.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Disconnected)
     }
 }
 
-/// Both ends of what a rendezvous tells a service.
+/// A channel from a rendezvous to a service.
 #[must_use]
 pub fn introductions() -> (Introducer, Receiver<Introduction>) {
     let (tell, heard) = mpsc::channel();
     (Introducer(tell), heard)
 }
 
-/// Peers that named their queue pair at a rendezvous, one an IP address; the newest of them, as many as are kept. Answers to such a
-/// peer go to its queue pair, and to port 4791: packets name neither.
+/// The newest peers that named their queue pair at a rendezvous, one for each IP address. Answers to such a peer go to
+/// its queue pair at port 4791, since packets name neither.
 ///
 /// ```
 /// use ringcall_roce::introduced::{Introduced, introductions};
@@ -90,19 +92,19 @@ pub struct Introduced {
 }
 
 impl Introduced {
-    /// Hears of `most` peers from a rendezvous' thread.
+    /// Keeps up to `most` peers that a rendezvous' thread reports.
     #[must_use]
     pub fn new(heard: Receiver<Introduction>, most: usize) -> Self {
         Self { heard: Some(heard), sides: VecDeque::with_capacity(most), most }
     }
 
-    /// Hears of none.
+    /// Keeps no peers.
     #[must_use]
     pub const fn none() -> Self {
         Self { heard: None, sides: VecDeque::new(), most: 0 }
     }
 
-    /// The next peer that has introduced itself, if one has: a new connection begins with it.
+    /// The next peer that has introduced itself, if any: a new connection begins with the introduction.
     #[inline]
     pub fn take_next(&mut self) -> Option<Introduction> {
         let introduction = self.heard.as_ref()?.try_recv().ok()?;
@@ -119,7 +121,7 @@ impl Introduced {
         self.sides.iter().find(|side| side.ip == ip)
     }
 
-    /// Where the answers to packets of this source go.
+    /// The address for answers to packets from `source`.
     #[inline]
     #[must_use]
     pub fn address(&self, source: SocketAddrV4) -> SocketAddrV4 {

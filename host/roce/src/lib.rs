@@ -1,20 +1,20 @@
 //! RoCE v2 over UDP sockets.
 //!
 //! A sensor bridge writes requests into a host's memory by RDMA WRITE and takes answers by SEND. This crate does the
-//! host's part without an RDMA adapter: an ordinary UDP socket and checks in software. It knows packets, queue pairs
-//! and windows of memory, and nothing of rings or RPC.
+//! host's part in software, over an ordinary UDP socket, without an RDMA adapter. It knows packets, queue pairs and
+//! windows of memory, and nothing of rings or RPC.
 //!
 //! | module | |
 //! |---|---|
 //! | [`opcode`], [`packet`], [`icrc`], [`psn`], [`immediate`] | the wire format |
 //! | [`message`], [`mtu`] | messages, cut into packets by the path MTU |
-//! | [`responder`], [`reason`] | the receiving end of a queue pair: checks, frames, counts |
+//! | [`responder`], [`reason`] | the receiving end of a queue pair: checks, frames, counters |
 //! | [`reliable`] | the reliable service: acknowledgements and retransmission |
-//! | [`port`] | the choices of a queue pair on a socket |
-//! | [`peers`] | the peers of a queue pair, a window for each |
+//! | [`port`] | options of a queue pair on a socket |
+//! | [`peers`] | the peers of a queue pair, each with a window |
 //! | [`drops`] | datagrams that the operating system dropped for a socket |
 //! | [`socket`] | packets with right iCRCs from a UDP socket, in batches |
-//! | [`rendezvous`], [`introduced`] | two queue pairs that introduce themselves over TCP; the peers that did |
+//! | [`rendezvous`], [`introduced`] | two queue pairs introduced to each other over TCP; the introduced peers |
 //!
 //! A [`Responder`] serves the unreliable connected (UC) service, a [`reliable::Connection`] the reliable one (RC).
 

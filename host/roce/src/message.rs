@@ -10,21 +10,21 @@ use crate::psn::Psn;
 pub enum Operation {
     /// SEND: data for the receiver's next buffer.
     Send {
-        /// A number that the receiver is told.
+        /// A number for the receiving program.
         immediate: Option<u32>,
     },
     /// RDMA WRITE: data for an address of the receiver's memory.
     Write {
-        /// Where it begins.
+        /// The address of the first byte.
         address: u64,
         /// The key to that memory.
         key: u32,
-        /// A number that the receiver is told.
+        /// A number for the receiving program.
         immediate: Option<u32>,
     },
 }
 
-/// A message and the queue pair that it is for.
+/// A message, and the queue pair to which it goes.
 ///
 /// ```
 /// use ringcall_roce::opcode::Service;
@@ -40,9 +40,9 @@ pub enum Operation {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// The service of the queue pairs; what is neither is sent as UC.
+    /// The service of the queue pairs; any service other than RC is sent as UC.
     pub service: Service,
-    /// What it does.
+    /// The operation.
     pub operation: Operation,
     /// The receiving queue pair.
     pub destination_qp: u32,
@@ -53,14 +53,14 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// How many packets it is: one at least.
+    /// The number of packets, at least one.
     #[must_use]
     pub const fn packets(&self) -> u32 {
         self.mtu.packets(self.bytes.len())
     }
 
-    /// Packet `index` of [`packets`](Self::packets), where the first has the sequence number `first`. An index beyond the last
-    /// is the last.
+    /// Packet `index` of [`packets`](Self::packets), if the first one has the sequence number `first`. An index past
+    /// the end gives the last packet.
     #[must_use]
     pub fn packet(&self, index: u32, first: Psn) -> Packet<'a> {
         let last = self.packets() - 1;

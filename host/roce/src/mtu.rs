@@ -4,8 +4,8 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
-/// The most payload bytes of a packet. A longer message is cut into packets of exactly so many bytes, the last apart, and
-/// adapters drop packets of another length: both ends of a connection have the same.
+/// The most payload bytes of a packet. All packets of a longer message but the last have exactly this many bytes, and
+/// adapters drop packets of another length: both ends of a connection need the same path MTU.
 ///
 /// ```
 /// use ringcall_roce::PathMtu;
@@ -22,7 +22,7 @@ pub enum PathMtu {
     B256,
     /// 512 bytes.
     B512,
-    /// 1024 bytes: the most that fits Ethernet of 1500 bytes, so what RDMA programs have there.
+    /// 1024 bytes: the largest that fits Ethernet's 1500 bytes, and the usual choice of RDMA programs there.
     #[default]
     B1024,
     /// 2048 bytes.
@@ -31,22 +31,22 @@ pub enum PathMtu {
     B4096,
 }
 
-/// Text that is no path MTU.
+/// A text that names no path MTU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no path MTU: give 256, 512, 1024, 2048 or 4096")]
 pub struct NoPathMtu(String);
 
 impl PathMtu {
-    /// Every one, the smallest first.
+    /// Every path MTU, the smallest first.
     pub const ALL: [Self; 5] = [Self::B256, Self::B512, Self::B1024, Self::B2048, Self::B4096];
 
-    /// The bytes.
+    /// The path MTU in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         256 << self as usize
     }
 
-    /// Packets of a message of so many bytes: one at least.
+    /// The packets of a message of `message_bytes`, at least one.
     #[must_use]
     pub const fn packets(self, message_bytes: usize) -> u32 {
         // Messages have at most 2³¹ bytes.

@@ -1,10 +1,10 @@
 //! BTH opcodes: operation, part of a message, and following headers.
 //!
 //! The numbers are those of the InfiniBand architecture specification, volume 1, section 9.2.1: three bits of service
-//! (RC 0, UC 1), five of operation. Spelled out are SENDs and RDMA WRITEs of both services, the RC acknowledgement, and
-//! RoCE v2's congestion notification.
+//! (RC 0, UC 1) and five of operation. This module knows the SENDs and RDMA WRITEs of both services, the RC
+//! acknowledgement, and RoCE v2's congestion notification.
 
-/// What a packet does.
+/// A packet's operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// Data for the next buffer of the receiver.
@@ -17,7 +17,7 @@ pub enum Verb {
     Congestion,
 }
 
-/// Which part of its message a packet is.
+/// A packet's part of its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// The first of several.
@@ -26,18 +26,18 @@ pub enum Part {
     Middle,
     /// The last of several.
     Last,
-    /// The whole message.
+    /// The whole message in one packet.
     Only,
 }
 
 /// Transport service of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
-    /// Reliable connection: acknowledged and repeated.
+    /// Reliable connection: packets are acknowledged and sent again if lost.
     Rc,
-    /// Unreliable connection: in order or dropped, never repeated.
+    /// Unreliable connection: packets arrive in order or are dropped, and are never sent again.
     Uc,
-    /// Belongs to no connection.
+    /// No connection.
     None,
 }
 
@@ -78,31 +78,31 @@ macro_rules! opcodes {
                 self as u8
             }
 
-            /// Its name in the specification.
+            /// The opcode's name in the specification.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// The transport service it belongs to.
+            /// The transport service of the opcode.
             #[must_use]
             pub const fn service(self) -> Service {
                 match self { $(Self::$variant => Service::$service,)* }
             }
 
-            /// What it does.
+            /// The opcode's operation.
             #[must_use]
             pub const fn verb(self) -> Verb {
                 match self { $(Self::$variant => Verb::$verb,)* }
             }
 
-            /// Which part of its message it is.
+            /// The opcode's part of a message.
             #[must_use]
             pub const fn part(self) -> Part {
                 match self { $(Self::$variant => Part::$part,)* }
             }
 
-            /// Whether an immediate follows.
+            /// Whether an immediate follows the BTH.
             #[must_use]
             pub const fn has_immediate(self) -> bool {
                 match self { $(Self::$variant => $immediate,)* }
@@ -140,8 +140,8 @@ opcodes! {
     Congestion = 0x81, None Congestion Only false, "CNP";
 }
 
-/// Opcodes of messages of the unreliable and the reliable service, SENDs and then WRITEs, by part: first, middle, last, last with
-/// immediate, only, only with immediate.
+/// Opcodes of messages by service (unreliable, reliable), operation (SEND, WRITE) and part: first, middle, last, last
+/// with immediate, only, only with immediate.
 const OF_MESSAGES: [[[Opcode; 6]; 2]; 2] = {
     use Opcode::*;
     [
@@ -171,7 +171,7 @@ const OF_MESSAGES: [[[Opcode; 6]; 2]; 2] = {
 };
 
 impl Opcode {
-    /// The opcode of a packet of a message. Only the last packet of a message has an immediate.
+    /// The opcode for one packet of a message. Only the last packet of a message has an immediate.
     #[must_use]
     pub(crate) const fn of(is_reliable: bool, is_write: bool, part: Part, has_immediate: bool) -> Self {
         let part = match part {
@@ -183,19 +183,19 @@ impl Opcode {
         OF_MESSAGES[is_reliable as usize][is_write as usize][part]
     }
 
-    /// Whether an RDMA extended header follows: where to write and how much.
+    /// Whether an RDMA extended transport header (address and length of the WRITE) follows.
     #[must_use]
     pub const fn has_reth(self) -> bool {
         matches!(self.verb(), Verb::Write) && matches!(self.part(), Part::First | Part::Only)
     }
 
-    /// Whether an acknowledge extended header follows.
+    /// Whether an acknowledge extended transport header follows.
     #[must_use]
     pub const fn has_aeth(self) -> bool {
         matches!(self.verb(), Verb::Acknowledge)
     }
 
-    /// Bytes of the extended headers between BTH and payload.
+    /// Bytes of the extended headers between the BTH and the payload.
     #[must_use]
     pub const fn extension_bytes(self) -> usize {
         (if self.has_reth() { 16 } else { 0 })

@@ -1,4 +1,4 @@
-//! Packets from the base transport header to the iCRC: the payload of a UDP datagram.
+//! Packets of RoCE v2, from the base transport header to the iCRC: the payload of a UDP datagram.
 //!
 //! | part | bytes | fields |
 //! |---|---|---|
@@ -18,30 +18,30 @@ use crate::icrc::Envelope;
 use crate::opcode::{Opcode, Part};
 use crate::psn::Psn;
 
-/// The most bytes around the payload, from the BTH to the iCRC: those of a WRITE with immediate and padding.
+/// The most bytes around a payload, from the BTH to the iCRC: those of a WRITE with immediate and padding.
 pub const MAX_OVERHEAD_BYTES: usize = BTH_BYTES + 16 + 4 + 3 + ICRC_BYTES;
 /// The default partition.
 pub const DEFAULT_PARTITION: u16 = 0xFFFF;
 
 const ALIGN: usize = 4;
 
-/// Base transport header, without the pad count, which follows from the payload.
+/// Base transport header, without the pad count, which the payload's length determines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bth {
-    /// What the packet is.
+    /// The packet's opcode.
     pub opcode: Opcode,
-    /// Whether the receiver is asked for an event.
+    /// Whether the sender asks the receiver to raise an event.
     pub solicited: bool,
     /// Path migration state.
     pub migration: bool,
     /// Partition key.
     pub partition: u16,
-    /// FECN in bit 7, BECN in bit 6: routers may set them, so they are outside the iCRC. (One known emulator sends ones
-    /// here; receivers must not mind.)
+    /// FECN in bit 7, BECN in bit 6. Routers may set both bits, so the iCRC does not cover them. (One known emulator
+    /// sends ones here; receivers must ignore them.)
     pub congestion: u8,
     /// The receiving queue pair, 24 bits.
     pub destination_qp: u32,
-    /// Whether an acknowledgement is asked for.
+    /// Whether the sender asks for an acknowledgement.
     pub acknowledge: bool,
     /// Sequence number.
     pub psn: Psn,
@@ -50,7 +50,7 @@ pub struct Bth {
 /// RDMA extended transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reth {
-    /// Where the message begins in the receiver's address space.
+    /// The message's first address in the receiver's memory.
     pub address: u64,
     /// The key to that memory.
     pub key: u32,
@@ -61,13 +61,13 @@ pub struct Reth {
 /// Acknowledge extended transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aeth {
-    /// Kind of acknowledgement, and credits.
+    /// The kind of acknowledgement, and credits.
     pub syndrome: u8,
     /// Message sequence number, 24 bits.
     pub message: u32,
 }
 
-/// One packet; its payload is borrowed.
+/// One packet, with a borrowed payload.
 ///
 /// ```
 /// use ringcall_roce::{Envelope, Immediate, Packet, Psn, Reth};
@@ -87,13 +87,13 @@ pub struct Aeth {
 pub struct Packet<'a> {
     /// Base transport header.
     pub bth: Bth,
-    /// Where to, if the opcode says so.
+    /// Destination in memory, if the opcode has one.
     pub reth: Option<Reth>,
-    /// The immediate, as a number, if the opcode says so.
+    /// The immediate in host byte order, if the opcode has one.
     pub immediate: Option<u32>,
-    /// The acknowledgement, if the opcode says so.
+    /// The acknowledgement, if the opcode has one.
     pub aeth: Option<Aeth>,
-    /// Without padding.
+    /// The payload without padding.
     pub payload: &'a [u8],
 }
 
@@ -159,10 +159,10 @@ impl<'a> Packet<'a> {
             + ICRC_BYTES
     }
 
-    /// Takes a datagram apart. The iCRC is not looked at: [`Envelope::verify`].
+    /// Parses a datagram. The iCRC is not checked; [`Envelope::verify`] does that.
     ///
     /// # Errors
-    /// What makes it no packet; see [`PacketError`].
+    /// Why `datagram` is not a packet; see [`PacketError`].
     pub fn parse(datagram: &'a [u8]) -> Result<Self, PacketError> {
         let header: [u8; BTH_BYTES] = get(datagram, 0)?;
         let [code, flags, p0, p1, congestion, q0, q1, q2, acknowledge, s0, s1, s2] = header;
@@ -226,8 +226,8 @@ impl<'a> Packet<'a> {
     /// Writes the packet, padding and iCRC included, for the IP and UDP headers of `envelope`. Returns its length.
     ///
     /// # Errors
-    /// Fields that do not fit, headers that the opcode does not have, a DMA length that is not the payload's, or a buffer
-    /// that is too small.
+    /// Fields that do not fit, headers that the opcode does not have, a DMA length other than the payload's, or a
+    /// buffer that is too small.
     pub fn write(&self, envelope: &Envelope, out: &mut [u8]) -> Result<usize, PacketError> {
         let (opcode, bytes) = (self.bth.opcode, self.bytes());
         let headers = |fault| PacketError::Headers { opcode, fault };

@@ -1,4 +1,4 @@
-//! The peers of a queue pair on a socket: a receiving end, a window and sequence numbers for each.
+//! The peers of a queue pair on a socket, each with a receiving end, a window and sequence numbers.
 
 use crate::packet::Packet;
 use crate::psn::Psn;
@@ -6,33 +6,32 @@ use crate::reason::Reason;
 use crate::responder::{Event, QueuePair, QueuePairError, Responder};
 use std::net::SocketAddrV4;
 
-/// One peer: its receiving end of the queue pair, its window, and the sequence numbers of packets to the
-/// peer.
+/// A peer's receiving end of the queue pair, its window, and the sequence numbers of packets to the peer.
 #[derive(Debug)]
 pub struct Peer {
     responder: Responder,
     window: Box<[u8]>,
-    /// Of the next packet to it.
+    /// Sequence number of the next packet to the peer.
     psn: Psn,
-    /// When a packet of it came last, as a count of all packets.
+    /// When the peer's last packet came, as a count of all packets.
     heard: u64,
-    /// Lost packets that were reported.
+    /// Lost packets reported so far.
     lost: u64,
-    /// Frames given up that were reported.
+    /// Abandoned frames reported so far.
     incomplete: u64,
 }
 
 impl Peer {
-    /// Takes a packet in.
+    /// Takes in a packet.
     ///
     /// # Errors
-    /// Why nothing came of it.
+    /// Why the packet was refused.
     #[inline]
     pub fn receive<'a>(&mut self, packet: &Packet<'a>) -> Result<Event<'a>, Reason> {
         self.responder.receive(packet, &mut *self.window)
     }
 
-    /// Packets that are missing, by their sequence numbers, and were not reported by this call before.
+    /// Packets missing by sequence number that this method has not reported before.
     #[inline]
     pub fn newly_lost(&mut self) -> u64 {
         let lost = self.responder.stats().lost_packets();
@@ -41,7 +40,7 @@ impl Peer {
         newly
     }
 
-    /// Frames and messages that were given up, and were not reported by this call before.
+    /// Abandoned frames and messages that this method has not reported before.
     #[inline]
     pub fn newly_incomplete(&mut self) -> u64 {
         let newly = self.responder.stats().incomplete - self.incomplete;
@@ -49,7 +48,7 @@ impl Peer {
         newly
     }
 
-    /// The bytes of a slot of its window.
+    /// The bytes of a slot in the peer's window.
     #[inline]
     #[must_use]
     pub fn page(&self, slot: u32) -> &[u8] {
@@ -58,8 +57,8 @@ impl Peer {
     }
 }
 
-/// The peers of a queue pair: a fixed number of entries. A newcomer that brings the window's key takes the entry of the
-/// peer that was silent longest, and finds a window of zeros: never another peer's bytes.
+/// The peers of a queue pair, in a fixed number of entries. A newcomer that brings the window's key takes the entry of
+/// the peer that was silent longest. Its window is zeroed first, so no peer sees another peer's bytes.
 ///
 /// ```
 /// use ringcall_roce::{Event, Immediate, Packet, Peers, PortOptions, Psn, Reth};
@@ -76,25 +75,25 @@ impl Peer {
 /// ```
 #[derive(Debug)]
 pub struct Peers {
-    /// In the order of `entries`; apart from the rest, since they are searched.
+    /// In the order of `entries`; kept apart because every packet searches the addresses.
     addresses: Box<[Option<SocketAddrV4>]>,
     entries: Box<[Peer]>,
     /// The index of the peer found last.
     recent: usize,
     packets: u64,
     evicted: u64,
-    /// The number of the first packet to the next newcomer; `None`: by the clock.
+    /// The number of the first packet to the next newcomer; `None` takes it from the clock.
     first_psn: Option<Psn>,
 }
 
-/// From one newcomer's first number to the next's, where the clock gives none.
+/// Distance between the first numbers of successive newcomers if the clock does not give them.
 const FAR: u32 = 0x0F_00B5;
 
 impl Peers {
-    /// `count` entries without windows.
+    /// A table of `count` entries without windows.
     ///
     /// # Errors
-    /// Numbers that make no queue pair.
+    /// The numbers of `qp` do not form a valid queue pair.
     pub fn new(qp: QueuePair, count: usize) -> Result<Self, QueuePairError> {
         let entry = || {
             let responder = Responder::new(qp)?;
@@ -105,14 +104,14 @@ impl Peers {
         Ok(Self { addresses, entries, recent: 0, packets: 0, evicted: 0, first_psn: None })
     }
 
-    /// Packets to the first newcomer are numbered from `first` on, to the others from numbers far from it; `None`: from a number that
-    /// the clock gives.
+    /// Numbers the packets to the first newcomer from `first` on, and packets to later newcomers from distant numbers.
+    /// `None` takes the first number from the clock.
     #[must_use]
     pub fn numbered_from(self, first: Option<Psn>) -> Self {
         Self { first_psn: first, ..self }
     }
 
-    /// Allocates the windows: zeroed memory, which takes up space once a peer writes to it.
+    /// Allocates the windows as zeroed memory, which occupies no pages until a peer writes to it.
     pub fn allocate(&mut self) {
         for peer in &mut self.entries {
             let qp = peer.responder.queue_pair();
@@ -129,17 +128,17 @@ impl Peers {
         Some(self.recent)
     }
 
-    /// The sequence number of the next packet to a peer, if the peer is known.
+    /// The sequence number of the next packet to a known peer.
     #[inline]
     pub fn number(&mut self, address: SocketAddrV4) -> Option<&mut Psn> {
         let index = self.position(address)?;
         Some(&mut self.entries[index].psn)
     }
 
-    /// The peer that has sent a packet.
+    /// The peer that sent a packet.
     ///
     /// # Errors
-    /// The sender is not known, and the packet does not [open](QueuePair::is_opened_by) the queue pair.
+    /// The sender is unknown, and the packet does not [open](QueuePair::is_opened_by) the queue pair.
     #[inline]
     pub fn hear(&mut self, address: SocketAddrV4, packet: &Packet<'_>) -> Result<&mut Peer, Reason> {
         self.packets += 1;
@@ -152,7 +151,7 @@ impl Peers {
         Ok(peer)
     }
 
-    /// Forgets a peer: a new connection begins with it, and finds zeros in its window.
+    /// Forgets a peer: its next packet begins a new connection with a zeroed window.
     pub fn forget(&mut self, address: SocketAddrV4) {
         if let Some(index) = self.position(address) {
             self.addresses[index] = None;
@@ -161,7 +160,7 @@ impl Peers {
         }
     }
 
-    /// How many peers have lost their entry to a newcomer, since this was asked last.
+    /// How many peers have lost their entries to newcomers since the last call.
     #[inline]
     pub fn newly_evicted(&mut self) -> u64 {
         std::mem::take(&mut self.evicted)

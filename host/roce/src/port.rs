@@ -10,14 +10,14 @@ use crate::socket::RoceSocket;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// A key to a window that nobody can guess who does not see the traffic; the key of an earlier start is worth nothing. The system's
-/// randomness seeds the hasher of a hash map.
+/// A window's key that is new at each start and that nobody can guess without seeing the traffic. The seed of a hash
+/// map's hasher serves as the randomness.
 #[must_use]
 pub fn random_key() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
 
-/// Choices of a queue pair on a socket: what every service of such a one has in common.
+/// Options of a queue pair on a socket, common to all services on one.
 ///
 /// ```
 /// use ringcall_roce::PortOptions;
@@ -28,12 +28,12 @@ pub fn random_key() -> u32 {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortOptions {
-    /// The local address, one interface's; port 0 takes a free one. Default: 127.0.0.1, a free port. Hardware sends to
-    /// [`ROCE_PORT`](crate::ROCE_PORT) alone.
+    /// The local address of one interface; port 0 takes a free port. Default: 127.0.0.1 and a free port. Hardware sends
+    /// only to port [`ROCE_PORT`](crate::ROCE_PORT).
     pub address: SocketAddrV4,
     /// The queue pair's number, 24 bits. Default: 0x12.
     pub qp: u32,
-    /// The key to the window that peers write. Default: 0xBEEF.
+    /// The key to the window that peers write to. Default: 0xBEEF.
     pub key: u32,
     /// The window's first address. Default: 0.
     pub base: u64,
@@ -41,21 +41,21 @@ pub struct PortOptions {
     pub pages: u32,
     /// Bytes of a page.
     pub page_bytes: u32,
-    /// The queue pair that messages are addressed to. Default: 2, a sensor bridge's.
+    /// The queue pair to which messages go. Default: 2, a sensor bridge's.
     pub remote_qp: u32,
-    /// The one peer: packets from other hosts are refused, and messages go to this address and port. `None`:
-    /// the peer that brings the window's key. Default: `None`.
+    /// The only peer: packets from other hosts are refused, and messages go to this address and port. `None` takes any
+    /// peer that brings the window's key. Default: `None`.
     pub peer: Option<SocketAddrV4>,
-    /// Whose packets are taken. Default: every host's.
+    /// The hosts whose packets are accepted. Default: every host.
     pub allowed: Hosts,
-    /// The path MTU: longer messages are sent as several packets. The peer's is the same. Default: 1024 bytes.
+    /// The path MTU, which the peer must share: a longer message is sent as several packets. Default: 1024 bytes.
     pub mtu: PathMtu,
-    /// How iCRCs are checked. Default: [`IcrcCheck::Recover`], which takes packets of adapters, too.
+    /// How iCRCs are checked. Default: [`IcrcCheck::Recover`], which accepts packets of adapters, too.
     pub icrc: IcrcCheck,
 }
 
 impl PortOptions {
-    /// The defaults, with a window of so many pages of so many bytes.
+    /// The default options, with a window of `pages` pages of `page_bytes`.
     #[must_use]
     pub const fn new(pages: u32, page_bytes: u32) -> Self {
         Self {
@@ -73,14 +73,14 @@ impl PortOptions {
         }
     }
 
-    /// What it answers to; frames that lost packets are discarded.
+    /// The queue pair of these options, which discards frames that lost packets.
     #[must_use]
     pub const fn queue_pair(&self) -> QueuePair {
         let Self { qp: number, key, base, pages: slots, page_bytes: slot_bytes, .. } = *self;
         QueuePair { number, key, base, slot_bytes, slots, incomplete: Incomplete::Discard }
     }
 
-    /// What a peer must know beside the address, as keys and values of a line.
+    /// What a peer must know besides the address, as keys and values for a status line.
     #[must_use]
     pub fn details(&self) -> Vec<(&'static str, String)> {
         let Self { qp, key, base, pages, page_bytes, .. } = self;
@@ -93,7 +93,7 @@ impl PortOptions {
         ]
     }
 
-    /// The packet in a datagram that came to `socket`.
+    /// Parses and checks a datagram that came to `socket`.
     ///
     /// # Errors
     /// [`Reason::WrongPeer`], [`Reason::WrongIcrc`] or [`Reason::Malformed`].

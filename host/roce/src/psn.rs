@@ -25,7 +25,7 @@ impl Psn {
         Self(number & Self::MASK)
     }
 
-    /// A first number that is not the last run's: about a microsecond a step, by this machine's clock.
+    /// A first number that differs from that of an earlier run: this machine's clock in steps of about a microsecond.
     #[must_use]
     pub fn first() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -38,7 +38,7 @@ impl Psn {
         self.0
     }
 
-    /// The number after it.
+    /// The next number.
     #[must_use]
     pub const fn next(self) -> Self {
         self.plus(1)
@@ -50,7 +50,7 @@ impl Psn {
         Self::new(self.0.wrapping_add(count))
     }
 
-    /// How far it is after `other`, from -2²³ to 2²³ - 1: the shorter way round.
+    /// How far this number is after `other` by the shorter way round, from -2²³ to 2²³ - 1.
     #[must_use]
     pub const fn offset_from(self, other: Self) -> i32 {
         // Shifting the difference to the top of the word and back extends its sign.
@@ -58,24 +58,24 @@ impl Psn {
     }
 }
 
-/// What a sequence number says about the ones before it.
+/// What a packet's sequence number says about the packets before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// The first packet of all: the count begins at its number.
     First,
-    /// The one expected.
+    /// The expected number.
     Next,
-    /// So many before it have not come, or not yet.
+    /// This many packets before it have not come yet.
     Gap(u32),
-    /// An earlier one that had been missing: the network or the sender changed the order.
+    /// A number that had been missing: the network or the sender changed the order.
     Late,
-    /// It was here before.
+    /// A number that came before.
     Duplicate,
-    /// So far from the others that the sender must have begun anew: the count begins here.
+    /// A number so far from the others that the sender must have restarted: the count begins at it.
     Restart,
 }
 
-/// The numbers seen on a connection.
+/// The sequence numbers seen on a connection.
 ///
 /// ```
 /// use ringcall_roce::{Arrival, Psn, Sequence};
@@ -93,18 +93,18 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// How far back a number is still told from a duplicate, in packets. Further back is a restart.
+    /// How many numbers back a late packet is told from a duplicate. A number further back is a restart.
     pub const WINDOW: u32 = u128::BITS;
     /// The longest gap: a number further ahead is a restart.
     pub const MAX_GAP: u32 = 1 << 16;
 
-    /// No number seen.
+    /// A sequence that has seen no number.
     #[must_use]
     pub const fn new() -> Self {
         Self { newest: None, seen: 0 }
     }
 
-    /// The furthest number seen.
+    /// The number furthest ahead.
     #[must_use]
     pub const fn newest(&self) -> Option<Psn> {
         self.newest

@@ -5,7 +5,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 macro_rules! reasons {
     ($($variant:ident, $name:literal, $meaning:literal;)*) => {
-        /// Why a receive queue took nothing from a packet.
+        /// Why a queue pair refused a packet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Reason {
             $(#[doc = concat!($meaning, ".")] $variant,)*
@@ -15,13 +15,13 @@ macro_rules! reasons {
             /// Every reason.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// Name for reports: lower case with underscores.
+            /// The reason's name in reports: lower case with underscores.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What happened, in words.
+            /// The reason in words.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => $meaning,)* }
@@ -50,7 +50,7 @@ reasons! {
 }
 
 impl From<PacketError> for Reason {
-    /// A wrong iCRC has a reason of its own; every other error makes no packet.
+    /// A wrong iCRC has its own reason; every other error means a malformed packet.
     fn from(error: PacketError) -> Self {
         match error {
             PacketError::WrongIcrc { .. } => Self::WrongIcrc,
@@ -72,18 +72,18 @@ impl std::error::Error for Reason {}
 pub struct Refusals([u64; Reason::ALL.len()]);
 
 impl Refusals {
-    /// One more.
+    /// Counts one packet.
     pub const fn count(&mut self, reason: Reason) {
         self.0[reason as usize] += 1;
     }
 
-    /// How many for this reason.
+    /// The number of packets refused for `reason`.
     #[must_use]
     pub const fn of(&self, reason: Reason) -> u64 {
         self.0[reason as usize]
     }
 
-    /// How many for any.
+    /// The number of packets refused for any reason.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()

@@ -1,8 +1,8 @@
 //! TCP rendezvous of two queue pairs: each sends 12 bytes, then the connection closes.
 //!
-//! `{queue pair u32, key u32, IPv4 address u32}`, big-endian; the caller writes first, the service replies. That is what
-//! the CUDA-Q reference's CPU RoCE transport speaks with `--qp_config=rendezvous`. (Its service takes one caller and closes;
-//! this one may be asked again.)
+//! `{queue pair u32, key u32, IPv4 address u32}`, big-endian; the caller writes first, the service replies. The CUDA-Q
+//! reference's CPU RoCE transport speaks this protocol with `--qp_config=rendezvous`. (The reference's service takes
+//! one caller and closes; this one takes any number.)
 
 use crate::hosts::Hosts;
 use crate::psn::Psn;
@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Bytes each way.
+/// Bytes sent each way.
 pub const BYTES: usize = 12;
 
 /// One side of a connection.
@@ -18,14 +18,14 @@ pub const BYTES: usize = 12;
 pub struct Side {
     /// Queue pair number, 24 bits.
     pub qp: u32,
-    /// The key to the window; 0 where there is none.
+    /// The key to the window; 0 if there is none.
     pub key: u32,
-    /// Where its packets come from and go to.
+    /// The address that its packets come from and go to.
     pub ip: Ipv4Addr,
 }
 
 impl Side {
-    /// As it travels.
+    /// The side in its wire format.
     #[must_use]
     pub fn to_bytes(self) -> [u8; BYTES] {
         let mut out = [0; BYTES];
@@ -36,10 +36,10 @@ impl Side {
         out
     }
 
-    /// Reads one.
+    /// Parses a side.
     ///
     /// # Errors
-    /// A queue pair number of more than 24 bits, as of a peer with another protocol.
+    /// A queue pair number of more than 24 bits, which a peer with another protocol sends.
     pub fn from_bytes(bytes: [u8; BYTES]) -> io::Result<Self> {
         let [q0, q1, q2, q3, k0, k1, k2, k3, ip @ ..] = bytes;
         let qp = u32::from_be_bytes([q0, q1, q2, q3]);
@@ -51,7 +51,7 @@ impl Side {
     }
 }
 
-/// A service's end: many callers at a time, none of which is waited for.
+/// The service's end of a rendezvous: serves many callers at a time and blocks for none.
 ///
 /// ```
 /// use ringcall_roce::rendezvous::{Service, Side, call};
@@ -79,53 +79,53 @@ pub struct Service {
     allowed: Hosts,
 }
 
-/// How long a connection may take, from its beginning to its end.
+/// The longest time that a connection may take.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Connections at a time; more wait until one is over.
+/// The most connections at a time; further callers wait until one ends.
 const MOST_CALLERS: usize = 256;
 
 impl Service {
-    /// Listens.
+    /// Listens at `address`.
     ///
     /// # Errors
-    /// The address is taken, or not ours.
+    /// The address is in use, or does not belong to this machine.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(Self { listener, callers: Vec::new(), allowed: Hosts::ANY })
     }
 
-    /// Hears these hosts alone: connections of others are closed without a word.
+    /// Serves only these hosts: connections of other hosts are closed without a reply.
     #[must_use]
     pub fn only(mut self, allowed: Hosts) -> Self {
         self.allowed = allowed;
         self
     }
 
-    /// Where it listens.
+    /// The address at which the service listens.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Accepts who calls, and does for each caller what can be done without waiting; how many are left. `ended` gets the
-    /// side of each caller that was answered, or why it was not: it said less than 12 bytes, or other things, or took
-    /// longer than a second.
+    /// Accepts new callers, and advances each connection as far as possible without blocking. Returns how many
+    /// connections are left. `ended` gets the side of each caller that was answered, or why a caller was not: it sent
+    /// less than 12 bytes or other bytes, or took longer than a second.
     pub fn turn(&mut self, here: Side, ended: impl FnMut(io::Result<Side>)) -> usize {
         self.turn_with(|_| here, ended)
     }
 
-    /// The same, where `meet` makes of each caller's side the side that it is told: before it is told, so that the caller's first
-    /// packet finds what `meet` has done.
+    /// [`turn`](Self::turn), but `meet` chooses the reply to each caller's side. `meet` runs before the reply is sent,
+    /// so its effects are in place before the caller's first packet.
     pub fn turn_with(
         &mut self,
         mut meet: impl FnMut(Side) -> Side,
         mut ended: impl FnMut(io::Result<Side>),
     ) -> usize {
         while self.callers.len() < MOST_CALLERS {
-            // An error is a caller who has gone, or a lack of descriptors that may pass.
+            // An error means that a caller has gone, or that descriptors are short for now.
             let Ok((stream, from)) = self.listener.accept() else { break };
             let is_allowed = match from.ip().to_canonical() {
                 IpAddr::V4(host) => self.allowed.hears(host),
@@ -172,7 +172,7 @@ impl Caller {
         Self { stream, said: [0; BYTES], heard: 0, answer: None, told: 0, until: Instant::now() + TIMEOUT }
     }
 
-    /// Does what can be done without waiting: its side, once it was answered.
+    /// Advances the connection as far as possible without blocking. Returns the caller's side once it was answered.
     fn turn(&mut self, meet: impl FnOnce(Side) -> Side) -> io::Result<Option<Side>> {
         if Instant::now() >= self.until {
             return Err(io::ErrorKind::TimedOut.into());
@@ -197,7 +197,7 @@ impl Caller {
     }
 }
 
-/// Nothing, where there is nothing to be had now.
+/// `None` in place of an error that says "would block".
 fn not_now<T>(error: io::Error) -> io::Result<Option<T>> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
@@ -217,10 +217,10 @@ fn read(stream: &mut TcpStream) -> io::Result<Side> {
     Side::from_bytes(bytes)
 }
 
-/// Asks a service; its side.
+/// Calls a service and returns its side.
 ///
 /// # Errors
-/// No peer listens, or none answers in time, or the answer is something else.
+/// No service listens or answers in time, or the reply is not a side.
 pub fn call(service: SocketAddr, here: Side, timeout: Duration) -> io::Result<Side> {
     let timeout = timeout.max(Duration::from_millis(1));
     let mut stream = with_timeout(TcpStream::connect_timeout(&service, timeout)?, timeout)?;
@@ -277,7 +277,7 @@ mod tests {
         let mut service = Service::bind("127.0.0.1:0".parse().expect("an address")).expect("a listener");
         let address = service.local_addr().expect("bound");
         let mut silent: Vec<_> = (0..20).map(|_| TcpStream::connect(address).expect("connected")).collect();
-        // Half of what it should say.
+        // Half of a side's bytes.
         silent[0].write_all(&[0; BYTES / 2]).expect("sent");
         let callers: Vec<_> =
             (1..=5).map(|qp| std::thread::spawn(move || call(address, Side { qp, ..HERE }, LONG))).collect();

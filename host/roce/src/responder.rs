@@ -1,9 +1,9 @@
-//! The receiving end of a queue pair: every check between a packet and the memory it asks to write.
+//! The receiving end of a queue pair: every check between a packet and the memory that it writes to.
 //!
-//! A [`Responder`] stands for one queue pair of the unreliable connected service and one window of memory, cut into
-//! slots. It takes what a sensor bridge sends (WRITE ONLY packets, the last of a frame with an immediate), what an RDMA
-//! adapter sends for messages longer than its MTU (WRITE FIRST, MIDDLE, LAST), and SENDs, of several packets
-//! [where it is told so](Responder::gathering).
+//! A [`Responder`] serves one queue pair of the unreliable connected service and one window of memory, cut into slots.
+//! It accepts the packets of a sensor bridge (WRITE ONLY, the last of a frame with an immediate), an RDMA adapter's
+//! messages longer than its MTU (WRITE FIRST, MIDDLE, LAST), and SENDs, of several packets [if
+//! enabled](Responder::gathering).
 
 use crate::frame::{Extent, Fit, Frame};
 use crate::icrc::{Envelope, IcrcCheck};
@@ -16,10 +16,10 @@ use serde::Serialize;
 
 /// Memory that a peer may write to.
 pub trait Memory {
-    /// Its size in bytes.
+    /// The memory's size in bytes.
     fn bytes(&self) -> u64;
 
-    /// Copies `payload` to `offset`; the range lies within [`Self::bytes`] and in one slot.
+    /// Copies `payload` to `offset`; the range is within [`Self::bytes`] and in one slot.
     ///
     /// # Errors
     /// [`Busy`] if the slot must not be overwritten now. The packet is then counted and dropped.
@@ -43,7 +43,7 @@ impl Memory for [u8] {
     }
 }
 
-/// No memory: for a queue pair that takes SENDs alone.
+/// No memory: for a queue pair that accepts only SENDs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoMemory;
 
@@ -57,39 +57,39 @@ impl Memory for NoMemory {
     }
 }
 
-/// What to do with a frame that lost packets, when its last one comes.
+/// What happens when the last packet of a frame comes and other packets are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Incomplete {
-    /// Publish nothing, until the rest comes after all; count the frame if it never does.
+    /// Nothing is published until the missing packets come. If they never do, the frame is counted.
     #[default]
     Discard,
-    /// Publish it at once, marked as incomplete: bytes that are missing are the slot's old ones.
+    /// The frame is published at once, marked as incomplete: the missing bytes are the slot's previous ones.
     Publish,
 }
 
-/// What a queue pair answers to.
+/// Identity and window of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePair {
-    /// Its number, 24 bits.
+    /// The queue pair's number, 24 bits.
     pub number: u32,
-    /// The R_Key of its window.
+    /// The R_Key of the window.
     pub key: u32,
     /// The window's first address.
     pub base: u64,
     /// Bytes of a slot (a page, to the sensor bridge).
     pub slot_bytes: u32,
-    /// Slots of the window, [`MAX_PAGES`] at most; 0 takes SENDs alone.
+    /// Slots of the window, at most [`MAX_PAGES`]; with 0, the queue pair accepts only SENDs.
     pub slots: u32,
-    /// What to do with frames that lost packets.
+    /// What happens to frames that lost packets.
     pub incomplete: Incomplete,
 }
 
 impl QueuePair {
-    /// Checks that a packet is for it and brings the window's key: its sender may be the peer.
+    /// Checks that a packet is for this queue pair and brings the window's key, so its sender may become the peer.
     ///
     /// # Errors
-    /// [`Reason::WrongQp`]; [`Reason::NoMessage`] for a packet that brings no key; [`Reason::WrongKey`].
+    /// [`Reason::WrongQp`]; [`Reason::NoMessage`] for a packet without a key; [`Reason::WrongKey`].
     pub fn is_opened_by(&self, packet: &Packet<'_>) -> Result<(), Reason> {
         match packet.reth {
             _ if packet.bth.destination_qp != self.number => Err(Reason::WrongQp),
@@ -100,99 +100,99 @@ impl QueuePair {
     }
 }
 
-/// A queue pair that cannot be.
+/// Why numbers do not form a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueuePairError {
-    /// More than 24 bits.
+    /// The queue pair's number has more than 24 bits.
     #[error("queue pair number {0:#x} does not fit in 24 bits")]
     Number(u32),
-    /// An immediate has 12 bits for the slot.
+    /// The window has more slots than the immediate's 12 bits can name.
     #[error("{0} slots: an immediate tells {MAX_PAGES} apart at most")]
     Slots(u32),
-    /// A slot holds something.
+    /// Slots have no bytes.
     #[error("slots of no bytes")]
     SlotBytes,
-    /// The addresses end before the window does.
+    /// The window extends past the last address.
     #[error("a window of {bytes} bytes at {base:#x} wraps around")]
     Wraps {
-        /// Its first address.
+        /// The window's first address.
         base: u64,
-        /// Its size.
+        /// The window's bytes.
         bytes: u64,
     },
 }
 
-/// A frame or message is in its slot.
+/// A frame or message that has arrived in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// The slot.
     pub slot: u32,
-    /// Sequence number of the packet with the immediate; of a frame completed late, the packet that completed it.
+    /// Sequence number of the packet with the immediate; for a frame completed late, of the packet that completed it.
     pub psn: Psn,
     /// The immediate.
     pub immediate: Immediate,
     /// Bytes from the slot's start.
     pub bytes: u32,
-    /// Whether every packet of it came; always, with [`Incomplete::Discard`].
+    /// Whether every packet has come; always true with [`Incomplete::Discard`].
     pub complete: bool,
 }
 
-/// What came of a packet.
+/// The effect of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// Memory was written; more is to come.
+    /// Memory was written; the frame or message is not complete.
     Written,
     /// A slot is ready to be read.
     Arrived(Arrived),
     /// A SEND of one packet.
     Message(&'a [u8]),
-    /// A SEND of several packets, whose bytes are [`Responder::gathered`].
+    /// A SEND of several packets, whose bytes [`Responder::gathered`] returns.
     Gathered,
 }
 
-/// What a responder counts.
+/// Counters of a responder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ResponderStats {
-    /// Packets taken in.
+    /// Packets accepted.
     pub packets: u64,
-    /// Their payload.
+    /// Payload bytes of the packets accepted.
     pub bytes: u64,
     /// Slots reported as [`Event::Arrived`].
     pub arrived: u64,
-    /// Those of them that lacked packets.
+    /// Reported slots that lacked packets.
     pub arrived_incomplete: u64,
     /// SENDs reported as [`Event::Message`] or [`Event::Gathered`].
     pub messages: u64,
     /// Sequence numbers skipped.
     pub gap_packets: u64,
-    /// Packets that came after later ones; each had been counted in a gap, those at the very beginning apart.
+    /// Packets that came after later ones. Each had been counted in a gap, except for packets before the very first.
     pub late_packets: u64,
-    /// Times the sender began anew with its numbers.
+    /// Times that the sender restarted its sequence numbers.
     pub restarts: u64,
-    /// Frames and messages given up because packets of them never came.
+    /// Frames and messages given up because some of their packets never came.
     pub incomplete: u64,
     /// Packets refused, by reason.
     pub refused: Refusals,
 }
 
 impl ResponderStats {
-    /// Packets that were sent, by their numbers, and did not come.
+    /// Packets that were sent, by their sequence numbers, and never came.
     #[must_use]
     pub const fn lost_packets(&self) -> u64 {
         self.gap_packets.saturating_sub(self.late_packets)
     }
 }
 
-/// A WRITE of several packets that is under way.
+/// An unfinished WRITE of several packets.
 #[derive(Clone, Copy, Debug)]
 struct Write {
     next: Psn,
     slot: u32,
-    /// From the window's start.
+    /// Offset from the window's start.
     start: u64,
     bytes: u32,
     written: u32,
-    /// Bytes of each packet but the last: as many as the first one has.
+    /// Payload bytes of the first packet, and so of every packet but the last.
     piece: u32,
 }
 
@@ -222,19 +222,19 @@ pub struct Responder {
     sequence: Sequence,
     frames: Box<[Option<Frame>]>,
     message: Option<Write>,
-    /// The number of the next packet of a SEND of several that is under way.
+    /// The sequence number of the next packet of an unfinished SEND of several.
     gathering: Option<Psn>,
     gathered: Vec<u8>,
-    /// The longest SEND of several packets; 0 takes none.
+    /// The longest SEND of several packets; with 0, such SENDs are refused.
     message_bytes: usize,
     stats: ResponderStats,
 }
 
 impl Responder {
-    /// A queue pair that has received nothing.
+    /// A responder that has received nothing.
     ///
     /// # Errors
-    /// Numbers that make no queue pair.
+    /// The numbers of `qp` do not form a valid queue pair.
     pub fn new(qp: QueuePair) -> Result<Self, QueuePairError> {
         if qp.number > Psn::MASK {
             return Err(QueuePairError::Number(qp.number));
@@ -261,7 +261,7 @@ impl Responder {
         })
     }
 
-    /// Takes SENDs of several packets, of up to so many bytes; without this call they are refused.
+    /// Accepts SENDs of several packets, of up to `message_bytes`; by default they are refused.
     #[must_use]
     pub fn gathering(mut self, message_bytes: usize) -> Self {
         self.message_bytes = message_bytes;
@@ -275,13 +275,13 @@ impl Responder {
         &self.gathered
     }
 
-    /// What it answers to.
+    /// The queue pair that the responder serves.
     #[must_use]
     pub const fn queue_pair(&self) -> &QueuePair {
         &self.qp
     }
 
-    /// What it has counted.
+    /// The counters.
     #[must_use]
     pub const fn stats(&self) -> &ResponderStats {
         &self.stats
@@ -292,7 +292,7 @@ impl Responder {
         self.stats.refused.count(reason);
     }
 
-    /// Forgets frames under way and sequence numbers: for a new peer. The counts stay.
+    /// Forgets unfinished frames and sequence numbers, for a new peer. The counters stay.
     pub fn restart(&mut self) {
         self.sequence = Sequence::new();
         self.give_up_all();
@@ -301,7 +301,7 @@ impl Responder {
     /// Parses a datagram, checks its iCRC, and receives it.
     ///
     /// # Errors
-    /// Why nothing came of it; it is counted.
+    /// Why the packet was refused; the refusal is counted.
     pub fn receive_datagram<'a, M: Memory + ?Sized>(
         &mut self,
         datagram: &'a [u8],
@@ -322,7 +322,7 @@ impl Responder {
     /// Takes in a packet.
     ///
     /// # Errors
-    /// Why nothing came of it; it is counted.
+    /// Why the packet was refused; the refusal is counted.
     pub fn receive<'a, M: Memory + ?Sized>(
         &mut self,
         packet: &Packet<'a>,
@@ -332,8 +332,8 @@ impl Responder {
         self.count(packet, event)
     }
 
-    /// Takes in a packet of a reliable connection, whose queue pair, service and sequence number were found right. One that is
-    /// refused because its slot is [busy](Reason::Busy) may be taken in again.
+    /// Takes in a packet of a reliable connection, whose queue pair, service and sequence number the caller has
+    /// checked. If the packet is refused because its slot is [busy](Reason::Busy), it may be passed again.
     pub(crate) fn accept<'a, M: Memory + ?Sized>(
         &mut self,
         packet: &Packet<'a>,
@@ -382,10 +382,10 @@ impl Responder {
         if bth.opcode.service() != Service::Uc {
             return Err(Reason::Unsupported);
         }
-        // Before the sequence number is observed: a packet without the key, or for other addresses, must not use up a number
-        // of the peer's, since its source address may be forged.
+        // The checks precede the sequence number: a packet without the key, or for other addresses, must not use up a
+        // sequence number of the peer, since its source address may be forged.
         let located = self.located(packet, memory)?;
-        // Nor must one without a key that is not what the message under way goes on with: it would end that message, too.
+        // A packet without a key must continue the message under way: otherwise it would end that message, too.
         if (bth.opcode.verb(), located) == (Verb::Write, None) {
             self.continues(packet)?;
         }
@@ -402,7 +402,7 @@ impl Responder {
         self.apply(packet, located, memory)
     }
 
-    /// Slot and start of a packet that begins a WRITE.
+    /// Slot and offset of a packet that begins a WRITE.
     fn located<M: Memory + ?Sized>(
         &self,
         packet: &Packet<'_>,
@@ -414,13 +414,13 @@ impl Responder {
         }
     }
 
-    /// Checks that a packet without a key is what the message under way goes on with: its number, its length, its immediate.
+    /// Checks that a packet without a key continues the message under way, by its number, its length and its immediate.
     fn continues(&self, packet: &Packet<'_>) -> Result<(), Reason> {
         let next = self.message.filter(|message| message.next == packet.bth.psn).ok_or(Reason::NoMessage)?;
         self.fits(packet, &next).map(drop)
     }
 
-    /// The immediate of a packet that has the length of the message's next one.
+    /// The immediate of a packet whose length is that of the message's next packet.
     fn fits(&self, packet: &Packet<'_>, message: &Write) -> Result<Option<Immediate>, Reason> {
         let left = u64::from(message.bytes - message.written);
         let carried = packet.payload.len() as u64;
@@ -439,7 +439,8 @@ impl Responder {
         Ok(immediate)
     }
 
-    /// What a packet does whose sequence number was found right. Of the service's opcodes it looks at operation and part alone.
+    /// Applies a packet whose sequence number was checked. Of its opcode only operation and part matter here, not the
+    /// service.
     fn apply<'a, M: Memory + ?Sized>(
         &mut self,
         packet: &Packet<'a>,
@@ -449,7 +450,7 @@ impl Responder {
         let bth = &packet.bth;
         let (verb, part) = (bth.opcode.verb(), bth.opcode.part());
         if !(verb == Verb::Write && matches!(part, Part::Middle | Part::Last)) {
-            // A message that begins ends the message under way: this service never repeats.
+            // A new message ends the message under way: this service never retransmits.
             self.give_up_message();
         }
         if !(verb == Verb::Send && matches!(part, Part::Middle | Part::Last)) {
@@ -474,7 +475,7 @@ impl Responder {
         }
     }
 
-    /// A packet of a SEND of several.
+    /// Adds a packet to a SEND of several packets.
     fn gather(&mut self, packet: &Packet<'_>) -> Result<Event<'static>, Reason> {
         if self.message_bytes == 0 {
             return Err(Reason::Unsupported);
@@ -501,7 +502,7 @@ impl Responder {
         Ok(Event::Written)
     }
 
-    /// The slot of a range of addresses, and where in the window it begins.
+    /// The slot that contains a range of addresses, and the slot's offset in the window.
     fn locate<M: Memory + ?Sized>(&self, reth: Reth, memory: &M) -> Result<(u32, u64), Reason> {
         if reth.key != self.qp.key {
             return Err(Reason::WrongKey);
@@ -529,7 +530,7 @@ impl Responder {
         if immediate.page() == slot { Ok(Some(immediate)) } else { Err(Reason::WrongSlot) }
     }
 
-    /// A WRITE of one packet: a frame, or a part of one.
+    /// Takes in a WRITE of one packet: a frame, or a part of one.
     fn frame<M: Memory + ?Sized>(
         &mut self,
         packet: &Packet<'_>,
@@ -563,7 +564,7 @@ impl Responder {
         }))
     }
 
-    /// A packet of a message of several.
+    /// Adds a packet to a WRITE of several packets.
     fn proceed<M: Memory + ?Sized>(
         &mut self,
         packet: &Packet<'_>,
@@ -577,7 +578,7 @@ impl Responder {
         let immediate = self.fits(packet, &message)?;
         let offset = message.start + u64::from(message.written);
         memory.write(offset, packet.payload).map_err(|Busy| Reason::Busy)?;
-        // Bytes of a frame that was under way in this slot are gone.
+        // The WRITE has overwritten bytes of an unfinished frame in this slot.
         self.stats.incomplete += u64::from(self.frames[message.slot as usize].take().is_some());
         if !last {
             message.written += message.piece;

@@ -1,12 +1,13 @@
 //! RoCE v2 from an ordinary UDP socket: no adapter, no privilege.
 //!
-//! The kernel writes the IP and UDP headers, and the iCRC covers parts of them, so it must be known what the kernel will
-//! write. On Linux a UDP socket that is *not connected* and has `IP_MTU_DISCOVER` set to "do" sends every packet with
-//! identification 0 and "don't fragment"; every other kind of socket counts the identification up, and its packets'
-//! iCRCs cannot be right. The source address is covered too: the socket is bound to it.
+//! The kernel writes the IP and UDP headers, and the iCRC covers parts of them, so the sender must know what the kernel
+//! will write. A Linux UDP socket that is *not connected* and has `IP_MTU_DISCOVER` set to "do" sends every packet with
+//! identification 0 and "don't fragment". Every other kind of socket increments the identification, so the iCRCs of its
+//! packets cannot be right. The iCRC covers the source address, too, so the socket is bound to it.
 //!
-//! What a received packet had in its IP header cannot be seen. [`RoceSocket::envelope_from`] assumes a sender of this
-//! kind. Adapters count the identification up: [`IcrcCheck::Recover`](crate::IcrcCheck::Recover) checks their packets, too.
+//! A receiver cannot see a packet's IP header. [`RoceSocket::envelope_from`] assumes that the sender is a socket of
+//! this kind. Adapters increment the identification: [`IcrcCheck::Recover`](crate::IcrcCheck::Recover) checks their
+//! packets, too.
 //!
 //! Receiving on port 4791 works as long as no RDMA stack claims the port on that interface.
 
@@ -27,16 +28,16 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Packets that one system call moves at most.
+/// The most packets that one system call moves.
 pub const BATCH: usize = 32;
 
-/// Asked of the kernel for each direction; it gives what its limits allow.
+/// Bytes of kernel buffer requested for each direction; the kernel's limits may allow fewer.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// Why there is no socket.
+/// Why a socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// No particular address.
+    /// The address is unspecified.
     #[error(
         "{0} is not one address: the iCRC covers the source address, so name the interface's \
          (`RoceSocket::route_source` finds the one for a peer)"
@@ -47,44 +48,46 @@ pub enum SocketError {
     Io {
         /// The address to bind to.
         address: SocketAddrV4,
-        /// What the kernel said; part of the text, so not told a second time as the error's source.
+        /// The kernel's error. It is part of the message, so it is not reported as the error's source again.
         cause: io::Error,
     },
 }
 
-/// What carries datagrams in a socket's place: a simulated network. Every method is one of the socket's, and never blocks but for
-/// [`wait`](Self::wait).
+/// A carrier of datagrams in place of a socket, such as a simulated network. Its methods are those of the socket, and
+/// none but [`wait`](Self::wait) blocks.
 pub trait Datagrams: std::fmt::Debug + Send + Sync {
-    /// Takes a datagram for `to`.
+    /// Sends a datagram to `to`.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room now; anything else if this datagram cannot be sent.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room now; any other error if this datagram cannot be
+    /// sent.
     fn send(&self, to: SocketAddrV4, datagram: &[u8]) -> io::Result<()>;
 
-    /// Copies the datagram that came first into `room`, as much of it as fits. Returns its sender and its length.
+    /// Copies the oldest datagram into `room`, as much of it as fits. Returns its sender and its length.
     ///
     /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if none is there.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none.
     fn receive(&self, room: &mut [u8]) -> io::Result<(SocketAddrV4, usize)>;
 
-    /// Waits until a datagram is there, or the time is over. Returns whether one is.
+    /// Waits until a datagram is there, or until `timeout`. Returns whether there is one.
     ///
     /// # Errors
-    /// What the network says.
+    /// The network's error.
     fn wait(&self, timeout: Duration) -> io::Result<bool>;
 
-    /// The number of the first packet to each peer: a simulation knows no clock that [`Psn::first`] could take it from.
+    /// The sequence number of the first packet to each peer: a simulation has no clock from which [`Psn::first`] could
+    /// take it.
     fn first_psn(&self) -> Psn;
 }
 
-/// What is under a socket.
+/// The carrier of a socket's datagrams.
 #[derive(Debug)]
 enum Carrier {
     Kernel(UdpSocket),
     Other(Arc<dyn Datagrams>),
 }
 
-/// A UDP socket whose packets carry right iCRCs. It never blocks, [`Self::wait`] apart.
+/// A UDP socket whose packets have right iCRCs. No method but [`Self::wait`] blocks.
 ///
 /// ```
 /// use ringcall_roce::{Inbox, Outbox, Packet, Psn, RoceSocket};
@@ -111,10 +114,10 @@ pub struct RoceSocket {
 }
 
 impl RoceSocket {
-    /// Binds to one address of this machine; port 0 takes any.
+    /// Binds to one address of this machine; port 0 takes a free port.
     ///
     /// # Errors
-    /// An unspecified address, or what the kernel says.
+    /// An unspecified address, or the kernel's error.
     pub fn bind(address: SocketAddrV4) -> Result<Self, SocketError> {
         if address.ip().is_unspecified() {
             return Err(SocketError::Unspecified(address));
@@ -134,18 +137,18 @@ impl RoceSocket {
         Ok(Self { carrier: Carrier::Kernel(socket), local })
     }
 
-    /// A socket of a network that is none of the kernel's, bound to `local` there.
+    /// A socket on a simulated network, bound to `local` there.
     #[must_use]
     pub fn over(network: Arc<dyn Datagrams>, local: SocketAddrV4) -> Self {
         Self { carrier: Carrier::Other(network), local }
     }
 
-    /// From now on [`Self::send`] and [`Self::receive`] fail with [`io::ErrorKind::ConnectionRefused`], once, after a
-    /// machine that a packet went to has said that no socket is bound to its port (ICMP port unreachable). For a client
-    /// of one service, which ends then: [`Self::wait`] no longer waits.
+    /// Makes [`Self::send`] and [`Self::receive`] fail once with [`io::ErrorKind::ConnectionRefused`] after a
+    /// destination has answered that no socket is bound to its port (ICMP port unreachable). This is for a client of
+    /// one service, which then ends; [`Self::wait`] no longer waits.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn tell_closed_ports(&self) -> io::Result<()> {
         match &self.carrier {
             Carrier::Kernel(socket) => {
@@ -155,7 +158,7 @@ impl RoceSocket {
         }
     }
 
-    /// Counts what the operating system drops for it. `None` where the system does not say.
+    /// The counter of datagrams that the operating system drops for this socket. `None` if the system shows none.
     #[must_use]
     pub fn drops(&self) -> Option<SocketDrops> {
         match &self.carrier {
@@ -164,7 +167,7 @@ impl RoceSocket {
         }
     }
 
-    /// The number of the first packet to each peer, where the network says so; `None` leaves it to the clock.
+    /// The sequence number of the first packet to each peer, if the network sets one; `None` leaves it to the clock.
     #[must_use]
     pub fn first_psn(&self) -> Option<Psn> {
         match &self.carrier {
@@ -173,13 +176,13 @@ impl RoceSocket {
         }
     }
 
-    /// The address of this machine from which packets to `peer` go. Nothing is sent.
+    /// The address of this machine from which packets to `peer` go. No packet is sent.
     ///
     /// # Errors
     /// No route.
     pub fn route_source(peer: SocketAddrV4) -> io::Result<Ipv4Addr> {
         let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        // Connecting a datagram socket makes the kernel choose a route, and no more.
+        // Connecting a datagram socket only makes the kernel choose a route.
         probe.connect(peer)?;
         match probe.local_addr()? {
             SocketAddr::V4(local) => Ok(*local.ip()),
@@ -187,19 +190,19 @@ impl RoceSocket {
         }
     }
 
-    /// The address it is bound to.
+    /// The address to which the socket is bound.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddrV4 {
         self.local
     }
 
-    /// Headers of packets from here to `peer`.
+    /// Headers of packets from this socket to `peer`.
     #[must_use]
     pub const fn envelope_to(&self, peer: SocketAddrV4) -> Envelope {
         Envelope::v4(self.local, peer)
     }
 
-    /// Headers of packets from `peer` to here, if it is a socket of this kind.
+    /// Headers of packets from `peer` to this socket, if `peer` is a socket of this kind.
     #[must_use]
     pub const fn envelope_from(&self, peer: SocketAddrV4) -> Envelope {
         Envelope::v4(peer, self.local)
@@ -208,7 +211,7 @@ impl RoceSocket {
     /// Another handle to the same socket, for another thread.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn try_clone(&self) -> io::Result<Self> {
         let carrier = match &self.carrier {
             Carrier::Kernel(socket) => Carrier::Kernel(socket.try_clone()?),
@@ -217,10 +220,10 @@ impl RoceSocket {
         Ok(Self { carrier, local: self.local })
     }
 
-    /// Waits until a packet is there to receive, or the time is over. Returns whether one is.
+    /// Waits until a packet can be received, or until `timeout`. Returns whether one can be.
     ///
     /// # Errors
-    /// What the kernel says, interruptions apart.
+    /// The kernel's error, except for interruptions.
     pub fn wait(&self, timeout: Duration) -> io::Result<bool> {
         let socket = match &self.carrier {
             Carrier::Kernel(socket) => socket,
@@ -234,12 +237,12 @@ impl RoceSocket {
         }
     }
 
-    /// Sends what the outbox holds, in order, as much as the kernel takes now. Returns how many packets went; the rest
-    /// stays.
+    /// Sends the packets of the outbox in order, as many as the kernel takes now. Returns how many it took; the rest
+    /// stays in the outbox.
     ///
     /// # Errors
-    /// What the kernel says of the first packet that remains, which is then dropped from the outbox: a packet longer
-    /// than the route's MTU, for one. A full send buffer is no error.
+    /// The kernel's error for the first remaining packet, which is then dropped from the outbox, such as a packet
+    /// longer than the route's MTU. A full send buffer is not an error.
     pub fn send(&self, outbox: &mut Outbox) -> io::Result<usize> {
         let socket = match &self.carrier {
             Carrier::Kernel(socket) => socket,
@@ -294,11 +297,11 @@ impl RoceSocket {
         Ok(total)
     }
 
-    /// Receives what has come, [`BATCH`] packets at most, in place of what the inbox held. Returns how many it took from
-    /// the socket, those included that were too long for the inbox.
+    /// Replaces the inbox's contents by at most [`BATCH`] received packets. Returns how many packets came from the
+    /// socket, including those too long for the inbox.
     ///
     /// # Errors
-    /// What the kernel says; that nothing has come is no error.
+    /// The kernel's error; an empty socket is not an error.
     pub fn receive(&self, inbox: &mut Inbox) -> io::Result<usize> {
         let Inbox { buffer, packet_bytes, entries, too_long } = inbox;
         entries.clear();
@@ -347,25 +350,25 @@ impl RoceSocket {
     }
 }
 
-// What the kernel is handed points into itself, so it can move to no other thread; sockets and boxes can. The two
-// directions leave different things in it and never share one.
+// The kernel's message headers point into themselves, so they cannot move to another thread; sockets and boxes can. The
+// two directions leave different data in them, so each has its own.
 thread_local! {
     static SEND: RefCell<MultiHeaders<SockaddrIn>> = RefCell::new(MultiHeaders::preallocate(BATCH, None));
     static RECEIVE: RefCell<MultiHeaders<SockaddrIn>> = RefCell::new(MultiHeaders::preallocate(BATCH, None));
 }
 
-/// Why a packet did not get into an [`Outbox`].
+/// Why a packet was not added to an [`Outbox`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
-    /// It holds as many packets as it has room for: send first.
+    /// The outbox is full: send its packets first.
     #[error("the outbox is full")]
     Full,
-    /// The packet cannot be built, or is longer than the outbox's packets.
+    /// The packet cannot be built, or is longer than the outbox allows.
     #[error(transparent)]
     Packet(#[from] PacketError),
 }
 
-/// Packets to be sent, built in place: room for a fixed number of them.
+/// Packets to be sent, built in place, with room for a fixed number.
 #[derive(Debug)]
 pub struct Outbox {
     buffer: Box<[u8]>,
@@ -378,44 +381,44 @@ pub struct Outbox {
 const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 impl Outbox {
-    /// An empty one for [`BATCH`] packets of so many bytes from the BTH to the iCRC.
+    /// An empty outbox for [`BATCH`] packets of up to `packet_bytes` from the BTH to the iCRC.
     #[must_use]
     pub fn new(packet_bytes: usize) -> Self {
         Self::with_room(BATCH, packet_bytes)
     }
 
-    /// An empty one for `packets` packets of so many bytes from the BTH to the iCRC.
+    /// An empty outbox for `packets` packets of up to `packet_bytes` from the BTH to the iCRC.
     #[must_use]
     pub fn with_room(packets: usize, packet_bytes: usize) -> Self {
         let buffer = vec![0; packet_bytes * packets].into_boxed_slice();
         Self { buffer, packet_bytes, entries: vec![(NOWHERE, 0); packets].into(), head: 0, used: 0 }
     }
 
-    /// Packets that wait to be sent.
+    /// The number of packets in the outbox.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.used - self.head
     }
 
-    /// Whether none waits.
+    /// Whether the outbox is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether another one fits. (Room comes back when all were sent.)
+    /// Whether the outbox is full. (Packets make room only when all of them were sent.)
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.room() == 0
     }
 
-    /// How many more fit.
+    /// The number of packets that can still be added.
     #[must_use]
     pub const fn room(&self) -> usize {
         self.entries.len() - self.used
     }
 
-    /// Drops what waits.
+    /// Drops the packets in the outbox.
     pub const fn clear(&mut self) {
         self.head = 0;
         self.used = 0;
@@ -435,7 +438,7 @@ impl Outbox {
         self.push_with(peer, |room| packet.write(&envelope, room))
     }
 
-    /// Adds a datagram as it is.
+    /// Adds a datagram unchanged.
     ///
     /// # Errors
     /// See [`PushError`].
@@ -474,13 +477,13 @@ impl Outbox {
 pub struct Inbox {
     buffer: Box<[u8]>,
     packet_bytes: usize,
-    /// Sender and length; `None`: too long.
+    /// Sender and length; `None` for a datagram that was too long.
     entries: Vec<(SocketAddrV4, Option<usize>)>,
     too_long: u64,
 }
 
 impl Inbox {
-    /// An empty one, for packets of at most so many bytes from the BTH to the iCRC.
+    /// An empty inbox for packets of up to `packet_bytes` from the BTH to the iCRC.
     #[must_use]
     pub fn new(packet_bytes: usize) -> Self {
         let packet_bytes = packet_bytes.max(1);
@@ -488,7 +491,7 @@ impl Inbox {
         Self { buffer, packet_bytes, entries: Vec::with_capacity(BATCH), too_long: 0 }
     }
 
-    /// Senders and datagrams of the last [`RoceSocket::receive`], without datagrams that were too long.
+    /// Senders and datagrams of the last [`RoceSocket::receive`], except for datagrams that were too long.
     pub fn iter(&self) -> impl Iterator<Item = (SocketAddrV4, &[u8])> {
         self.entries
             .iter()

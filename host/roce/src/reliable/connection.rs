@@ -10,24 +10,24 @@ use crate::reliable::responder::{ReliableResponder, ReliableStats};
 use crate::responder::{Event, Memory, QueuePair, QueuePairError, Responder};
 use serde::Serialize;
 
-/// Choices of a reliable connection.
+/// Options of a reliable connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionOptions {
-    /// The sending half; its first number is also the one that is expected of the peer.
+    /// Options of the sending half. Its first number is also the first one expected from the peer.
     pub requester: RequesterOptions,
-    /// The longest SEND of several packets that is taken; 0 takes none.
+    /// The longest accepted SEND of several packets; 0 accepts none.
     pub gathered_bytes: usize,
-    /// How long a peer is told to wait where there is no room, as a code of [`rnr_ns`](crate::reliable::rnr_ns). Default: 0,
-    /// which is 655 ms; programs mostly say 12, which is 0.64 ms.
+    /// How long the peer is told to wait when there is no room, as a code of [`rnr_ns`](crate::reliable::rnr_ns).
+    /// Default: 0, which is 655 ms; most programs use 12, which is 0.64 ms.
     pub not_ready_timer: u8,
 }
 
-/// What a reliable connection counts.
+/// Counters of a reliable connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ConnectionCounts {
-    /// Of the messages that it sends.
+    /// Counters of the messages sent.
     pub requester: RequesterStats,
-    /// Of what it tells the peer.
+    /// Counters of the replies to the peer.
     pub responder: ReliableStats,
 }
 
@@ -70,10 +70,10 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection on which nothing was sent.
+    /// A connection that has sent and received nothing.
     ///
     /// # Errors
-    /// Numbers that make no queue pair.
+    /// The numbers of `qp` do not form a valid queue pair.
     pub fn new(qp: QueuePair, options: ConnectionOptions) -> Result<Self, QueuePairError> {
         let ConnectionOptions { requester, gathered_bytes, not_ready_timer } = options;
         let responder = Responder::new(qp)?.gathering(gathered_bytes);
@@ -85,7 +85,7 @@ impl Connection {
         })
     }
 
-    /// Begins anew with this queue pair of the peer's; the counts stay.
+    /// Restarts the connection with another queue pair of the peer. The counters stay.
     pub fn restart(&mut self, remote_qp: u32) {
         self.remote_qp = remote_qp;
         self.requester.restart(remote_qp);
@@ -104,7 +104,7 @@ impl Connection {
         &self.responder
     }
 
-    /// What it counts; of packets and refusals see [`Responder::stats`].
+    /// The connection's counters; [`Responder::stats`] counts packets and refusals.
     #[must_use]
     pub const fn counts(&self) -> ConnectionCounts {
         ConnectionCounts { requester: *self.requester.stats(), responder: *self.responder.stats() }
@@ -116,13 +116,13 @@ impl Connection {
         self.remote_qp
     }
 
-    /// Why it has ended, if it has.
+    /// Why the connection has ended, if it has.
     #[must_use]
     pub const fn ended(&self) -> Option<ReliableError> {
         self.requester.ended()
     }
 
-    /// When [`transmit`](Self::transmit) has something to do, unless something comes before.
+    /// When [`transmit`](Self::transmit) has to be called next, unless a packet or a message comes first.
     #[must_use]
     pub fn deadline_ns(&self) -> Option<u64> {
         self.requester.deadline_ns()
@@ -133,7 +133,7 @@ impl Connection {
         self.responder.count_refusal(reason);
     }
 
-    /// Takes a message, which [`transmit`](Self::transmit) sends, until the peer has acknowledged it.
+    /// Queues a message. [`transmit`](Self::transmit) sends it, again if necessary, until the peer has acknowledged it.
     ///
     /// # Errors
     /// See [`PostError`].
@@ -144,7 +144,7 @@ impl Connection {
     /// Takes in a packet. `None`: an acknowledgement.
     ///
     /// # Errors
-    /// Why nothing came of it; it is counted.
+    /// Why the packet was refused; the refusal is counted.
     pub fn receive<'a, M: Memory + ?Sized>(
         &mut self,
         packet: &Packet<'a>,
@@ -162,8 +162,9 @@ impl Connection {
         Ok(None)
     }
 
-    /// Gives what is to be sent now to `emit`, until it takes nothing: first what is told of the peer's packets, then messages,
-    /// overdue ones again. Returns how many packets it took. (A reply that is not taken is lost, as on the way.)
+    /// Passes packets that are due to `emit` until it refuses one: first the reply to the peer, then messages, with
+    /// overdue packets again. Returns how many packets `emit` took. (A reply that `emit` refuses is lost, as a packet
+    /// on the network may be.)
     pub fn transmit(&mut self, now_ns: u64, mut emit: impl FnMut(&Packet<'_>) -> bool) -> usize {
         let mut emitted = 0;
         if let Some((psn, aeth)) = self.responder.take_reply() {

@@ -1,9 +1,9 @@
 //! The reliable connected (RC) service: acknowledgements, retransmission, and errors by name.
 //!
-//! A [`Connection`] is one queue pair's two halves. Its [requester](Requester) sends messages, keeps each until the peer has
-//! acknowledged it, and sends again what is not acknowledged in time; its [responder](ReliableResponder) takes the packets of
-//! the peer in their order, each once, and acknowledges them. Neither reads a clock nor a socket: the caller passes packets
-//! and times in nanoseconds.
+//! A [`Connection`] is the two halves of one queue pair. Its [requester](Requester) sends messages, keeps each until
+//! the peer has acknowledged it, and retransmits what is not acknowledged in time. Its [responder](ReliableResponder)
+//! takes each packet of the peer once and in order, and acknowledges it. Neither half reads a clock or a socket: the
+//! caller passes packets and times in nanoseconds.
 //!
 //! (InfiniBand architecture specification, volume 1, section 9.7.)
 

@@ -1,4 +1,4 @@
-//! The sending half of a reliable connection: messages are kept until they are acknowledged, and sent again until then.
+//! The sending half of a reliable connection: keeps and retransmits messages until the peer acknowledges them.
 
 use crate::message::{Message, Operation};
 use crate::mtu::PathMtu;
@@ -9,24 +9,25 @@ use crate::reliable::syndrome::{Nak, Syndrome, rnr_ns};
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// Choices of a sending half.
+/// Options of a sending half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequesterOptions {
     /// The peer's queue pair.
     pub destination_qp: u32,
-    /// The number of the first packet: the one that the peer expects.
+    /// The number of the first packet, which the peer expects.
     pub first: Psn,
     /// The path MTU.
     pub mtu: PathMtu,
-    /// The most packets without an acknowledgement. Default: 64.
+    /// The most unacknowledged packets. Default: 64.
     pub window: u32,
-    /// How long an acknowledgement is waited for, ns. Default: 4.096 us × 2¹⁴, which is 67 ms, as RDMA programs have it.
+    /// How long to wait for an acknowledgement, in ns. Default: 4.096 us × 2¹⁴, which is 67 ms, as in most RDMA
+    /// programs.
     pub timeout_ns: u64,
-    /// How often the same packet is sent again before the connection is given up. Default: 7.
+    /// How often a packet is retransmitted before the connection is given up. Default: 7.
     pub retries: u32,
-    /// How often a peer may say of the same packet that it is not ready. Default: 64.
+    /// How often the peer may answer "not ready" to the same packet. Default: 64.
     pub not_ready_retries: u32,
-    /// The most messages that wait or are without an acknowledgement. Default: 128.
+    /// The most messages that are queued or unacknowledged. Default: 128.
     pub messages: usize,
     /// The longest message. Default: 4096 bytes.
     pub message_bytes: usize,
@@ -54,13 +55,13 @@ pub enum ReliableError {
     /// The peer acknowledged nothing.
     #[error("transport retries exceeded: the peer acknowledged nothing, although packets were sent again")]
     RetriesExceeded,
-    /// The peer had no room for a message all the time.
+    /// The peer answered "not ready" every time.
     #[error("receiver-not-ready retries exceeded: the peer had no receive buffer all the time")]
     NotReadyRetriesExceeded,
-    /// The peer does not serve what was asked.
+    /// The peer does not support the requested operation.
     #[error("remote invalid request: the peer does not serve what it was asked")]
     InvalidRequest,
-    /// The peer's window is another.
+    /// The key or the addresses are not those of the peer's window.
     #[error("remote access error: key or address is not of the peer's window")]
     RemoteAccess,
     /// The peer failed.
@@ -71,15 +72,15 @@ pub enum ReliableError {
 /// Why a message was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
-    /// As many wait as are allowed.
+    /// As many messages as allowed are queued.
     #[error("{0} messages wait for acknowledgements")]
     Full(usize),
-    /// Longer than was said.
+    /// The message is longer than the options allow.
     #[error("a message of {bytes} bytes, where {most} are the most")]
     TooLong {
-        /// Its length.
+        /// The message's bytes.
         bytes: usize,
-        /// The most.
+        /// The most bytes.
         most: usize,
     },
     /// The connection has ended.
@@ -87,26 +88,26 @@ pub enum PostError {
     Ended(#[from] ReliableError),
 }
 
-/// What a sending half counts.
+/// Counters of a sending half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RequesterStats {
-    /// Messages that were taken.
+    /// Messages accepted.
     pub posted: u64,
     /// Messages that the peer has acknowledged.
     pub completed: u64,
-    /// Messages without an acknowledgement when the connection ended.
+    /// Messages not acknowledged when the connection ended.
     pub flushed: u64,
     /// Packets sent for the first time.
     pub packets: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmitted: u64,
-    /// Times that an acknowledgement did not come in time.
+    /// Acknowledgements that did not come in time.
     pub timeouts: u64,
-    /// Times that the peer said that packets are missing.
+    /// Times that the peer reported missing packets.
     pub nak_sequence: u64,
-    /// Times that the peer said that it is not ready.
+    /// Times that the peer reported "not ready".
     pub not_ready: u64,
-    /// Acknowledgements of nothing that waits.
+    /// Acknowledgements of packets that are not waiting for one.
     pub stale: u64,
 }
 
@@ -115,7 +116,7 @@ struct Posted {
     operation: Operation,
     first: Psn,
     packets: u32,
-    /// Which part of the buffer has it, and how long it is.
+    /// The part of the buffer that holds the message, and the message's length.
     slot: usize,
     bytes: usize,
 }
@@ -132,27 +133,27 @@ pub struct Requester {
     options: RequesterOptions,
     queue: VecDeque<Posted>,
     buffer: Box<[u8]>,
-    /// The buffer's next part.
+    /// The next free part of the buffer.
     slot: usize,
-    /// The oldest packet without an acknowledgement.
+    /// The oldest unacknowledged packet.
     oldest: Psn,
     /// The next packet to send.
     cursor: Psn,
-    /// After the furthest packet sent.
+    /// The number after the furthest packet sent.
     sent: Psn,
-    /// The next message's first packet.
+    /// The first packet of the next message.
     next: Psn,
     retries: u32,
     not_ready_retries: u32,
     deadline_ns: Option<u64>,
-    /// Nothing is sent before.
+    /// Nothing is sent before this time.
     resume_ns: Option<u64>,
     ended: Option<ReliableError>,
     stats: RequesterStats,
 }
 
 impl Requester {
-    /// One that has sent nothing.
+    /// A sending half that has sent nothing.
     #[must_use]
     pub fn new(options: RequesterOptions) -> Self {
         let RequesterOptions { first, messages, message_bytes, .. } = options;
@@ -174,7 +175,7 @@ impl Requester {
         }
     }
 
-    /// Begins anew, for a new connection with this queue pair; the counts stay, and messages that wait are given up.
+    /// Restarts with another queue pair of the peer. Queued messages are given up; the counters stay.
     pub fn restart(&mut self, destination_qp: u32) {
         self.give_up();
         let first = self.options.first;
@@ -190,31 +191,32 @@ impl Requester {
         self.ended
     }
 
-    /// What it counts.
+    /// The counters.
     #[must_use]
     pub const fn stats(&self) -> &RequesterStats {
         &self.stats
     }
 
-    /// Messages that wait or are without an acknowledgement.
+    /// Messages that are queued or unacknowledged.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// The number that the last packet of a message of so many bytes will have, if it is posted next.
+    /// The sequence number of the last packet of a message of `bytes`, if it is posted next.
     #[must_use]
     pub const fn last_of_next(&self, bytes: usize) -> Psn {
         self.next.plus(self.options.mtu.packets(bytes) - 1)
     }
 
-    /// When [`tick`](Self::tick) or [`transmit`](Self::transmit) has something to do, unless something comes before.
+    /// When [`tick`](Self::tick) or [`transmit`](Self::transmit) has to be called next, unless a packet or a message
+    /// comes first.
     #[must_use]
     pub fn deadline_ns(&self) -> Option<u64> {
         self.deadline_ns.into_iter().chain(self.resume_ns).min()
     }
 
-    /// Takes a message, which `transmit` sends.
+    /// Queues a message for `transmit`.
     ///
     /// # Errors
     /// See [`PostError`].
@@ -239,7 +241,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Gives packets that may be sent now to `emit`, until it takes none. Returns how many it took.
+    /// Passes packets that may be sent now to `emit` until it refuses one. Returns how many it took.
     pub fn transmit(&mut self, now_ns: u64, mut emit: impl FnMut(&Packet<'_>) -> bool) -> usize {
         if self.ended.is_some() || self.resume_ns.is_some_and(|resume| now_ns < resume) {
             return 0;
@@ -253,10 +255,10 @@ impl Requester {
             let bytes = &self.buffer[posted.slot * message_bytes..][..posted.bytes];
             let message =
                 Message { service: Service::Rc, operation: posted.operation, destination_qp, mtu, bytes };
-            // Not negative: the message holds the cursor.
+            // Not negative: the message contains the cursor.
             let place = self.cursor.offset_from(posted.first).unsigned_abs();
             let mut packet = message.packet(place, posted.first);
-            // The peer is asked at the end of a message, and before the window is full.
+            // An acknowledgement is requested at the end of a message, and before the window is full.
             let left = window as i32 - 1 - self.cursor.offset_from(self.oldest);
             let ends = matches!(packet.bth.opcode.part(), Part::Last | Part::Only);
             packet.bth.acknowledge = ends || left == 0 || left == window as i32 / 2;
@@ -276,7 +278,7 @@ impl Requester {
         emitted
     }
 
-    /// An acknowledgement of the peer's.
+    /// Takes in an acknowledgement of the peer.
     pub fn acknowledge(&mut self, psn: Psn, aeth: Aeth, now_ns: u64) {
         if self.ended.is_some() {
             return;
@@ -286,7 +288,7 @@ impl Requester {
             self.stats.stale += 1;
             return;
         };
-        // Of a packet that was sent and is not acknowledged.
+        // Only a packet that was sent and is not yet acknowledged counts.
         if place < 0 || psn.offset_from(self.sent) >= 0 {
             self.stats.stale += 1;
             return;
@@ -315,7 +317,7 @@ impl Requester {
         }
     }
 
-    /// Every packet before `psn` is there.
+    /// Marks every packet before `psn` as received.
     fn advance(&mut self, psn: Psn, now_ns: u64) {
         if psn.offset_from(self.oldest) <= 0 {
             return;
@@ -333,7 +335,7 @@ impl Requester {
         self.deadline_ns = waits.then(|| now_ns.saturating_add(self.options.timeout_ns));
     }
 
-    /// Sends from the oldest packet on once more, or ends.
+    /// Retransmits from the oldest unacknowledged packet on, or ends the connection.
     fn again(&mut self) {
         if self.retries == self.options.retries {
             return self.end(ReliableError::RetriesExceeded);
@@ -343,7 +345,7 @@ impl Requester {
         self.deadline_ns = None;
     }
 
-    /// Looks at the time: whether an acknowledgement is overdue.
+    /// Checks whether an acknowledgement is overdue.
     pub fn tick(&mut self, now_ns: u64) {
         if self.deadline_ns.is_some_and(|deadline| now_ns >= deadline) {
             self.stats.timeouts += 1;

@@ -1,4 +1,4 @@
-//! The receiving half of a reliable connection: every packet in its order, once, and acknowledged.
+//! The receiving half of a reliable connection: takes each packet once and in order, and acknowledges it.
 
 use crate::opcode::{Part, Service};
 use crate::packet::{Aeth, Packet};
@@ -8,30 +8,30 @@ use crate::reliable::syndrome::{Nak, Syndrome};
 use crate::responder::{Event, Memory, Responder};
 use serde::Serialize;
 
-/// What the receiving half counts beside its [`ResponderStats`](crate::ResponderStats).
+/// Counters of the receiving half, besides its [`ResponderStats`](crate::ResponderStats).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReliableStats {
-    /// Acknowledgements, repeated ones included.
+    /// Acknowledgements, including repeated ones.
     pub acks: u64,
-    /// "PSN sequence error": packets before one that came are missing.
+    /// "PSN sequence error": earlier packets are missing.
     pub nak_sequence: u64,
     /// "Invalid request".
     pub nak_invalid: u64,
-    /// "Remote access error": a wrong key, or addresses outside of the window.
+    /// "Remote access error": a wrong key, or addresses outside the window.
     pub nak_access: u64,
     /// "Receiver not ready".
     pub nak_not_ready: u64,
 }
 
-/// The receiving half of a reliable connection. A packet that is refused uses up no number. One that is refused for its key,
-/// addresses or operation breaks the peer's queue pair, by the acknowledgement; this half stays as it is.
+/// The receiving half of a reliable connection. A refused packet uses up no sequence number. If it is refused for its
+/// key, addresses or operation, the acknowledgement breaks the peer's queue pair, while this half stays as it is.
 #[derive(Clone, Debug)]
 pub struct ReliableResponder {
     inner: Responder,
     expected: Psn,
     /// Messages completed, 24 bits.
     message: u32,
-    /// A refusal was told since the last packet in order: the packets that follow are dropped in silence.
+    /// A refusal was sent since the last packet in order: later packets out of order are dropped silently.
     refused: bool,
     reply: Option<(Psn, Syndrome)>,
     not_ready_timer: u8,
@@ -39,27 +39,28 @@ pub struct ReliableResponder {
 }
 
 impl ReliableResponder {
-    /// One that expects `first`, over what was received of no peer yet. `not_ready_timer` is how long a peer is told to wait
-    /// where there is no room for its message: a code of [`rnr_ns`](crate::reliable::rnr_ns).
+    /// A receiving half that expects `first` and whose `inner` has received nothing yet. `not_ready_timer` is how long
+    /// the peer is told to wait when there is no room for its message, as a code of
+    /// [`rnr_ns`](crate::reliable::rnr_ns).
     #[must_use]
     pub fn new(inner: Responder, first: Psn, not_ready_timer: u8) -> Self {
         let stats = ReliableStats::default();
         Self { inner, expected: first, message: 0, refused: false, reply: None, not_ready_timer, stats }
     }
 
-    /// What it has received.
+    /// The responder that takes in the packets.
     #[must_use]
     pub const fn responder(&self) -> &Responder {
         &self.inner
     }
 
-    /// What it has told the peer.
+    /// Counters of the replies.
     #[must_use]
     pub const fn stats(&self) -> &ReliableStats {
         &self.stats
     }
 
-    /// The number of the next packet.
+    /// The sequence number of the next packet.
     #[must_use]
     pub const fn expected(&self) -> Psn {
         self.expected
@@ -70,16 +71,16 @@ impl ReliableResponder {
         self.inner.count_refusal(reason);
     }
 
-    /// Begins anew, for a new connection; the counts stay.
+    /// Restarts for a new connection. The counters stay.
     pub fn restart(&mut self, first: Psn) {
         self.inner.restart();
         (self.expected, self.message, self.refused, self.reply) = (first, 0, false, None);
     }
 
-    /// Takes in a packet of the peer's requests. What is to be told the peer of it is [`take_reply`](Self::take_reply).
+    /// Takes in a packet of the peer's requests. [`take_reply`](Self::take_reply) returns the reply to it.
     ///
     /// # Errors
-    /// Why nothing came of it; it is counted.
+    /// Why the packet was refused; the refusal is counted.
     pub fn receive<'a, M: Memory + ?Sized>(
         &mut self,
         packet: &Packet<'a>,
@@ -94,7 +95,7 @@ impl ReliableResponder {
         }
         let ahead = bth.psn.offset_from(self.expected);
         if ahead < 0 {
-            // Its acknowledgement was lost, or is on its way. A refusal that waits says as much.
+            // A duplicate: its acknowledgement was lost, or is under way. A pending refusal acknowledges as much.
             let _ = self.reply.get_or_insert((self.expected.plus(Psn::MASK), Syndrome::Ack));
             return self.refuse(Reason::Duplicate);
         }
@@ -127,16 +128,16 @@ impl ReliableResponder {
         Err(reason)
     }
 
-    /// A refusal, which is told once.
+    /// Prepares a refusal, once for each kind that may repeat.
     fn tell(&mut self, psn: Psn, syndrome: Syndrome) {
-        // Another packet of the same number may be refused for another reason: only "sequence" is told once.
+        // Another packet of the same number may be refused for another reason, so only "sequence" is sent just once.
         if syndrome != Syndrome::Nak(Nak::Sequence) || !self.refused {
             self.reply = Some((psn, syndrome));
         }
         self.refused = true;
     }
 
-    /// What is to be told the peer, if anything is: it covers everything that was received.
+    /// The reply to the peer, if one is due. It covers everything received so far.
     pub fn take_reply(&mut self) -> Option<(Psn, Aeth)> {
         let (psn, syndrome) = self.reply.take()?;
         let stats = &mut self.stats;

@@ -1,38 +1,39 @@
-//! Syndromes of acknowledgements: the outcome of a packet in eight bits.
+//! Syndromes of acknowledgements: a packet's outcome in eight bits.
 
-/// What an acknowledgement says.
+/// The meaning of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syndrome {
-    /// Every packet up to this one is there.
+    /// Every packet up to this one has been received.
     Ack,
-    /// The receiver has no room for this message now (receiver not ready). The timer's code says how long to wait: [`rnr_ns`].
+    /// The receiver has no room for this message now (receiver not ready). The timer's code says how long to wait: see
+    /// [`rnr_ns`].
     NotReady {
         /// The timer's code, 5 bits.
         timer: u8,
     },
-    /// This packet was not taken.
+    /// This packet was refused.
     Nak(Nak),
 }
 
-/// Why a packet was not taken.
+/// Why a packet was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nak {
-    /// It is the one that is expected; a later packet came in its place.
+    /// This packet is the next expected one; a later packet came instead.
     Sequence,
-    /// The receiver does not serve what it asks.
+    /// The receiver does not support the requested operation.
     InvalidRequest,
-    /// Its key is not the window's, or its addresses are outside of the window.
+    /// The key is not the window's, or the addresses are outside the window.
     RemoteAccess,
     /// The receiver failed.
     RemoteOperation,
 }
 
-/// Credits are not counted: they follow from the pages.
+/// The field's value for "no credits counted": the number of pages limits the messages instead.
 const NO_CREDITS: u8 = 0x1F;
 const LOW: u8 = 0x1F;
 
 impl Syndrome {
-    /// The eight bits.
+    /// The syndrome's eight bits.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -42,7 +43,7 @@ impl Syndrome {
         }
     }
 
-    /// What eight bits say; `None`: a code that is reserved.
+    /// The syndrome of eight bits; `None` for a reserved code.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match (code >> 5, code & LOW) {
@@ -57,7 +58,7 @@ impl Syndrome {
     }
 }
 
-/// How long a timer's code of "receiver not ready" says to wait, in nanoseconds (table 46 of the specification).
+/// The wait in nanoseconds that a timer's code of "receiver not ready" stands for (table 46 of the specification).
 #[must_use]
 pub const fn rnr_ns(timer: u8) -> u64 {
     const TEN_US: [u64; 32] = [
