@@ -1,4 +1,4 @@
-//! With feature `doca`: the offsets of the SDK's queue pair, from its headers, if they are installed.
+//! Build script: with feature `doca`, reads the offsets of the SDK's queue pair from its headers, if installed.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(doca_headers)");
@@ -42,11 +42,11 @@ fn headers() -> Result<(), String> {
     for folder in &folders {
         builder = builder.clang_arg(format!("-I{}", folder.display()));
     }
-    // bindgen panics where it finds no libclang.
+    // bindgen panics if it finds no libclang.
     let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| builder.generate()));
     let made = made.map_err(|_| "bindgen found no libclang (LIBCLANG_PATH)".to_owned())?;
     let mut text = made.map_err(|why| format!("bindgen: {why}"))?.to_string();
-    // The receive queue is not in every generation.
+    // Some generations have no receive queue.
     let receive = text.contains("pub rq_wqe_daddr");
     let qp = |field: &str| format!("std::mem::offset_of!(doca_gpu_dev_verbs_qp, {field})");
     let (receive, cq_rq) = if receive {

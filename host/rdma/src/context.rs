@@ -1,8 +1,9 @@
-//! Transport contexts, with which a unified kernel is launched: the addresses of its queue pair and of the slots for
-//! requests.
+//! Transport contexts: the structs with which a unified kernel is launched, with the addresses of its queue pair and
+//! its slots.
 //!
-//! The reference passes an opaque struct whose two forms, of 48 and of 72 bytes, say neither size nor version: a library
-//! must know which it was given. [`Context`] is ours and says both; it is made of either, and gives either back.
+//! The reference passes an opaque struct in one of two forms, of 48 and of 72 bytes, that name neither their size nor
+//! their version: the receiving library must know the form. [`Context`] is Ringcall's form and names both; each form
+//! converts to and from it.
 //!
 //! | field | [`Context48`] | [`Context72`] | [`Context`] |
 //! |---|---|---|---|
@@ -14,7 +15,7 @@
 //! | bytes of a response | 32 | 56 | 72 |
 //! | BlueFlame | 40 | 64 | 68 |
 //!
-//! The first form answers from the request's own slot, so that its one key is for both.
+//! The first form sends each answer from its request's slot, so its one key covers both.
 //!
 //! ```
 //! use ringcall_rdma::context::{Context, Context48};
@@ -48,7 +49,7 @@ pub struct Context48 {
     pub reserved: u32,
 }
 
-/// The later form, 72 bytes: responses have slots of their own.
+/// The later form, 72 bytes: responses have slots apart from the requests.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)] // the reference's names; see the table
@@ -67,17 +68,17 @@ pub struct Context72 {
     pub reserved_68: u32,
 }
 
-/// Ours: first a magic and its own size, so that its receiver can tell.
+/// Ringcall's form: it begins with a magic number and its own size, by which a receiver recognises it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
     /// [`MAGIC`].
     pub magic: u64,
-    /// Bytes of this struct, as its maker knows it.
+    /// Bytes of this struct, as its sender knows it.
     pub bytes: u32,
     /// [`VERSION`].
     pub version: u32,
-    /// The queue pair's struct, by its device address.
+    /// Device address of the queue pair's struct.
     pub qp: u64,
     /// Request slot 0.
     pub rx_data: u64,
@@ -85,13 +86,13 @@ pub struct Context {
     pub rx_stride: u64,
     /// Request slots.
     pub slots: u32,
-    /// Key of the request slots as it is in a work request: big-endian. 0: not known.
+    /// Key of the request slots, big-endian as in a work request. 0: unknown.
     pub rx_mkey: u32,
     /// Response slot 0.
     pub tx_data: u64,
     /// Bytes from one response slot to the next.
     pub tx_stride: u64,
-    /// Key of the response slots as it is in a work request: big-endian.
+    /// Key of the response slots, big-endian as in a work request.
     pub tx_mkey: u32,
     /// Whether requests are copied to the BlueFlame buffer: 0 or 1.
     pub blue_flame: u32,
@@ -118,39 +119,39 @@ const _: () = {
 /// The three forms as a C header.
 pub const C_HEADER: &str = include_str!("../include/ringcall_hsb_context.h");
 
-/// Bytes that are no context, or a context that another form cannot hold.
+/// Bytes that are not a context, or a context that the other form cannot express.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
     /// Fewer bytes than the struct has.
     #[error("{have} bytes, where the context has {needed}")]
     Short {
-        /// Bytes there are.
+        /// Bytes available.
         have: usize,
         /// Bytes needed.
         needed: usize,
     },
-    /// As long as no form is.
+    /// No form has this length.
     #[error("{0} bytes: a transport context has 48, 72, or 80 and more")]
     Form(usize),
-    /// No context of ours: another form, or something else.
+    /// The magic number is not that of [`Context`].
     #[error(
         "magic {0:#018x}: no context that says its size; the reference's forms are Context48 and Context72"
     )]
     Magic(u64),
-    /// A version that is not known here.
+    /// A version that this library does not know.
     #[error("version {0} of the context; {VERSION} is known here")]
     Version(u32),
-    /// A field that cannot be.
+    /// A field with an invalid value.
     #[error("{field} is {value:#x}: {needed}")]
     Field {
-        /// Which.
+        /// The field.
         field: &'static str,
         /// Its value.
         value: u64,
-        /// What would do.
+        /// The valid values.
         needed: &'static str,
     },
-    /// The other form cannot say it.
+    /// The other form cannot express separate response slots.
     #[error("the form of 48 bytes answers from the request's slot: responses have slots of their own here")]
     OwnResponses,
 }
@@ -160,16 +161,16 @@ fn field(field: &'static str, value: u64, needed: &'static str) -> ContextError 
 }
 
 impl Context {
-    /// The response slots' key, as a number.
+    /// The response slots' key in host byte order.
     #[must_use]
     pub const fn tx_key(&self) -> u32 {
         u32::from_be(self.tx_mkey)
     }
 
-    /// Itself, if a kernel can be launched with it.
+    /// Returns the context if a kernel can be launched with it.
     ///
     /// # Errors
-    /// The first field that cannot be.
+    /// The first invalid field.
     pub fn check(self) -> Result<Self, ContextError> {
         if self.magic != MAGIC {
             return Err(ContextError::Magic(self.magic));
@@ -210,10 +211,10 @@ impl Context {
         Ok(self)
     }
 
-    /// Reads whichever form has so many bytes: 48 and 72 are the reference's, 80 and more this one.
+    /// Reads the form whose length `bytes` has: 48 and 72 are the reference's forms, 80 and more this one.
     ///
     /// # Errors
-    /// Bytes of no form's length; what makes them none.
+    /// No form has this length, or the bytes are not a valid context.
     pub fn of_any_form(bytes: &[u8]) -> Result<Self, ContextError> {
         let word = |at| get(bytes, at).map_or(0, u64::from_le_bytes);
         let half = |at| get(bytes, at).map_or(0, u32::from_le_bytes);
@@ -247,7 +248,7 @@ impl Context {
         }
     }
 
-    /// As it is in memory.
+    /// The context as bytes in memory.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 80] {
         let mut out = [0; 80];
@@ -275,10 +276,10 @@ impl Context {
         out
     }
 
-    /// Reads one from memory, and checks it. A later maker's may be longer.
+    /// Reads and checks a context in memory. A later version may be longer.
     ///
     /// # Errors
-    /// What makes it none.
+    /// Why the bytes are not a valid context.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ContextError> {
         let short = |needed| ContextError::Short { have: bytes.len(), needed };
         let word = |at| get(bytes, at).map(u64::from_le_bytes).ok_or(short(size_of::<Self>()));
@@ -305,7 +306,7 @@ impl Context {
         .check()
     }
 
-    /// A context without queues or slots, to be filled.
+    /// A context without queues or slots, for the caller to fill.
     #[must_use]
     pub const fn empty() -> Self {
         Self {

@@ -1,11 +1,10 @@
 //! A DOCA SDK's queue pair on a device (`doca_gpu_dev_verbs_qp`), read from its bytes.
 //!
-//! The struct's layout changed between generations of the SDK, so none is fixed here: [`QpLayout`] is a table of offsets.
-//! With feature `doca` the build script takes them from the headers that are installed (`RINGCALL_DOCA_INCLUDE`, or
-//! pkg-config's doca-gpunetio) and [`QpLayout::installed`] has them; without headers, or without the feature, it says why
-//! not. [`QpLayout::OPEN_2_0`] is that of the open GPUNetIO 2.0 (296 bytes; it has no receive queue), and
-//! [`QpLayout::SDK`] that of the SDKs with a receive queue: use either only for a struct that is known to be of that
-//! generation.
+//! The struct's layout differs between generations of the SDK, so [`QpLayout`] is a table of offsets. With feature
+//! `doca` the build script takes them from the installed headers (`RINGCALL_DOCA_INCLUDE`, or pkg-config's
+//! doca-gpunetio) for [`QpLayout::installed`], which otherwise returns why there are none. [`QpLayout::OPEN_2_0`] is
+//! the layout of the open GPUNetIO 2.0 (296 bytes, no receive queue), and [`QpLayout::SDK`] the layout of the SDKs with
+//! a receive queue: use either only for a struct that is known to be of that generation.
 //!
 //! ```
 //! use ringcall_rdma::doca::{DocaError, QpLayout};
@@ -23,7 +22,7 @@ pub struct QpLayout {
     pub bytes: usize,
     /// Queue pair number, u32.
     pub sq_num: usize,
-    /// Send requests, u16.
+    /// Number of send requests, u16.
     pub sq_wqe_num: usize,
     /// Device address of the send queue, u64.
     pub sq_wqe_daddr: usize,
@@ -31,7 +30,7 @@ pub struct QpLayout {
     pub sq_dbrec: usize,
     /// Device address of the doorbell register, u64.
     pub sq_db: usize,
-    /// The receive queue, where there is one.
+    /// The receive queue, if the layout has one.
     pub receive: Option<ReceiveLayout>,
     /// Completion queue of sends.
     pub cq_sq: usize,
@@ -42,7 +41,7 @@ pub struct QpLayout {
 /// Offsets of the receive queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveLayout {
-    /// Receive requests, u32.
+    /// Number of receive requests, u32.
     pub rq_wqe_num: usize,
     /// Device address of the receive queue, u64.
     pub rq_wqe_daddr: usize,
@@ -54,7 +53,7 @@ pub struct ReceiveLayout {
 mod cq {
     /// Device address, u64.
     pub(super) const DADDR: usize = 0;
-    /// Entries, u32.
+    /// Number of entries, u32.
     pub(super) const ENTRIES: usize = 12;
 }
 
@@ -63,7 +62,7 @@ mod cq {
 pub struct DeviceCompletions {
     /// Device address.
     pub address: u64,
-    /// Entries.
+    /// Number of entries.
     pub entries: u32,
 }
 
@@ -72,22 +71,22 @@ pub struct DeviceCompletions {
 pub struct DeviceReceive {
     /// Device address.
     pub address: u64,
-    /// Requests.
+    /// Number of requests.
     pub entries: u32,
     /// Device address of the receive counter.
     pub record: u64,
-    /// Its completions.
+    /// The queue's completions.
     pub completions: DeviceCompletions,
 }
 
-/// A queue pair on a device, by its addresses: what `ringcall-mlx5` takes windows over.
+/// Addresses and sizes of a queue pair on a device, over which `ringcall-mlx5` accesses its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceQp {
-    /// Its number.
+    /// The queue pair's number.
     pub number: u32,
     /// Device address of the send queue.
     pub send: u64,
-    /// Send requests.
+    /// Number of send requests.
     pub send_entries: u32,
     /// Device address of the send counter in the doorbell record.
     pub send_record: u64,
@@ -102,10 +101,10 @@ pub struct DeviceQp {
 /// Why a struct cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocaError {
-    /// Built without the SDK's headers.
+    /// This program was built without the SDK's headers.
     #[error("built without the DOCA SDK's headers: {0}")]
     NoHeaders(&'static str),
-    /// Not as long as the struct.
+    /// The bytes are not as many as the struct has.
     #[error("{have} bytes, where the struct has {needed}: of another generation of the SDK?")]
     Length {
         /// Bytes given.
@@ -113,10 +112,10 @@ pub enum DocaError {
         /// Bytes of the struct.
         needed: usize,
     },
-    /// A value that cannot be: most likely another generation's struct.
+    /// A field with an invalid value: most likely the struct is of another generation.
     #[error("{field} is {value:#x}, which no queue has: of another generation of the SDK?")]
     Field {
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// Its value.
         value: u64,
@@ -124,7 +123,7 @@ pub enum DocaError {
 }
 
 impl QpLayout {
-    /// The SDKs with a receive queue.
+    /// The layout of the SDKs with a receive queue.
     pub const SDK: Self = Self {
         bytes: 312,
         sq_num: 24,
@@ -137,7 +136,7 @@ impl QpLayout {
         cq_rq: Some(216),
     };
 
-    /// The open GPUNetIO 2.0.
+    /// The layout of the open GPUNetIO 2.0.
     pub const OPEN_2_0: Self = Self {
         bytes: 296,
         sq_num: 24,
@@ -150,16 +149,16 @@ impl QpLayout {
         cq_rq: None,
     };
 
-    /// Of the headers that were installed when this was built.
+    /// The layout of the headers that were installed at build time.
     ///
     /// # Errors
-    /// There were none.
+    /// No headers were installed.
     pub fn installed() -> Result<Self, DocaError> {
         installed::layout()
     }
 
-    /// A struct that says all that [`read`](Self::read) reads, and zeros otherwise: what an emulated adapter hands out. The receive queue
-    /// is left out where the layout has none.
+    /// The struct of `pair`, as an emulated adapter hands it out: all fields that [`read`](Self::read) reads, and zeros
+    /// elsewhere. The receive queue is left out if the layout has none.
     #[must_use]
     pub fn write(&self, pair: &DeviceQp) -> Vec<u8> {
         let mut out = vec![0; self.bytes];
@@ -173,7 +172,7 @@ impl QpLayout {
             put(at + cq::ENTRIES, &queue.entries.to_le_bytes());
         };
         put(self.sq_num, &pair.number.to_le_bytes());
-        // Below 2¹⁶, with its mask beside it.
+        // Below 2¹⁶, and followed by its mask.
         put(self.sq_wqe_num, &(pair.send_entries as u16).to_le_bytes());
         put(self.sq_wqe_num + 2, &(pair.send_entries.wrapping_sub(1) as u16).to_le_bytes());
         put(self.sq_wqe_daddr, &pair.send.to_le_bytes());
@@ -192,7 +191,7 @@ impl QpLayout {
     /// Reads a struct that was copied from the device.
     ///
     /// # Errors
-    /// Another length, or values that no queue has.
+    /// The length is not the struct's, or a value is not valid for a queue.
     pub fn read(&self, bytes: &[u8]) -> Result<DeviceQp, DocaError> {
         if bytes.len() != self.bytes {
             return Err(DocaError::Length { have: bytes.len(), needed: self.bytes });
@@ -247,7 +246,7 @@ fn half(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |chunk| u32::from_le_bytes(*chunk))
 }
 
-/// Offsets from the SDK's own headers; their asserted sizes come with them.
+/// Offsets from the SDK's own headers, with assertions of their sizes.
 #[cfg(doca_headers)]
 mod installed {
     use super::{DocaError, QpLayout};
@@ -281,7 +280,7 @@ mod tests {
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
         put(layout.sq_num, &0x1234_u32.to_le_bytes());
         put(layout.sq_wqe_num, &64_u16.to_le_bytes());
-        // The mask beside it.
+        // The mask follows the number.
         put(layout.sq_wqe_num + 2, &63_u16.to_le_bytes());
         for (at, value) in
             [(layout.sq_wqe_daddr, 0x1000_u64), (layout.sq_dbrec, 0x2004), (layout.sq_db, 0x3800)]
@@ -335,7 +334,7 @@ mod tests {
     #[test]
     fn without_headers_it_says_so() {
         match QpLayout::installed() {
-            // A generation that is known by its size has its known offsets.
+            // A generation known by its size has the known offsets.
             Ok(layout) => {
                 let known = [QpLayout::SDK, QpLayout::OPEN_2_0];
                 if let Some(known) = known.into_iter().find(|known| known.bytes == layout.bytes) {

@@ -1,8 +1,9 @@
 //! A unified kernel's queue pair, from a transport context and the struct that it names.
 //!
-//! [`UnifiedQueues`] is what both kinds of loop take: a kernel on a GPU (`ringcall_launch::queue_pair::QueuePair::from_raw` with
-//! [`config`](UnifiedQueues::config) and [`addresses`](UnifiedQueues::addresses)), and a loop on a CPU thread over an emulated adapter
-//! ([`emulated`](UnifiedQueues::emulated)). Wrong values are refused by their names here, before anything is launched.
+//! [`UnifiedQueues`] serves both kinds of loop: a kernel on a GPU (`ringcall_launch::queue_pair::QueuePair::from_raw`
+//! with [`config`](UnifiedQueues::config) and [`addresses`](UnifiedQueues::addresses)), and a loop on a CPU thread over
+//! an emulated adapter ([`emulated`](UnifiedQueues::emulated)). Invalid values are refused by name before anything is
+//! launched.
 //!
 //! ```
 //! use ringcall_rdma::context::{Context, Context72};
@@ -31,28 +32,28 @@ use ringcall_mlx5::sq::RecordMode;
 use ringcall_mlx5::{BlueFlame, Endpoint, QueueError};
 use ringcall_wire::unified::UnifiedParams;
 
-/// Frames of a unified dispatcher are multiples of so many bytes.
+/// Frames of a unified dispatcher are multiples of this many bytes.
 const UNIT: u64 = 16;
 
 /// Why a kernel cannot be launched with a context.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueuesError {
-    /// The context itself.
+    /// The context is invalid.
     #[error("the transport context: {0}")]
     Context(#[from] ContextError),
-    /// The struct that it names.
+    /// The struct that the context names is invalid.
     #[error("the queue pair of the transport context: {0}")]
     Pair(#[from] DocaError),
-    /// A queue pair that only sends.
+    /// The queue pair has no receive queue.
     #[error("queue pair {0:#x} has no receive queue: a GPUNetIO without one serves no requests")]
     NoReceiveQueue(u32),
-    /// Answers would be written over requests that are under way.
+    /// Answers would overwrite requests that are in flight.
     #[error(
         "response slots are the request slots: a context of 48 bytes is not enough, give one of 72 or 80"
     )]
     SharedSlots,
-    /// A response slot of a send request would lie outside of the ring.
+    /// A send request would have its response slot outside the ring.
     #[error("{slots} response slots, where the send queue has {sends} requests: give as many slots")]
     ResponseSlots {
         /// Slots of the context.
@@ -60,14 +61,14 @@ pub enum QueuesError {
         /// Requests of the send queue.
         sends: u32,
     },
-    /// Something that lies where the device cannot read it.
+    /// An address or length is not aligned as the device needs it.
     #[error("{what} is at {address:#x}: it has to be a multiple of {unit}")]
     Unaligned {
-        /// What.
+        /// The part's name.
         what: &'static str,
-        /// Where it is, or how long.
+        /// Its address or length.
         address: u64,
-        /// What it has to be a multiple of.
+        /// The required alignment.
         unit: u64,
     },
     /// The two counters of the queue pair are not one record.
@@ -80,29 +81,29 @@ pub enum QueuesError {
         /// The receive counter's address.
         receive: u64,
     },
-    /// Memory of another device, or of none.
+    /// The memory belongs to another device, or to none.
     #[error("{what} at {address:#x} is {}, not of device {wanted}", whose(.found))]
     ForeignDevice {
-        /// What.
+        /// The part's name.
         what: &'static str,
-        /// Where.
+        /// Its address.
         address: u64,
-        /// The device whose memory it is, if it is any's.
+        /// The device that owns the memory, if any does.
         found: Option<u32>,
-        /// The device that is to run the kernel.
+        /// The device that will run the kernel.
         wanted: u32,
     },
-    /// Memory that is none of the emulated adapter's.
+    /// The memory does not belong to the emulated adapter.
     #[error("{what} at {address:#x}, of {bytes} bytes, is not the emulated adapter's")]
     ForeignMemory {
-        /// What.
+        /// The part's name.
         what: &'static str,
-        /// Where.
+        /// Its address.
         address: u64,
-        /// How long.
+        /// Its length.
         bytes: usize,
     },
-    /// Queues of a shape that no endpoint has.
+    /// Queues whose sizes no endpoint can have.
     #[error("{0}")]
     Queues(QueueError),
 }
@@ -157,7 +158,7 @@ pub fn pair_at(number: u32, at: &UnifiedParams) -> DeviceQp {
 pub struct UnifiedQueues {
     /// The endpoint.
     pub config: Config,
-    /// Where queues, record, register and slots are, and how many entries each has.
+    /// Addresses of queues, doorbell record, register and slots, and the entries of each.
     pub addresses: UnifiedParams,
     /// Whether the register takes whole requests.
     pub blue_flame: bool,
@@ -269,10 +270,11 @@ impl UnifiedQueues {
         Self::new(&Context { qp: memory, ..*context }, &pair_at(number, &addresses))
     }
 
-    /// Whether all of it is memory of the device `wanted`; `of` says whose an address is. The register is an adapter's, and not asked for.
+    /// Checks that all memory belongs to the device `wanted`; `of` returns the owner of an address. The register
+    /// belongs to the adapter and is not checked.
     ///
     /// # Errors
-    /// The first part that is another device's, or no device's.
+    /// The first part that belongs to another device, or to none.
     pub fn check_device(&self, wanted: u32, of: impl Fn(u64) -> Option<u32>) -> Result<(), QueuesError> {
         let UnifiedParams { rx_completions, receive, tx_completions, send, record, rx_data, tx_data, .. } =
             self.addresses;

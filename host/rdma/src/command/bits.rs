@@ -1,11 +1,11 @@
-//! Fields of a command: so many bits from an offset, the most significant bit of the first byte being at offset 0.
+//! Bit fields of a command. Offset 0 is the most significant bit of the first byte.
 
 /// A field's offset and width, in bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// The first bit.
+    /// Offset of the first bit.
     pub at: usize,
-    /// How many.
+    /// Number of bits.
     pub bits: usize,
 }
 
@@ -14,18 +14,18 @@ impl Field {
         Self { at, bits }
     }
 
-    /// The same field of a structure that begins at `at`.
+    /// This field in a structure that begins at bit `at`.
     pub(super) const fn within(self, at: usize) -> Self {
         Self { at: self.at + at, bits: self.bits }
     }
 
-    /// The largest value.
+    /// The field's largest value.
     #[must_use]
     pub const fn max(self) -> u64 {
         if self.bits >= 64 { u64::MAX } else { (1 << self.bits) - 1 }
     }
 
-    /// Writes `value`'s low bits; bits past the end of `bytes` are dropped.
+    /// Writes the low bits of `value`; bits past the end of `bytes` are dropped.
     pub fn put(self, bytes: &mut [u8], value: u64) {
         for bit in 0..self.bits {
             let offset = self.at + bit;
@@ -37,7 +37,7 @@ impl Field {
         }
     }
 
-    /// Reads it; bits past the end of `bytes` are 0.
+    /// Reads the field; bits past the end of `bytes` are 0.
     #[must_use]
     pub fn get(self, bytes: &[u8]) -> u64 {
         (self.at..self.at + self.bits).fold(0, |value, offset| {

@@ -1,12 +1,12 @@
-//! Offset and width of each field: `(first bit, bits)`, as in the public mlx5_ifc.h. A test compares them with that
-//! file.
+//! Offset and width of each command field: `(first bit, bits)`, as in the public mlx5_ifc.h. A test compares them with
+//! that file.
 
 use super::bits::Field;
 
 macro_rules! fields {
     ($($constant:ident = $name:literal $at:literal $bits:literal;)*) => {
         $(pub(super) const $constant: Field = Field::new($at, $bits);)*
-        /// Every field, by the name in that file.
+        /// Every field, by its name in mlx5_ifc.h.
         #[cfg(test)]
         pub(super) const ALL: &[(&str, Field)] = &[$(($name, $constant),)*];
     };

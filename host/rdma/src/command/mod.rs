@@ -1,13 +1,13 @@
-//! Commands that create a queue pair and take it through its states, as bytes. Building them needs no adapter.
+//! Commands that create a queue pair and advance it through its states, as bytes. Building them needs no adapter.
 //!
 //! An mlx5 adapter takes commands of named bit fields; rdma-core passes them on unread (`mlx5dv_devx_obj_create`,
-//! `mlx5dv_devx_obj_modify`). The offsets of the fields are those of the public mlx5_ifc.h.
+//! `mlx5dv_devx_obj_modify`). The field offsets are those of the public mlx5_ifc.h.
 //!
-//! | command | makes |
+//! | command | effect |
 //! |---|---|
-//! | [`create_cq`] | a completion queue over registered memory |
-//! | [`create_qp`] | a queue pair, receive requests first, over registered memory |
-//! | [`to_init`] | reset → initialised: port, partition, what the peer may do |
+//! | [`create_cq`] | creates a completion queue in registered memory |
+//! | [`create_qp`] | creates a queue pair in registered memory, receive requests first |
+//! | [`to_init`] | reset → initialised: port, partition, the peer's permissions |
 //! | [`to_receive`] | initialised → ready to receive: the peer's address and number |
 //! | [`to_send`] | ready to receive → ready to send |
 //!
@@ -34,11 +34,11 @@ pub type Command = [u8; COMMAND_BYTES];
 /// An answer's bytes.
 pub type Answer = [u8; ANSWER_BYTES];
 
-/// Numbers of commands.
+/// Command numbers.
 pub mod opcode {
-    /// Makes a completion queue.
+    /// Creates a completion queue.
     pub const CREATE_CQ: u16 = 0x400;
-    /// Makes a queue pair.
+    /// Creates a queue pair.
     pub const CREATE_QP: u16 = 0x500;
     /// Reset to initialised.
     pub const RST2INIT_QP: u16 = 0x502;
@@ -48,25 +48,25 @@ pub mod opcode {
     pub const RTR2RTS_QP: u16 = 0x504;
 }
 
-/// A value that its field does not hold, or an adapter's refusal.
+/// A value that does not fit its field, or a command that the adapter refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// Too large.
+    /// The value is too large.
     #[error("{what} is {value:#x}, and has {bits} bits")]
     Field {
-        /// Of what.
+        /// The value's name.
         what: &'static str,
         /// The value.
         value: u64,
         /// Bits of its field.
         bits: usize,
     },
-    /// The adapter refused.
+    /// The adapter refused the command.
     #[error("the adapter refused the command: status {status:#x}, syndrome {syndrome:#x}")]
     Refused {
-        /// Its status.
+        /// The answer's status.
         status: u8,
-        /// Its reason, in numbers of the vendor's.
+        /// The reason, as a code of the vendor's.
         syndrome: u32,
     },
 }
@@ -74,13 +74,13 @@ pub enum CommandError {
 /// Memory of a queue and of its doorbell record, registered with the adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queue {
-    /// Number of the queue's memory.
+    /// Number of the registered memory that holds the queue.
     pub umem: u32,
-    /// Where in it the queue begins.
+    /// The queue's offset in that memory.
     pub offset: u64,
-    /// Number of the record's memory.
+    /// Number of the registered memory that holds the record.
     pub record_umem: u32,
-    /// Where in it the record is.
+    /// The record's offset in that memory.
     pub record_offset: u64,
 }
 
@@ -91,23 +91,23 @@ pub struct Completions {
     pub log_entries: u8,
     /// The doorbell page.
     pub uar_page: u32,
-    /// The event queue; nothing is reported there unless it is armed.
+    /// The event queue; it gets events only if the completion queue is armed.
     pub event_queue: u32,
     /// Its memory.
     pub queue: Queue,
-    /// Whether an entry may be written over that was not read: then no consumer index need be told. Safe where the queue
-    /// has as many entries as its work queue, and credit is given back only for what was read.
+    /// Whether the adapter may overwrite unread entries, so that it need not be told the consumer index. This is safe
+    /// if the queue has as many entries as its work queue, and credit is returned only for entries that were read.
     pub ignore_overrun: bool,
-    /// Whether there is one entry, written over indefinitely.
+    /// Whether the queue has a single entry, which each completion overwrites.
     pub collapsed: bool,
 }
 
-/// A connection's service.
+/// Service of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
-    /// Reliable: acknowledged, repeated.
+    /// Reliable: acknowledged and retransmitted.
     Reliable,
-    /// Unreliable: what a sensor bridge speaks.
+    /// Unreliable: the service that a sensor bridge uses.
     Unreliable,
 }
 
@@ -128,9 +128,9 @@ pub struct Pair {
     pub log_send: u8,
     /// Receive requests, as a power of two.
     pub log_receive: u8,
-    /// Memory: receive requests first, then send requests.
+    /// Memory of the receive requests, followed by the send requests.
     pub queue: Queue,
-    /// How the adapter learns the send counter: 0, from the doorbell record. Other modes are the hardware's own.
+    /// How the adapter learns the send counter: 0 is by the doorbell record. Other modes depend on the hardware.
     pub send_record_mode: u8,
 }
 
@@ -146,20 +146,20 @@ pub enum Mtu {
     B1024 = 3,
     /// 2048 bytes.
     B2048 = 4,
-    /// 4096 bytes: the interface's MTU is at least 4200 then, or packets vanish.
+    /// 4096 bytes: the interface needs an MTU of at least 4200, or packets vanish.
     B4096 = 5,
 }
 
-/// The way to a peer, and the peer.
+/// A peer, and the route to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {
     /// The adapter's port, from 1.
     pub port: u8,
-    /// Of the port's own addresses, which to send from.
+    /// Index of the port's own address to send from.
     pub gid_index: u8,
     /// Path MTU.
     pub mtu: Mtu,
-    /// Routers that a packet may pass.
+    /// The most routers that a packet may pass.
     pub hop_limit: u8,
     /// Traffic class; its upper six bits are the packets' DSCP.
     pub traffic_class: u8,
@@ -175,7 +175,7 @@ pub struct Path {
     pub psn: u32,
 }
 
-/// The address of an IPv4 host as RoCE v2 has it: `::ffff:a.b.c.d`.
+/// An IPv4 host's address in the form that RoCE v2 uses: `::ffff:a.b.c.d`.
 #[must_use]
 pub fn gid_of(ip: Ipv4Addr) -> [u8; 16] {
     ip.to_ipv6_mapped().octets()
@@ -220,10 +220,10 @@ impl Writer {
     }
 }
 
-/// Makes a completion queue.
+/// The command that creates a completion queue.
 ///
 /// # Errors
-/// A value that its field does not hold.
+/// A value that does not fit its field.
 pub fn create_cq(cq: &Completions) -> Result<Command, CommandError> {
     let Queue { umem, offset, record_umem, record_offset } = cq.queue;
     Writer::new(opcode::CREATE_CQ)
@@ -233,14 +233,14 @@ pub fn create_cq(cq: &Completions) -> Result<Command, CommandError> {
         .cq("the record's memory", CQC_RECORD_UMEM_VALID, true)
         .cq("the record's memory", CQC_RECORD_UMEM_ID, record_umem)
         .cq("the record's offset", CQC_RECORD_ADDRESS, record_offset)
-        // 64 bytes.
+        // 0 stands for 64 bytes.
         .cq("the entries' size", CQC_ENTRY_SIZE, 0_u8)
         .cq("collapsed", CQC_COLLAPSED, cq.collapsed)
         .cq("overrun", CQC_OVERRUN_IGNORE, cq.ignore_overrun)
         .cq("the number of entries, as a power of two", CQC_LOG_SIZE, cq.log_entries)
         .cq("the doorbell page", CQC_UAR_PAGE, cq.uar_page)
         .cq("the event queue", CQC_EVENT_QUEUE, cq.event_queue)
-        // Pages of 4 KiB.
+        // 0 stands for pages of 4 KiB.
         .cq("the page size", CQC_LOG_PAGE_SIZE, 0_u8)
         .done()
 }
@@ -252,13 +252,13 @@ const fn service_number(service: Service) -> u8 {
     }
 }
 
-/// Both ends of every change of state say it.
+/// Path state "migrated", which every state change has to name.
 const MIGRATED: u8 = 3;
 
-/// Makes a queue pair.
+/// The command that creates a queue pair.
 ///
 /// # Errors
-/// A value that its field does not hold.
+/// A value that does not fit its field.
 pub fn create_qp(pair: &Pair) -> Result<Command, CommandError> {
     let Queue { umem, offset, record_umem, record_offset } = pair.queue;
     Writer::new(opcode::CREATE_QP)
@@ -270,12 +270,12 @@ pub fn create_qp(pair: &Pair) -> Result<Command, CommandError> {
         .qp("the protection domain", PROTECTION_DOMAIN, pair.protection_domain)
         .qp("the number of send requests, as a power of two", LOG_SQ_SIZE, pair.log_send)
         .qp("the number of receive requests, as a power of two", LOG_RQ_SIZE, pair.log_receive)
-        // 16 bytes.
+        // 0 stands for 16 bytes.
         .qp("the receive requests' size", LOG_RQ_STRIDE, 0_u8)
         .qp("the receive queue's kind", RQ_TYPE, 0_u8)
         .qp("the doorbell page", UAR_PAGE, pair.uar_page)
         .qp("the send record's mode", SEND_RECORD_MODE, pair.send_record_mode)
-        // None: completions name the queue pair.
+        // No index: completions name the queue pair.
         .qp("the user's index", USER_INDEX, USER_INDEX.max())
         .qp("the page size", LOG_PAGE_SIZE, 0_u8)
         .qp("the completion queue of sends", SEND_CQN, pair.send_cq)
@@ -296,10 +296,10 @@ fn modify(opcode: u16, qp: u32, service: Service) -> Writer {
     writer
 }
 
-/// From reset to initialised: the peer may write.
+/// The command from reset to initialised, with write permission for the peer.
 ///
 /// # Errors
-/// A value that its field does not hold.
+/// A value that does not fit its field.
 pub fn to_init(qp: u32, service: Service, port: u8, pkey_index: u16) -> Result<Command, CommandError> {
     modify(opcode::RST2INIT_QP, qp, service)
         .qp("remote writes", REMOTE_WRITE, true)
@@ -308,13 +308,13 @@ pub fn to_init(qp: u32, service: Service, port: u8, pkey_index: u16) -> Result<C
         .done()
 }
 
-/// The longest message, as a power of two: a GiB.
+/// The longest message, as a power of two: 1 GiB.
 const LOG_MESSAGE: u8 = 30;
 
-/// From initialised to ready to receive from the peer at the path's end.
+/// The command from initialised to ready to receive from the peer of `path`.
 ///
 /// # Errors
-/// A value that its field does not hold.
+/// A value that does not fit its field.
 pub fn to_receive(qp: u32, service: Service, path: &Path) -> Result<Command, CommandError> {
     let [m0, m1, m2, m3, m4, m5] = path.mac;
     let mut writer = modify(opcode::INIT2RTR_QP, qp, service);
@@ -340,10 +340,10 @@ pub fn to_receive(qp: u32, service: Service, path: &Path) -> Result<Command, Com
     writer.done()
 }
 
-/// From ready to receive to ready to send, beginning with this sequence number.
+/// The command from ready to receive to ready to send, with `psn` as the first sequence number.
 ///
 /// # Errors
-/// A value that its field does not hold.
+/// A value that does not fit its field.
 pub fn to_send(qp: u32, service: Service, psn: u32) -> Result<Command, CommandError> {
     let mut writer = modify(opcode::RTR2RTS_QP, qp, service);
     writer.qp("the sequence number", NEXT_SEND_PSN, psn);
@@ -358,7 +358,7 @@ pub fn to_send(qp: u32, service: Service, psn: u32) -> Result<Command, CommandEr
     writer.done()
 }
 
-/// The number of what a command has made.
+/// The number of the object that a command has created.
 ///
 /// # Errors
 /// The adapter's refusal.
@@ -373,7 +373,7 @@ pub fn made(answer: &Answer) -> Result<u32, CommandError> {
     }
 }
 
-/// No answer yet.
+/// An answer for the adapter to fill.
 #[must_use]
 pub const fn answer() -> Answer {
     [0; ANSWER_BYTES]

@@ -1,11 +1,11 @@
-//! rdma-core's functions, found at run time: nothing is linked.
+//! rdma-core's functions, loaded at run time instead of linked.
 
 use super::DevxError;
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::NonNull;
 
-/// Anything of rdma-core's.
+/// An rdma-core object.
 pub(super) type Handle = NonNull<c_void>;
 type Raw = *mut c_void;
 
@@ -16,7 +16,7 @@ pub(super) struct ContextAttributes {
     pub(super) comp_mask: u64,
 }
 
-/// `mlx5dv_devx_uar`, as far as it is read.
+/// The fields of `mlx5dv_devx_uar` up to the last one read.
 #[repr(C)]
 pub(super) struct Uar {
     pub(super) reg_addr: Raw,
@@ -48,13 +48,13 @@ pub(super) struct Pd {
     pub(super) comp_mask: u64,
 }
 
-/// `mlx5dv_obj`: pairs of what is asked about and where the answer goes, the seventh for protection domains.
+/// `mlx5dv_obj`: pairs of an object and room for the answer about it. The seventh pair is for protection domains.
 #[repr(C)]
 pub(super) struct Objects {
     pub(super) pairs: [[Raw; 2]; 7],
 }
 
-/// `ibv_mr`, as far as it is read.
+/// The fields of `ibv_mr` up to the last one read.
 #[repr(C)]
 pub(super) struct Mr {
     context: Raw,
@@ -68,7 +68,7 @@ pub(super) struct Mr {
 
 macro_rules! functions {
     ($($library:ident $field:ident = $symbol:literal: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions, and the libraries that keep them in memory.
+        /// The functions, with the libraries that have to stay loaded.
         pub(super) struct Api {
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
             _verbs: Library,

@@ -1,4 +1,4 @@
-//! Queues made through rdma-core's DevX, whose libraries are loaded at run time.
+//! Queue pairs of mlx5 adapters through rdma-core's DevX, which is loaded at run time.
 //!
 //! ```no_run
 //! use ringcall_rdma::command::{Mtu, Path, Service, gid_of};
@@ -18,7 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Not tried with an adapter: without one, [`Library::open`] says so.
+//! This module has not run with an adapter; without one, [`Library::open`] fails with a message that says so.
 
 #![allow(unsafe_code)] // rdma-core's functions
 
@@ -36,7 +36,7 @@ use std::io;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-/// Why there is no queue pair.
+/// Why no queue pair was made.
 #[derive(Debug, thiserror::Error)]
 pub enum DevxError {
     /// rdma-core is not installed, or too old.
@@ -44,16 +44,16 @@ pub enum DevxError {
     Library {
         /// The library or function.
         name: &'static str,
-        /// What the loader said.
+        /// The loader's message.
         why: String,
     },
-    /// No adapter, or none of that name.
+    /// There is no mlx5 adapter, or none of the wanted name.
     #[error(
         "no mlx5 adapter{}; there {}", .wanted.as_ref().map_or(String::new(), |name| format!(" `{name}`")),
         if .found.is_empty() { "is no RDMA device at all".to_owned() } else { format!("are {}", .found.join(", ")) }
     )]
     NoDevice {
-        /// The name that was asked for.
+        /// The wanted name.
         wanted: Option<String>,
         /// RDMA devices of this machine.
         found: Vec<String>,
@@ -63,18 +63,18 @@ pub enum DevxError {
     Call {
         /// rdma-core's function.
         call: &'static str,
-        /// What it said.
+        /// The function's error.
         source: io::Error,
     },
-    /// A command that cannot be, or was refused.
+    /// A command that is invalid, or that the adapter refused.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// Memory that queues cannot lie in.
+    /// The memory's alignment does not suit queues.
     #[error(
         "queue memory at {0:#x}: an address, or an offset in a dmabuf, that is a multiple of 4096 is needed"
     )]
     Misaligned(usize),
-    /// Sizes that no queue has.
+    /// The sizes are not those of a queue.
     #[error("a queue of 2^{0} requests: give 0 to 15 to send, 2 to 15 to receive")]
     Size(u8),
 }
@@ -83,7 +83,7 @@ fn failed(call: &'static str) -> DevxError {
     DevxError::Call { call, source: io::Error::last_os_error() }
 }
 
-/// A call that gives an errno.
+/// Turns the errno that a call returned into a result.
 fn checked(call: &'static str, code: c_int) -> Result<(), DevxError> {
     if code == 0 {
         Ok(())
@@ -96,7 +96,7 @@ fn some<T>(call: &'static str, pointer: *mut T) -> Result<NonNull<T>, DevxError>
     NonNull::new(pointer).ok_or_else(|| failed(call))
 }
 
-/// rdma-core, loaded.
+/// The loaded rdma-core.
 pub struct Library {
     api: Api,
 }
@@ -116,13 +116,13 @@ impl Library {
         Ok(Arc::new(Self { api: Api::load()? }))
     }
 
-    /// Calls `each` with every RDMA device and its name, until it gives something.
+    /// Calls `each` with every RDMA device and its name, until `each` returns a value.
     fn find<T>(&self, mut each: impl FnMut(Handle, &str) -> Option<T>) -> Result<Option<T>, DevxError> {
         let mut count = 0;
         // SAFETY: the count is ours to write.
         let list = unsafe { (self.api.get_device_list)(&raw mut count) };
         let Some(list) = NonNull::new(list) else {
-            // A kernel without RDMA has no devices, which is no failure of a call.
+            // On a kernel without RDMA the list is missing because there are no devices, not because the call failed.
             let source = io::Error::last_os_error();
             return match source.raw_os_error() {
                 Some(code) if code == NO_SUCH_SYSTEM_CALL || code == NO_SUCH_FILE => Ok(None),
@@ -153,10 +153,10 @@ impl Library {
         Ok(found)
     }
 
-    /// Names of the RDMA devices, of any kind.
+    /// Names of all RDMA devices.
     ///
     /// # Errors
-    /// What the library says.
+    /// The library's error.
     pub fn devices(&self) -> Result<Vec<String>, DevxError> {
         let mut names = Vec::new();
         self.find(|_, name| {
@@ -166,10 +166,10 @@ impl Library {
         Ok(names)
     }
 
-    /// Opens an mlx5 adapter with DevX: this one, or the first.
+    /// Opens the mlx5 adapter `wanted`, or the first one, with DevX.
     ///
     /// # Errors
-    /// There is none, or it may not be opened.
+    /// There is no such adapter, or the process may not open it.
     pub fn open(self: &Arc<Self>, wanted: Option<&str>) -> Result<Arc<Device>, DevxError> {
         let mut attributes = ContextAttributes { flags: CONTEXT_DEVX, comp_mask: 0 };
         let opened = self.find(|device, name| {
@@ -194,10 +194,10 @@ impl Library {
 const CONTEXT_DEVX: u32 = 1;
 const NO_SUCH_SYSTEM_CALL: i32 = 38;
 const NO_SUCH_FILE: i32 = 2;
-/// Of `mlx5dv_init_obj`: the object is a protection domain, the seventh pair.
+/// Flag of `mlx5dv_init_obj`: the object is a protection domain, the seventh pair.
 const OBJECT_PD: u64 = 1 << 6;
 
-/// An adapter that is open. Closed when everything made of it is gone.
+/// An open adapter. It is closed when every object made from it is dropped.
 #[derive(Debug)]
 pub struct Device {
     library: Arc<Library>,
@@ -221,7 +221,7 @@ impl Device {
         &self.library.api
     }
 
-    /// An event queue's number: a completion queue has to name one.
+    /// The number of an event queue, which a completion queue has to name.
     fn event_queue(&self) -> Result<u32, DevxError> {
         let mut number = 0;
         // SAFETY: the number is ours to write.
@@ -244,7 +244,7 @@ impl Device {
     }
 }
 
-/// A queue that an adapter has made.
+/// A queue that the adapter has created.
 #[derive(Debug)]
 struct Object {
     device: Arc<Device>,
@@ -313,8 +313,7 @@ impl Drop for Domain {
 mod tests {
     use super::*;
 
-    /// On a machine without an adapter each step names the missing part; with one, a queue pair is for a
-    /// person to try.
+    /// Without an adapter each step names the missing part. A queue pair of a real adapter is for a person to try.
     #[test]
     fn without_an_adapter_it_says_so() {
         let library = match Library::load() {

@@ -1,4 +1,4 @@
-//! A queue pair with its completion queues, over one piece of memory.
+//! A queue pair with its completion queues, in one piece of memory.
 
 use super::api::{Mr, Uar, Umem, UmemIn};
 use super::{Device, DevxError, Domain, Object, some};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Where everything lies in a queue pair's memory, in bytes from its start.
+/// Offsets of the parts of a queue pair's memory, in bytes from its start.
 ///
 /// ```
 /// use ringcall_rdma::devx::Layout;
@@ -29,9 +29,9 @@ pub struct Layout {
     pub log_send: u8,
     /// Receive requests, as a power of two.
     pub log_receive: u8,
-    /// Completions of receive requests: as many.
+    /// Entries and offset of the receive completions: one entry for each request.
     pub receive_completions: usize,
-    /// Completions of send requests: as many.
+    /// Entries and offset of the send completions: one entry for each request.
     pub send_completions: usize,
     /// Receive requests.
     pub receive: usize,
@@ -39,24 +39,25 @@ pub struct Layout {
     pub send: usize,
     /// The queue pair's doorbell record.
     pub record: usize,
-    /// The doorbell record of the receive completions, then that of the send completions.
+    /// The doorbell record of the receive completions, and then of the send completions.
     pub completion_records: [usize; 2],
-    /// Bytes of it all: whole pages.
+    /// Total bytes, in whole pages.
     pub bytes: usize,
 }
 
 const PAGE: usize = 4096;
-/// The fewest receive requests that fill a send request's entry.
+/// The fewest receive requests that fill the space of a send request.
 const LEAST_LOG_RECEIVE: u8 = (wqe::BYTES / RECEIVE_WQE_BYTES).ilog2() as u8;
-/// A record has its own cache line: its writers are different agents.
+/// Each record has a cache line to itself, since different agents write them.
 const LINE: usize = 64;
 
 impl Layout {
-    /// Of a queue pair with so many requests, each as a power of two: from 0 to 15 to send, from 2 to 15 to receive.
+    /// The layout for queues of these sizes, each a power of two: 0 to 15 for sends, 2 to 15 for receives.
     ///
     /// # Errors
-    /// More than a 16-bit counter tells apart; or fewer receive requests than fill the 64 bytes of a send request: the adapter
-    /// takes the send requests to begin where the receive requests end, and each lies at a multiple of its size.
+    /// More requests than a 16-bit counter can tell apart, or fewer receive requests than fill the 64 bytes of a send
+    /// request. The adapter assumes that the send requests begin where the receive requests end, and each send request
+    /// has to begin at a multiple of its size.
     pub fn of(log_send: u8, log_receive: u8) -> Result<Self, DevxError> {
         for (log, least) in [(log_send, 0), (log_receive, LEAST_LOG_RECEIVE)] {
             if !(least..=15).contains(&log) {
@@ -73,7 +74,7 @@ impl Layout {
         let receive_completions = reserve(receives * cqe::BYTES, PAGE);
         let send_completions = reserve(sends * cqe::BYTES, PAGE);
         let receive = reserve(receives * RECEIVE_WQE_BYTES, PAGE);
-        // Right after: that many receive requests end at a multiple of a send request's size.
+        // No alignment is needed: this many receive requests end at a multiple of a send request's size.
         let send = reserve(sends * wqe::BYTES, 1);
         let record = reserve(RECORD_BYTES, PAGE);
         let completion_records = [reserve(RECORD_BYTES, LINE), reserve(RECORD_BYTES, LINE)];
@@ -91,7 +92,7 @@ impl Layout {
         })
     }
 
-    /// The commands that make the two completion queues in memory `umem`: of receives, of sends.
+    /// The commands that create the completion queues of receives and of sends in memory `umem`.
     #[must_use]
     pub fn completions(&self, umem: u32, uar_page: u32, event_queue: u32) -> [Completions; 2] {
         let cq = |log_entries, at, record| Completions {
@@ -109,7 +110,7 @@ impl Layout {
         ]
     }
 
-    /// The command that makes the queue pair, with the numbers of its completion queues.
+    /// The command that creates the queue pair, given the numbers of its completion queues.
     #[must_use]
     pub fn pair(
         &self,
@@ -169,20 +170,20 @@ impl Memory<'_> {
 /// Registered slots.
 #[derive(Debug)]
 pub struct Slots {
-    /// What they are registered in stands as long as they do, also when the queue pair is gone.
+    /// The domain of the registration, which keeps it valid even after the queue pair is dropped.
     domain: Arc<Domain>,
     region: NonNull<Mr>,
 }
 
 impl Slots {
-    /// The key by which this side's requests name them.
+    /// The key for requests of this side.
     #[must_use]
     pub fn lkey(&self) -> u32 {
         // SAFETY: registered until this is dropped.
         unsafe { self.region.as_ref() }.lkey
     }
 
-    /// The key by which the peer's do.
+    /// The key for requests of the peer.
     #[must_use]
     pub fn rkey(&self) -> u32 {
         // SAFETY: registered until this is dropped.
@@ -202,7 +203,7 @@ impl Drop for Slots {
     }
 }
 
-/// Memory of queues, registered.
+/// Registered memory of queues.
 #[derive(Debug)]
 struct Registered {
     device: Arc<Device>,
@@ -265,7 +266,7 @@ impl Page {
             // SAFETY: an open context.
             unsafe { (device.api().alloc_uar)(device.context.as_ptr(), kind) }
         };
-        // With BlueFlame, or without where the adapter has none left.
+        // An adapter may have no BlueFlame page left.
         let uar = [UAR_BLUE_FLAME, UAR_PLAIN].into_iter().map(alloc).find(|uar| !uar.is_null());
         let uar = some("mlx5dv_devx_alloc_uar", uar.unwrap_or(std::ptr::null_mut()))?;
         // SAFETY: allocated, and of this layout.
@@ -286,16 +287,16 @@ impl Drop for Page {
 const UMEM_DMABUF: u64 = 1;
 const UAR_BLUE_FLAME: u32 = 0;
 const UAR_PLAIN: u32 = 1;
-/// Of memory: the adapter writes.
+/// Access to memory: the adapter may write.
 const ACCESS_LOCAL_WRITE: u32 = 1;
-/// Of memory: the peer writes.
+/// Access to memory: the peer may write.
 const ACCESS_REMOTE_WRITE: u32 = 2;
-/// A change of state that waits for the peer's address may time out.
+/// Attempts at a state change, which may time out while the peer's address is being resolved.
 const TRIES: u32 = 5;
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 const TIMED_OUT: i32 = 110;
 
-/// A queue pair. What it is made of is dropped in the order in which it stands here: queues before their memory.
+/// A queue pair. Its fields are dropped in the order of declaration: queues before their memory.
 #[derive(Debug)]
 pub struct QueuePair {
     pair: Object,
@@ -312,15 +313,16 @@ unsafe impl Send for QueuePair {}
 unsafe impl Sync for QueuePair {}
 
 impl QueuePair {
-    /// Makes a queue pair with its completion queues, in the reset state. The completion queues' memory must have been
-    /// [prepared](ringcall_mlx5::CompletionQueue::prepare).
+    /// Creates a queue pair with its completion queues, in the reset state. The memory of the completion queues must
+    /// have been [prepared](ringcall_mlx5::CompletionQueue::prepare).
     ///
     /// # Safety
-    /// `memory` is there for [`Layout::bytes`], and stays so until the queue pair is dropped: the adapter writes there. Memory of this
-    /// process is reached through atomic words alone.
+    /// `memory` is valid for [`Layout::bytes`] until the queue pair is dropped: the adapter writes there.
+    /// All access of this process is through atomic words.
     ///
     /// # Errors
-    /// What rdma-core or the adapter says; of a dmabuf also a kernel that registers none, or none of this device.
+    /// The error of rdma-core or of the adapter; for a dmabuf also of a kernel that registers none, or none of this
+    /// device.
     pub unsafe fn create(
         device: &Arc<Device>,
         service: Service,
@@ -342,25 +344,25 @@ impl QueuePair {
         Ok(Self { pair, _completions: [receives, sends], _memory: registered, page, domain, service })
     }
 
-    /// Its number.
+    /// The queue pair's number.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.pair.number
     }
 
-    /// The doorbell register: 8 bytes, or a BlueFlame buffer of 64. It is I/O memory.
+    /// The doorbell register in I/O memory: 8 bytes, or a BlueFlame buffer of 64.
     #[must_use]
     pub fn register(&self) -> NonNull<u8> {
         self.page.register
     }
 
-    /// Registers slots that the peer may write and responses are sent from, with addresses from 0.
+    /// Registers slots, with addresses from 0, that the peer may write and responses are sent from.
     ///
     /// # Safety
-    /// `slots` are there for `bytes`, and stay so until what this returns is dropped: the adapter reads and writes there.
+    /// `slots` are valid for `bytes` until the returned value is dropped: the adapter reads and writes there.
     ///
     /// # Errors
-    /// What rdma-core says.
+    /// rdma-core's error.
     pub unsafe fn register_slots(&self, slots: Memory<'_>, bytes: usize) -> Result<Slots, DevxError> {
         let access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE;
         let (api, domain) = (self.domain.device.api(), self.domain.domain.as_ptr());
@@ -380,10 +382,11 @@ impl QueuePair {
         Ok(Slots { domain: Arc::clone(&self.domain), region })
     }
 
-    /// Takes it to ready to send: from the peer at the path's end it receives, and there it sends, beginning with `psn`.
+    /// Connects the queue pair to the peer of `path` and makes it ready to send, with `psn` as the first sequence
+    /// number.
     ///
     /// # Errors
-    /// What the adapter says. A change of state that times out is tried again, for a second at most.
+    /// The adapter's error. A state change that times out is tried again, for a second at most.
     pub fn connect(&self, path: &Path, psn: u32) -> Result<(), DevxError> {
         let (number, service) = (self.number(), self.service);
         self.pair.modify(&command::to_init(number, service, path.port, 0)?)?;
@@ -429,7 +432,7 @@ mod tests {
                 }
                 assert!(parts[6].0 + 8 <= layout.bytes && layout.bytes.is_multiple_of(4096));
                 assert!(layout.send.is_multiple_of(64) && layout.receive.is_multiple_of(4096));
-                // The adapter is told where the receive requests begin, and nothing else.
+                // The adapter is told only where the receive requests begin.
                 assert_eq!(layout.send, layout.receive + receives * 16, "{layout:?}");
             }
         }

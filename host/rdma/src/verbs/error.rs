@@ -3,19 +3,19 @@
 use std::io;
 use std::net::Ipv4Addr;
 
-/// Why there is no queue pair.
+/// Why no queue pair was opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerbsError {
     /// rdma-core is not installed, or too old.
     #[error("libibverbs.so.1 cannot be used: {0}: install rdma-core (Debian: libibverbs1 ibverbs-providers)")]
     Library(String),
-    /// No such device.
+    /// The device does not exist.
     #[error("there is no RDMA device `{name}`: {}", known(.devices))]
     NoDevice {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Those that there are.
+        /// The names of the existing devices.
         devices: Vec<String>,
     },
     /// The device has no address for RoCE v2 over IPv4.
@@ -23,25 +23,25 @@ pub enum VerbsError {
     NoAddress {
         /// The device.
         name: String,
-        /// The address that was asked for.
+        /// The requested address.
         wanted: Option<Ipv4Addr>,
     },
-    /// A setting that does not work.
+    /// A setting with an invalid value.
     #[error("{setting} is {value}: {needed}")]
     Setting {
-        /// Which.
+        /// The setting.
         setting: &'static str,
         /// Its value.
         value: u64,
-        /// What would work.
+        /// The valid values.
         needed: &'static str,
     },
     /// The driver refused.
     #[error("{what} failed: {why}")]
     Driver {
-        /// What was tried.
+        /// The attempted operation.
         what: &'static str,
-        /// What the driver said.
+        /// The driver's error.
         why: io::Error,
     },
 }
@@ -58,19 +58,19 @@ fn of(wanted: &Option<Ipv4Addr>) -> String {
     wanted.map_or_else(String::new, |ip| format!(" {ip}"))
 }
 
-/// Why a queue pair that was connected works no more.
+/// Why a connected queue pair has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PairFault {
     /// The peer acknowledged nothing.
     #[error("transport retries exceeded: the peer is gone, or its queue pair is in the error state")]
     RetriesExceeded,
-    /// The peer had no receive posted all the time.
+    /// The peer had no receive posted in any attempt.
     #[error("receiver-not-ready retries exceeded: the peer posts no receives")]
     NotReadyRetriesExceeded,
-    /// The peer refused a message: its key, its address, its operation.
+    /// The peer refused a message for its key, its address or its operation.
     #[error("the peer refused a message: {0}")]
     Refused(&'static str),
-    /// A request of this side failed, or the peer's broke the queue pair.
+    /// A request of this side failed, or a request of the peer broke the queue pair.
     #[error("the queue pair is in the error state: {0}")]
     Error(&'static str),
     /// The device was removed or reset, or lost the address that it was opened with.
@@ -78,21 +78,21 @@ pub enum PairFault {
     DeviceRemoved,
 }
 
-/// Why a message was not posted.
+/// Why a message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// As many are under way as there are slots.
+    /// Every slot to send from is in use.
     #[error("as many messages are under way as there are slots")]
     Full,
-    /// It does not fit a slot.
+    /// The message does not fit a slot.
     #[error("a message of {bytes} bytes, where {most} are the most")]
     TooLong {
-        /// Its length.
+        /// The message's bytes.
         bytes: usize,
-        /// The most.
+        /// The most bytes.
         most: usize,
     },
-    /// There is no connection.
+    /// The queue pair is not connected.
     #[error("the queue pair is not connected")]
     NotConnected,
     /// The driver refused.

@@ -1,9 +1,10 @@
-//! Memory that an adapter reads and writes: whole pages, and never a reference into them.
+//! Page-aligned memory that an adapter reads and writes, accessed without references into it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Zeroed memory at a page's boundary. Peers write it at any time, so it is copied in and out, and never borrowed.
+/// Zeroed memory that begins at a page boundary. Peers may write it at any time, so its bytes are copied in and out,
+/// never borrowed.
 #[derive(Debug)]
 pub(super) struct Memory {
     start: NonNull<u8>,
@@ -13,11 +14,11 @@ pub(super) struct Memory {
 // SAFETY: the memory belongs to this value alone, and is reached through its methods.
 unsafe impl Send for Memory {}
 
-/// Of every machine that has RDMA adapters, or a multiple.
+/// The page size of every machine with RDMA adapters, or a multiple of it.
 const PAGE_BYTES: usize = 4096;
 
 impl Memory {
-    /// So many bytes, one at least; `None` for more than an address space has.
+    /// Allocates `bytes`, at least one. `None` if an address space cannot hold them.
     pub(super) fn new(bytes: usize) -> Option<Self> {
         let layout = Layout::from_size_align(bytes.max(1), PAGE_BYTES).ok()?;
         // SAFETY: the layout has a size of at least one byte.
@@ -34,10 +35,11 @@ impl Memory {
         self.start.as_ptr()
     }
 
-    /// Copies out. What a peer writes at the same time may be there in part: its requests are checked like any other's.
+    /// Copies bytes out. If a peer writes them at the same time, the copy may be torn; requests are checked for that
+    /// like any others.
     ///
     /// # Panics
-    /// The range is outside of the memory: a defect of the caller.
+    /// The range is outside the memory, which is a defect of the caller.
     pub(super) fn read(&self, offset: usize, out: &mut [u8]) {
         assert!(
             offset.checked_add(out.len()).is_some_and(|end| end <= self.bytes()),
@@ -49,10 +51,10 @@ impl Memory {
         unsafe { start.copy_to_nonoverlapping(out.as_mut_ptr(), out.len()) };
     }
 
-    /// Copies in.
+    /// Copies bytes in.
     ///
     /// # Panics
-    /// The range is outside of the memory: a defect of the caller.
+    /// The range is outside the memory, which is a defect of the caller.
     pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
         assert!(
             offset.checked_add(bytes.len()).is_some_and(|end| end <= self.bytes()),

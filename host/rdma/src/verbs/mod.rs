@@ -1,8 +1,9 @@
-//! RDMA verbs: a queue pair of an adapter, through rdma-core's libibverbs, which is loaded at run time.
+//! RDMA verbs: a queue pair of an adapter, through rdma-core's libibverbs, loaded at run time.
 //!
-//! A [`Pair`] is a device opened by its name, a window of slots that peers write, slots to send from, and one queue pair with posted
-//! receives, whose completions are polled. What fails has a name ([`VerbsError`], [`PairFault`]), and a pair that failed can be
-//! [connected](Pair::connect) again. Linux's software adapter (`rdma_rxe`) serves as a device like any other.
+//! A [`Pair`] has a device opened by name, a window of slots that peers write, slots to send from, and one queue pair
+//! with posted receives, whose completions are polled. Every failure has a name ([`VerbsError`], [`PairFault`]), and a
+//! failed pair can be [connected](Pair::connect) again. Linux's software adapter (`rdma_rxe`) serves as a device like
+//! any other.
 
 #![allow(unsafe_code)] // libibverbs' functions
 
@@ -24,5 +25,5 @@ pub fn address_of(name: &str) -> Result<(u8, std::net::Ipv4Addr), VerbsError> {
 }
 use std::time::Duration;
 
-/// How often a user of a pair asks the device for events outside of completions while nothing comes.
+/// How often the user of an idle pair should poll the device for events other than completions.
 pub const EVENTS_INTERVAL: Duration = Duration::from_millis(100);

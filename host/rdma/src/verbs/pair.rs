@@ -1,4 +1,4 @@
-//! A queue pair with everything that belongs to it, from the library to the memory.
+//! A queue pair with its library, its device and its memory.
 
 use super::error::{PairFault, SendError, VerbsError};
 use super::memory::Memory;
@@ -13,20 +13,20 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
 use std::time::Duration;
 
-/// Choices of a queue pair.
+/// Options of a queue pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairOptions {
-    /// The device's name, as `rdma link` and `ibv_devinfo` say it.
+    /// The device's name, as `rdma link` and `ibv_devinfo` show it.
     pub device: String,
-    /// The device's address, if it has several.
+    /// The address of the device to use, if it has several.
     pub ip: Option<Ipv4Addr>,
-    /// The reliable connected service instead of the unreliable one.
+    /// Whether to use the reliable connected service instead of the unreliable one.
     pub reliable: bool,
-    /// Slots of the window, and of the memory to send from; at most 4096. Each has a receive posted.
+    /// Slots of the window, and of the memory to send from, at most 4096. Each slot of the window has a receive posted.
     pub slots: u32,
     /// Bytes of a slot.
     pub slot_bytes: u32,
-    /// The path MTU: 256, 512, 1024, 2048 or 4096 bytes. The peer's is the same.
+    /// The path MTU, which the peer must share: 256, 512, 1024, 2048 or 4096 bytes.
     pub mtu: u16,
     /// The first packet sequence number of both directions, 24 bits.
     pub first_psn: u32,
@@ -35,39 +35,39 @@ pub struct PairOptions {
 /// The peer's queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
-    /// Its number.
+    /// The queue pair's number.
     pub qp: u32,
-    /// Its address.
+    /// The peer's address.
     pub ip: Ipv4Addr,
 }
 
-/// What a message does.
+/// A message's operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// SEND.
     Send,
     /// RDMA WRITE with immediate.
     WriteImmediate {
-        /// Where.
+        /// The address in the peer's window.
         address: u64,
         /// The key of the peer's window.
         key: u32,
-        /// The number that the peer is told.
+        /// A number for the receiving program.
         immediate: u32,
     },
 }
 
-/// Something that completed.
+/// A completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completion {
     /// The peer wrote into the window.
     Written {
-        /// The number that came with it.
+        /// The immediate of the write.
         immediate: u32,
         /// Bytes of the last message.
         bytes: u32,
     },
-    /// The peer's SEND lies in a slot of the window, until [`Pair::release`].
+    /// The peer's SEND is in a slot of the window until [`Pair::release`].
     Received {
         /// The slot.
         slot: u32,
@@ -76,21 +76,21 @@ pub enum Completion {
     },
 }
 
-/// Completions taken at a time.
+/// Completions polled at a time.
 const BATCH: usize = 16;
-/// In a request's number: a message, not a receive; above it the connection.
+/// Bit of a request's number that marks a message, not a receive; the bits above it number the connection.
 const SEND: u64 = 1 << 31;
 const SLOT: u64 = SEND - 1;
-/// How long acknowledgements are waited for: 4.096 us × 2¹⁴, 67 ms.
+/// Acknowledgement timeout: 4.096 us × 2¹⁴, 67 ms.
 const TIMEOUT: u8 = 14;
-/// Linux's software adapter takes 7 for endlessly many.
+/// Not 7, which Linux's software adapter takes for endless retries.
 const RETRIES: u8 = 6;
-/// Endlessly many, by the specification: a peer without a receive delays its own answers alone.
+/// Endless, by the specification: a peer without a posted receive delays only its own answers.
 const NOT_READY_RETRIES: u8 = 7;
 /// 0.64 ms.
 const NOT_READY_TIMER: u8 = 12;
 
-/// What the library made, in the order in which it is given back.
+/// The library's objects, in the order in which they are released.
 struct Made {
     library: Ibverbs,
     context: *mut ibv_context,
@@ -128,9 +128,9 @@ impl Drop for Made {
     }
 }
 
-/// A queue pair, its window and its memory to send from. Nothing is allocated after [`Self::open`].
+/// A queue pair with its window and its memory to send from. Nothing is allocated after [`Self::open`].
 pub struct Pair {
-    // First: given back before the memory that the adapter writes.
+    // The first field, so that it is released before the memory that the adapter writes.
     made: Made,
     window: Memory,
     out: Memory,
@@ -139,9 +139,9 @@ pub struct Pair {
     ip: Ipv4Addr,
     connected: bool,
     fault: Option<PairFault>,
-    /// Connections so far: completions of an earlier one are passed over.
+    /// Connections so far, by which completions of an earlier connection are recognised and skipped.
     number: u32,
-    /// Slots to send from, which are used in turn.
+    /// The next slot to send from; the slots are used in turn.
     next: u32,
     under_way: u32,
     batch: [ibv_wc; BATCH],
@@ -177,7 +177,7 @@ fn made<T>(what: &'static str, pointer: *mut T) -> Result<*mut T, VerbsError> {
     }
 }
 
-/// The device of this name, opened.
+/// Opens the device `name`.
 fn open_device(library: &Ibverbs, name: &str) -> Result<*mut ibv_context, VerbsError> {
     let mut count = 0;
     // SAFETY: the count is ours to write.
@@ -213,7 +213,7 @@ fn open_device(library: &Ibverbs, name: &str) -> Result<*mut ibv_context, VerbsE
 }
 
 impl Pair {
-    /// Opens a device, registers memory, and makes a queue pair that is not connected.
+    /// Opens a device, registers memory, and creates an unconnected queue pair.
     ///
     /// # Errors
     /// See [`VerbsError`].
@@ -254,7 +254,7 @@ impl Pair {
         // SAFETY: the context is open.
         let channel = unsafe { made_ref.library.ibv_create_comp_channel(made_ref.context) };
         made_ref.channel = made("a completion channel", channel)?;
-        // As many as can be under way, and once more for what a reset flushes.
+        // Every request that can be in flight, twice: a reset flushes as many again.
         let entries = 4 * options.slots as i32;
         // SAFETY: context and channel are live.
         let queue = unsafe {
@@ -281,33 +281,33 @@ impl Pair {
         })
     }
 
-    /// Its options.
+    /// The queue pair's options.
     #[must_use]
     pub const fn options(&self) -> &PairOptions {
         &self.options
     }
 
-    /// Its number, which peers address.
+    /// The queue pair's number, which peers address.
     #[must_use]
     pub fn number(&self) -> u32 {
         // SAFETY: the queue pair is live.
         unsafe { (*self.made.pair).qp_num }
     }
 
-    /// The key to its window, whose first address is 0.
+    /// The key to the window, whose first address is 0.
     #[must_use]
     pub fn key(&self) -> u32 {
         // SAFETY: the registration is live.
         unsafe { (*self.made.window).rkey }
     }
 
-    /// The address of its device.
+    /// The device's address.
     #[must_use]
     pub const fn ip(&self) -> Ipv4Addr {
         self.ip
     }
 
-    /// Why it works no more, if it was connected and does not.
+    /// Why the connection has ended, if it has.
     #[must_use]
     pub const fn fault(&self) -> Option<PairFault> {
         self.fault
@@ -324,11 +324,11 @@ impl Pair {
         driver(what, code)
     }
 
-    /// Connects it to a peer's queue pair, whatever became of an earlier connection: numbers begin anew, every slot has a receive
-    /// posted, and the window holds zeros.
+    /// Connects to a peer's queue pair, from any state: sequence numbers start again, every slot has a receive posted,
+    /// and the window is zeroed.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn connect(&mut self, remote: Remote) -> Result<(), VerbsError> {
         (self.connected, self.fault) = (false, None);
         (self.under_way, self.next) = (0, 0);
@@ -377,10 +377,10 @@ impl Pair {
         Ok(())
     }
 
-    /// Posts the receive of a slot (again).
+    /// Posts the receive of a slot again.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn release(&mut self, slot: u32) -> Result<(), VerbsError> {
         let offset = slot as usize * self.options.slot_bytes as usize;
         // SAFETY: the registration is live.
@@ -400,7 +400,7 @@ impl Pair {
         driver("posting a receive", unsafe { post(self.made.pair, &raw mut request, &raw mut bad) })
     }
 
-    /// Posts a message.
+    /// Sends a message.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -449,19 +449,19 @@ impl Pair {
         }
     }
 
-    /// Copies the beginning of a slot of the window out.
+    /// Copies out the beginning of a slot of the window.
     ///
     /// # Panics
-    /// There is no such slot, or `out` is longer than one: a defect of the caller.
+    /// There is no such slot, or `out` is longer than a slot: a defect of the caller.
     pub fn read(&self, slot: u32, out: &mut [u8]) {
         assert!(slot < self.options.slots && out.len() <= self.options.slot_bytes as usize, "no such slot");
         self.window.read(slot as usize * self.options.slot_bytes as usize, out);
     }
 
-    /// The next thing that completed on this connection. The receive of a write is posted again at once.
+    /// The next completion of this connection. A write's receive is posted again at once.
     ///
     /// # Errors
-    /// [`fault`](Self::fault) from now on: the connection has ended.
+    /// The connection has ended; [`fault`](Self::fault) returns why from now on.
     pub fn poll(&mut self) -> Result<Option<Completion>, PairFault> {
         if !self.connected {
             return Ok(None);
@@ -469,7 +469,7 @@ impl Pair {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        // Bounded: an adapter's queue has so many entries at most.
+        // Bounded by the most entries that the adapter's queue can have.
         for _ in 0..=4 * self.options.slots as usize + BATCH {
             if self.taken == self.here && !self.refill()? {
                 return Ok(None);
@@ -486,7 +486,7 @@ impl Pair {
                 self.under_way -= 1;
                 continue;
             }
-            // Below the number of slots: it was posted so.
+            // Below the number of slots, as it was posted.
             let slot = (done.wr_id & SLOT) as u32;
             let bytes = done.byte_len;
             if done.opcode != IBV_WC_RECV_RDMA_WITH_IMM {
@@ -502,8 +502,8 @@ impl Pair {
         Ok(None)
     }
 
-    /// Waits until every message has left this side, and over the reliable service arrived, for so long at most. For the end: what
-    /// else completes is thrown away.
+    /// Waits until every message has been sent, and with the reliable service has arrived, but no longer than
+    /// `at_most`. For the end of a connection: other completions are discarded.
     pub fn drain(&mut self, at_most: Duration) {
         let begin = std::time::Instant::now();
         while self.under_way > 0 && begin.elapsed() < at_most {
@@ -534,7 +534,7 @@ impl Pair {
         *self.fault.insert(fault)
     }
 
-    /// The connection has ended by a completion's status, or because the device is gone.
+    /// Ends the connection because of a completion's status, or because the device is gone.
     fn broken(&mut self, status: ibv_wc_status) -> PairFault {
         if self.is_device_gone() {
             return self.fail(PairFault::DeviceRemoved);
@@ -552,12 +552,12 @@ impl Pair {
         })
     }
 
-    /// Looks for what the driver tells outside of completions: whether the queue pair or the device still works.
+    /// Polls the driver's events other than completions, which say whether the queue pair and the device still work.
     ///
     /// # Errors
-    /// [`fault`](Self::fault) from now on.
+    /// The connection has ended; [`fault`](Self::fault) returns why from now on.
     pub fn look(&mut self) -> Result<(), PairFault> {
-        // Bounded: as many events as a driver may hold, and a few more.
+        // Bounded by a little more than the events that a driver may hold.
         for _ in 0..64 {
             let Some(kind) = self.next_event() else { break };
             let fault = match kind {
@@ -576,12 +576,12 @@ impl Pair {
         }
     }
 
-    /// Whether the kernel lists the device no more, or not with its address.
+    /// Whether the kernel no longer lists the device, or no longer with its address.
     fn is_device_gone(&self) -> bool {
         !ports::has_address(&self.options.device, self.gid_index, self.ip)
     }
 
-    /// The kind of the next event outside of completions, if there is one.
+    /// The kind of the next event other than completions, if there is one.
     fn next_event(&mut self) -> Option<ibv_event_type> {
         // SAFETY: the context is open.
         let descriptor = unsafe { (*self.made.context).async_fd };
@@ -599,11 +599,11 @@ impl Pair {
         Some(event.event_type)
     }
 
-    /// Sleeps until something completes, or the time is over. What completes at the very moment when the sleep begins may be seen
-    /// only when the time is over.
+    /// Sleeps until something completes, or until `timeout`. A completion at the very moment at which the sleep begins
+    /// may be noticed only at its end.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     pub fn wait(&self, timeout: Duration) -> io::Result<()> {
         if self.taken < self.here {
             return Ok(());
@@ -681,7 +681,7 @@ fn check(options: &PairOptions) -> Result<(), VerbsError> {
     Ok(())
 }
 
-/// Registers memory whose first address is 0 for the adapter.
+/// Registers memory with the adapter, with 0 as its first address.
 fn register(made_so_far: &Made, memory: &Memory, access: u32) -> Result<*mut ibv_mr, VerbsError> {
     let start = NonNull::new(memory.address()).map_or(null_mut(), |start| start.as_ptr().cast());
     // SAFETY: the domain is live, and the memory outlives its registration: `Pair` gives the registration back first.

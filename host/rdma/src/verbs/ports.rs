@@ -6,10 +6,10 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-/// Entries of a port's table, at most.
+/// The most entries of a port's table.
 const ENTRIES: u8 = u8::MAX;
 
-/// The index of the first entry for RoCE v2 over IPv4, and its address; of this address, if one is wanted.
+/// Index and address of the first entry for RoCE v2 over IPv4, or of the entry with the `wanted` address.
 pub(super) fn address(name: &str, wanted: Option<Ipv4Addr>) -> Result<(u8, Ipv4Addr), VerbsError> {
     let port = Path::new("/sys/class/infiniband").join(name).join("ports/1");
     let entry = |index: u8| {
@@ -21,12 +21,12 @@ pub(super) fn address(name: &str, wanted: Option<Ipv4Addr>) -> Result<(u8, Ipv4A
     (0..ENTRIES).find_map(entry).ok_or_else(none)
 }
 
-/// Whether the device is still there with this address at this index. A device whose network device is removed stays until its last user
-/// is gone, and its addresses do not.
+/// Whether the device still has this address at this index. A device whose network device is removed stays until its
+/// last user is gone, but loses its addresses.
 pub(super) fn has_address(name: &str, index: u8, ip: Ipv4Addr) -> bool {
     match read_to_string(gid(&Path::new("/sys/class/infiniband").join(name).join("ports/1"), index)) {
         Ok(text) => mapped(&text) == Some(ip),
-        // No descriptor to be had, or no memory: that says nothing of the device.
+        // An error for lack of descriptors or memory says nothing about the device.
         Err(error) => error.kind() != ErrorKind::NotFound && error.raw_os_error() != Some(NO_DEVICE),
     }
 }
