@@ -1,7 +1,7 @@
 //! Measures UDP over loopback between two processes: a service (host dispatcher, `rpc_increment`) and a caller.
 //!
-//! `cargo run --release -p ringcall-transport --example udp_loopback` starts both; `serve` and `call` are the halves, for
-//! two terminals or two machines. Exits with 1 if any answer is wrong or any request unaccounted for.
+//! `cargo run --release -p ringcall-transport --example udp_loopback` starts both; `serve` and `call` start one half
+//! each, for two terminals or two machines. Exits with 1 if any answer is wrong or any request unaccounted for.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hdrhistogram::Histogram;
@@ -168,7 +168,7 @@ fn serve(args: &ServiceArgs) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the caller itself has seen, beside the caller's own books.
+/// The caller's observations, besides its counters.
 #[derive(Default)]
 struct Seen {
     right: u64,
@@ -189,7 +189,7 @@ fn call(to: SocketAddr, args: &CallArgs) -> Result<ExitCode, Box<dyn Error>> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// One phase; whether every answer was right, and everything is accounted for.
+/// Runs one phase. Returns whether every answer was right and every request is accounted for.
 fn run(to: SocketAddr, args: &CallArgs, name: &str, window: usize) -> Result<bool, Box<dyn Error>> {
     let options = CallerOptions {
         window,
@@ -200,7 +200,8 @@ fn run(to: SocketAddr, args: &CallArgs, name: &str, window: usize) -> Result<boo
     let mut caller = udp::Caller::connect(to, &options)?;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(args.seed);
     let function = FunctionId::of(FUNCTION);
-    // The payload follows from the time stamp, which is a number here and comes back: so any answer can be checked.
+    // The payload follows from the time stamp, which serves as a number here and comes back, so every answer can be
+    // checked.
     let fill = |number: u64, out: &mut [u8]| {
         let mut word = number.wrapping_add(args.seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         for chunk in out.chunks_mut(8) {

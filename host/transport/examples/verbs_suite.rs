@@ -1,7 +1,8 @@
-//! The conformance suite over RDMA verbs, for a machine that has a device: `cargo xtask rdma` runs it in one.
+//! The conformance suite over RDMA verbs, for a machine with an RDMA device: `cargo xtask rdma` runs it in a virtual
+//! one.
 //!
-//! `verbs_suite DEVICE uc|rc adapter|NAMESPACE`: the service has the device; so has its client, or the client is software RoCE in a network
-//! namespace of the name, at address 10.0.0.1.
+//! `verbs_suite DEVICE uc|rc adapter|NAMESPACE`: the service uses the device. Its client uses it, too, or is software
+//! RoCE in the network namespace of that name, at address 10.0.0.1.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)] // what it is for
 
@@ -26,13 +27,13 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// More than a case has requests under way: each has a receive.
+/// More than the requests in flight in any case, since each needs a posted receive.
 const RECEIVES: u32 = 64;
 
 struct Adapter {
     device: String,
     reliable: bool,
-    /// Where a software client lives.
+    /// The network namespace of a software client.
     namespace: Option<String>,
     introducer: RefCell<Option<Introducer>>,
     pages: Cell<u32>,
@@ -47,7 +48,7 @@ impl Adapter {
 
     fn introduce(&self, side: Side) {
         let introducer = self.introducer.borrow().clone().expect("a service was started");
-        // The kernel may have to resolve the client's address first, which takes longer than a rendezvous waits.
+        // The kernel may first have to resolve the client's address, which takes longer than a rendezvous waits.
         let met = (0..20).any(|_| introducer.introduce(side));
         assert!(met, "the service is there");
     }

@@ -1,8 +1,8 @@
 //! Admission: the checks of a frame before it gets a slot.
 //!
-//! The transport alone knows how long a frame really was, so it alone can tell that one is shorter than it says; what it
-//! refuses takes no slot and never reaches a dispatcher, so nothing is answered twice. A dispatcher checks again all the
-//! same: others write rings too.
+//! Only the transport knows how long a frame really was, so only it can tell that a frame is shorter than its header
+//! says. A refused frame takes no slot and never reaches a dispatcher, so nothing is answered twice. The dispatcher
+//! checks requests again, since other programs write rings, too.
 
 use ringcall_wire::header::{HEADER_BYTES, RESPONSE_MAGIC, RequestHeader};
 use ringcall_wire::status::Status;
@@ -19,7 +19,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// Whether the frame itself is wrong, and not the moment at which it came.
+    /// Whether the frame itself is wrong, rather than the moment at which it came.
     pub(crate) fn is_bad_frame(self) -> bool {
         matches!(self, Self::Oversize | Self::Truncated | Self::BadMagic)
     }
@@ -35,20 +35,20 @@ impl Reason {
     }
 }
 
-/// What becomes of a frame.
+/// The outcome of a frame's checks.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Admission<'a> {
-    /// Header and exactly the payload that it speaks of: padding is left behind.
+    /// The header and exactly the payload that it announces, without padding.
     Request(RequestHeader, &'a [u8]),
-    /// Its sender is told.
+    /// The sender gets an error.
     Refuse(RequestHeader, Reason),
-    /// Shorter than a header: there is nothing to echo.
+    /// Shorter than a header: no field can be echoed.
     Runt,
-    /// A response. Two services that answer each other's answers would never stop.
+    /// A response. Two services that answered each other's answers would never stop.
     Stray,
 }
 
-/// Says what becomes of a frame of `len` bytes, of which `bytes` are here (all, unless it is longer than a slot).
+/// Classifies a frame of `len` bytes. `bytes` has all of them, unless the frame is longer than a slot.
 #[inline]
 pub(crate) fn admission(bytes: &[u8], len: usize, slot_bytes: usize) -> Admission<'_> {
     let Ok(header) = RequestHeader::from_bytes(bytes) else { return Admission::Runt };
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(admission(&frame(0, 24)[..23], 23, 64), Admission::Runt);
         let response = ResponseHeader::reply(&RequestHeader::new(1, 0, 0, 0), 0, 0).to_bytes();
         assert_eq!(admission(&response, 24, 64), Admission::Stray);
-        // Cut by the wire at the slot's length: the true length decides.
+        // The wire cut the frame at the slot's length: the true length decides.
         assert!(matches!(admission(&frame(40, 64), 65, 64), Admission::Refuse(_, Reason::Oversize)));
     }
 

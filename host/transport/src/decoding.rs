@@ -1,4 +1,4 @@
-//! Client of a decoding server: the three typed calls of one decoder, over any wire.
+//! Client of a decoding server: the three typed calls of one decoder over any wire.
 
 use crate::{CallError, Caller, Outcome, Wire};
 use ringcall::FunctionId;
@@ -19,7 +19,7 @@ pub enum DecodingError {
         /// The server's status.
         status: DecodingStatus,
     },
-    /// The dispatcher refused a call, or no such function is served.
+    /// The dispatcher refused a call, or the server has no such function.
     #[error("{call} was answered {status}: is this a decoding server?")]
     Protocol {
         /// The function.
@@ -27,37 +27,37 @@ pub enum DecodingError {
         /// The dispatcher's status.
         status: Status,
     },
-    /// A call was not answered, or not sent.
+    /// A call was not sent or not answered.
     #[error("{call}: {error}")]
     Call {
         /// The function.
         call: &'static str,
-        /// Why.
+        /// The caller's error.
         error: CallError,
     },
-    /// The measurements are none, more than a call takes, or more than the bytes that were given.
+    /// There are no measurements, more than a call takes, or more than the given bytes hold.
     #[error("{count} measurements in {bytes} bytes: from 1 to {MAX_SYNDROME_BITS}, eight a byte")]
     Count {
-        /// How many there are.
+        /// The number of measurements.
         count: usize,
-        /// Bytes that were given.
+        /// Bytes given.
         bytes: usize,
     },
-    /// The answer has another length than the corrections.
+    /// The answer's length is not that of the corrections.
     #[error("{found} bytes of corrections, and {expected} were expected")]
     Length {
         /// Bytes of the answer.
         found: usize,
-        /// Bytes that so many corrections take.
+        /// Bytes of the corrections.
         expected: usize,
     },
 }
 
 /// One decoder of a decoding server.
 ///
-/// Measurements are sent and not waited for; the call that asks for corrections returns how they were answered. A
+/// Measurements are sent without waiting for the answers; the call that asks for corrections returns their outcome. A
 /// server's ring serves one client at a time, in the order of its requests, so a client begins with
-/// [`reset`](Self::reset), and its caller's window is smaller than the ring.
+/// [`reset`](Self::reset), and its caller's window must be smaller than the ring.
 ///
 /// ```
 /// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig, Status};
@@ -96,14 +96,14 @@ pub struct DecodingClient<W: Wire> {
     decoder_id: i64,
     observables: usize,
     payload: Vec<u8>,
-    /// Requests that were sent and not answered, with their functions, in the order of their ids.
+    /// Requests in flight with their functions, in the order of their ids.
     open: Vec<(u32, &'static str)>,
-    /// The first of the calls since corrections were asked for that was not answered OK.
+    /// The first call since the last corrections whose answer was not OK.
     failed: Option<DecodingError>,
 }
 
 impl<W: Wire> DecodingClient<W> {
-    /// The decoder `decoder_id` with so many observables, whose ring `caller` calls.
+    /// A client of decoder `decoder_id`, which has `observables` and whose ring `caller` calls.
     #[must_use]
     pub fn new(caller: Caller<W>, decoder_id: i64, observables: usize) -> Self {
         let open = Vec::with_capacity(caller.room());
@@ -116,27 +116,27 @@ impl<W: Wire> DecodingClient<W> {
         self.observables.div_ceil(8)
     }
 
-    /// The caller, for its counts.
+    /// The caller, for its counters.
     #[must_use]
     pub const fn caller(&self) -> &Caller<W> {
         &self.caller
     }
 
-    /// Sends measurements: the first `count` bits of `bits`. Waits for answers where the caller's window is full.
+    /// Sends the first `count` bits of `bits` as measurements. Blocks for answers while the caller's window is full.
     ///
     /// # Errors
-    /// [`DecodingError::Count`]; [`DecodingError::Call`] where nothing could be sent.
+    /// [`DecodingError::Count`], or [`DecodingError::Call`] if the measurements could not be sent.
     pub fn enqueue(&mut self, count: usize, bits: &[u8]) -> Result<(), DecodingError> {
         self.stage(count, bits)?;
         self.caller.flush();
         Ok(())
     }
 
-    /// Sends the last measurements of a decode together with the question for its corrections, and waits for them: the shortest way
-    /// from the last measurement to the corrections. Clears them on the server if `reset` is set.
+    /// Sends the last measurements of a decode and asks for its corrections in one step, which is the fastest way to
+    /// get them, and waits for them. Clears the corrections on the server if `reset` is set.
     ///
     /// # Errors
-    /// As [`enqueue`](Self::enqueue) and [`corrections`](Self::corrections).
+    /// As for [`enqueue`](Self::enqueue) and [`corrections`](Self::corrections).
     pub fn finish(
         &mut self,
         count: usize,
@@ -148,11 +148,11 @@ impl<W: Wire> DecodingClient<W> {
         self.corrections(reset, corrections)
     }
 
-    /// Asks for the corrections of a decode and waits for them: a bit for each observable, in as many bytes as
+    /// Asks for the corrections of a decode and waits for them: a bit for each observable, in
     /// [`correction_bytes`](Self::correction_bytes). Clears them on the server if `reset` is set.
     ///
     /// # Errors
-    /// [`DecodingError::Refused`], also for measurements sent before that the server refused; a call that was lost;
+    /// [`DecodingError::Refused`], also if the server refused earlier measurements; an error of a lost call;
     /// [`DecodingError::Length`].
     pub fn corrections(&mut self, reset: bool, corrections: &mut [u8]) -> Result<(), DecodingError> {
         let expected = self.correction_bytes();
@@ -172,17 +172,17 @@ impl<W: Wire> DecodingClient<W> {
         })
     }
 
-    /// Resets the decoder: measurements, corrections and a failure are forgotten, on both sides.
+    /// Resets the decoder: both sides forget measurements, corrections and failures.
     ///
     /// # Errors
-    /// The server refused, or the call was lost.
+    /// The server refused the call, or the call was lost.
     pub fn reset(&mut self) -> Result<(), DecodingError> {
         self.wait();
         self.failed = None;
         self.call(names::RESET_DECODER, &reset_decoder(self.decoder_id), |_| ())
     }
 
-    /// Waits until every call so far is answered or lost. The next call that asks for corrections returns a refusal.
+    /// Waits until every call so far is answered or lost. The next call that asks for corrections reports any refusal.
     pub fn wait(&mut self) {
         let mut turns = 0_u32;
         while !self.open.is_empty() {
@@ -195,7 +195,7 @@ impl<W: Wire> DecodingClient<W> {
         }
     }
 
-    /// Puts measurements into the caller's next batch.
+    /// Adds measurements to the caller's next batch.
     fn stage(&mut self, count: usize, bits: &[u8]) -> Result<(), DecodingError> {
         let refusal = DecodingError::Count { count, bytes: bits.len() };
         let num_syndromes = u32::try_from(count).map_err(|_| refusal)?;
@@ -222,7 +222,8 @@ impl<W: Wire> DecodingClient<W> {
         }
     }
 
-    /// Sends a request and waits for its answer, and for those of all requests before; what `take` makes of its result.
+    /// Sends a request, and waits for its answer and those of all earlier requests. Returns what `take` makes of the
+    /// result.
     fn call<R>(
         &mut self,
         call: &'static str,
@@ -231,7 +232,7 @@ impl<W: Wire> DecodingClient<W> {
     ) -> Result<R, DecodingError> {
         let id = self.send(call, payload)?;
         let mut taken = None;
-        // Each request ends, at its deadline at the latest.
+        // Each request ends at its deadline at the latest.
         let mut turns = 0_u32;
         while !self.open.is_empty() {
             let before = self.open.len();
@@ -248,7 +249,7 @@ impl<W: Wire> DecodingClient<W> {
         }
     }
 
-    /// Takes what has come. `take` gets the result of the request `wanted`.
+    /// Takes the arrived answers. `take` gets the result of the request `wanted`.
     fn turn(&mut self, wanted: Option<u32>, mut take: impl FnMut(&[u8])) {
         let Self { caller, open, failed, .. } = self;
         caller.poll(|ended| {

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Where a transport is reached: known as soon as it is bound.
+/// The address of a transport, known as soon as the transport is bound.
 ///
-/// It is written as one line of `key=value` pairs, which is what a launcher reads:
+/// It is printed as one line of `key=value` pairs, for launchers to read:
 ///
 /// ```
 /// use ringcall_transport::Endpoint;
@@ -19,12 +19,12 @@ pub struct Endpoint {
     pub transport: &'static str,
     /// The local address.
     pub address: SocketAddr,
-    /// What else a peer must know, as keys and values without blanks.
+    /// Further facts that a peer must know, as keys and values without blanks.
     pub details: Vec<(&'static str, String)>,
 }
 
 impl Endpoint {
-    /// An endpoint that an address says everything about.
+    /// An endpoint without further facts.
     #[must_use]
     pub fn new(transport: &'static str, address: SocketAddr) -> Self {
         Self { transport, address, details: Vec::new() }

@@ -1,25 +1,25 @@
-//! Errors of a transport before it runs.
+//! Errors of making and starting a transport.
 
 use ringcall_rdma::verbs::VerbsError;
 use ringcall_roce::{QueuePairError, SocketError};
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a transport cannot be made or started. What goes wrong later is counted, not returned.
+/// Why a transport cannot be made or started. Later errors are counted, not returned.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// The address is taken, not ours, or forbidden.
+    /// The address is in use, is not this machine's, or is forbidden.
     #[error("cannot bind {address}: {source}")]
     Bind {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A socket option or buffer was refused.
     #[error("cannot set up the socket: {0}")]
     Socket(#[from] io::Error),
-    /// A slot of the ring is longer than what the wire carries in one piece.
+    /// A slot of the ring is longer than the longest frame of the wire.
     #[error(
         "a slot of {slot_bytes} bytes does not fit {wire}, which carries {max} bytes at most: take shorter slots"
     )]
@@ -31,23 +31,23 @@ pub enum TransportError {
         /// The most bytes of a frame.
         max: usize,
     },
-    /// The queue pair's socket cannot be made.
+    /// The queue pair's socket cannot be opened.
     #[error(transparent)]
     Roce(#[from] SocketError),
-    /// There is no queue pair of an adapter.
+    /// The adapter's queue pair cannot be opened.
     #[error(transparent)]
     Verbs(#[from] VerbsError),
-    /// Numbers that make no queue pair.
+    /// The numbers do not form a valid queue pair.
     #[error(transparent)]
     QueuePair(#[from] QueuePairError),
-    /// An option that does not work.
+    /// An option with an invalid value.
     #[error("{setting} is {value}: {needed}")]
     Setting {
-        /// Which.
+        /// The option.
         setting: &'static str,
         /// Its value.
         value: u64,
-        /// What would work.
+        /// The valid values.
         needed: &'static str,
     },
     /// The operating system refused a thread.

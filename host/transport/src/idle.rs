@@ -7,15 +7,15 @@ use ringcall::wait::TURNS_PER_CHECK;
 use ringcall::wait::Waiter;
 use std::time::{Duration, Instant};
 
-/// What a transport's thread does while there is nothing to do: polls, yields to other threads, and at last blocks until
-/// a datagram comes.
+/// How a transport's thread idles: it polls, then yields to other threads, and at last blocks until a datagram comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Idle {
-    /// How it polls. Default: yields after 16 empty turns, each a system call; on a machine with a core for every polling
-    /// thread [`Wait::Spin`] is faster.
+    /// How the thread polls. By default it yields after 16 empty turns, since each turn is a system call; on a machine
+    /// with a core for every polling thread [`Wait::Spin`] is faster.
     pub wait: Wait,
-    /// How long it polls in vain before it blocks in `poll`; a datagram ends that at once. Never while an answer is due:
-    /// those come through memory, and nothing would wake the thread. `None`: it never blocks. Default: 50 ms.
+    /// How long the thread polls without result before it blocks in `poll`, which a datagram ends at once. It never
+    /// blocks while an answer is due: answers come through memory, and nothing would wake the thread. `None` never
+    /// blocks. Default: 50 ms.
     pub block_after: Option<Duration>,
 }
 
@@ -25,7 +25,7 @@ impl Default for Idle {
     }
 }
 
-/// The state of one idle thread.
+/// The idle state of one thread.
 #[derive(Debug)]
 pub(crate) struct Idler {
     waiter: Waiter,
@@ -38,14 +38,14 @@ impl Idler {
         Self { waiter: idle.wait.waiter(), block_after: idle.block_after, since: None }
     }
 
-    /// There was something to do.
+    /// Called after a turn that found work.
     #[inline]
     pub(crate) fn reset(&mut self) {
         self.waiter.reset();
         self.since = None;
     }
 
-    /// There was nothing.
+    /// Called after a turn that found no work.
     #[inline]
     pub(crate) fn idle(&mut self, link: &mut dyn Unified) {
         let turns = self.waiter.idle();

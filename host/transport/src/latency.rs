@@ -1,4 +1,4 @@
-//! Latency histograms by function, with one writer. Any thread may read them at any time.
+//! Latency histograms by function, with one writer and readers on any thread.
 
 use crate::stats::Count;
 use ringcall_gpu::atomic::DeviceU64;
@@ -7,7 +7,7 @@ use ringcall_wire::status::Status;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Buckets: two an octave, from a microsecond to seventeen seconds, and one for all above.
+/// Number of buckets: two an octave from a microsecond to seventeen seconds, and one for longer times.
 pub const BUCKETS: usize = 48;
 
 /// The unit of the buckets' bounds: 1,024 ns, so that a shift finds a bucket.
@@ -25,10 +25,10 @@ const fn bucket(ns: u64) -> usize {
     if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
 }
 
-/// Functions whose answers are counted apart, at most; those of more are counted together.
+/// The most functions whose answers are counted apart; answers of further functions are counted together.
 pub const FUNCTIONS: usize = 32;
 
-/// Counts of some of a link's answers, which its thread alone writes.
+/// Counters of some of a link's answers. Only the link's thread writes them.
 #[derive(Debug)]
 struct LiveLatencies {
     buckets: [Count; BUCKETS],
@@ -68,13 +68,13 @@ impl Place {
     }
 }
 
-/// A link's answers, by function.
+/// Counters of a link's answers by function.
 #[derive(Debug)]
 pub(crate) struct LiveFunctions {
-    /// The function of each place, plus one; 0 of a place that no function has yet.
+    /// The function of each entry, plus one; 0 for a free entry.
     ids: [DeviceU64; FUNCTIONS],
     places: [Place; FUNCTIONS],
-    /// Of functions without a place.
+    /// Answers of functions without an entry.
     others: Place,
 }
 
@@ -89,8 +89,8 @@ impl Default for LiveFunctions {
 }
 
 impl LiveFunctions {
-    /// Counts an answer. Only a function that runs, or whose schema refuses a request, gets an entry, so that no peer
-    /// can fill the entries with invented ids.
+    /// Counts an answer. A function gets an entry only if it runs, or if its schema refuses a request, so no peer can
+    /// fill the entries with invented ids.
     #[inline]
     pub(crate) fn record(&self, function: u32, status: i32, ns: u64) {
         let wanted = u64::from(function) + 1;
@@ -124,7 +124,7 @@ impl LiveFunctions {
         named.chain((others.latencies.count() > 0).then_some(others)).collect()
     }
 
-    /// Of all functions together.
+    /// The sum over all functions.
     pub(crate) fn counts(&self) -> Latencies {
         let places = self
             .places
@@ -135,20 +135,20 @@ impl LiveFunctions {
     }
 }
 
-/// Counts of a function's answers.
+/// Counters of a function's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FunctionAnswers {
-    /// Which one; `None` of all that are not counted apart: functions that are not there, and those after the first [`FUNCTIONS`].
+    /// The function; `None` for all functions without an entry: unknown ones, and those after the first [`FUNCTIONS`].
     pub function: Option<FunctionId>,
-    /// How many answers took how long, refusals among them.
+    /// Latencies of all answers, refusals included.
     pub latencies: Latencies,
-    /// Answers with another status than `OK`.
+    /// Answers with a status other than `OK`.
     pub refused: u64,
 }
 
 impl FunctionAnswers {
-    /// These answers and others of the same function, such as those of another transport.
+    /// The sum of these answers and others of the same function, such as those of another transport.
     #[must_use]
     pub fn plus(&self, more: &Self) -> Self {
         let latencies = self.latencies.plus(&more.latencies);
@@ -156,7 +156,8 @@ impl FunctionAnswers {
     }
 }
 
-/// How many answers took how long: from a request's slot being written until its answer was taken out of the slot.
+/// A histogram of latencies, each from the moment a request was written to its slot until its answer was taken out of
+/// the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Latencies {
     counts: [u64; BUCKETS],
@@ -164,7 +165,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Each bucket's upper bound, and how many answers are in it; the last has no bound. The bounds never change.
+    /// Each bucket's upper bound, and its number of answers; the last bucket has no bound. The bounds never change.
     pub fn buckets(&self) -> impl Iterator<Item = (Option<Duration>, u64)> + '_ {
         let bound = |bucket: usize| {
             let units = match (bucket / 2, bucket % 2) {
@@ -177,7 +178,7 @@ impl Latencies {
         self.counts.iter().enumerate().map(move |(bucket, &count)| (bound(bucket), count))
     }
 
-    /// These answers and others, such as those of another transport.
+    /// The sum of these answers and others, such as those of another transport.
     #[must_use]
     pub fn plus(&self, more: &Self) -> Self {
         let mut sum = *self;
@@ -186,13 +187,13 @@ impl Latencies {
         sum
     }
 
-    /// How many answers.
+    /// The number of answers.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The times of all answers together.
+    /// The sum of all latencies.
     #[must_use]
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(self.sum_ns)

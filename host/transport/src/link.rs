@@ -1,4 +1,4 @@
-//! Link: a service over any wire, which turns frames into requests in slots, and answers into frames.
+//! Link: a service over any wire, which puts requests from frames into slots and sends answers as frames.
 
 use crate::admit::{Admission, Reason, admission};
 use crate::latency::LiveFunctions;
@@ -61,20 +61,20 @@ pub struct Link<W: Wire> {
     closed: bool,
 }
 
-/// Answers and refusals that wait for the wire, at most: a few batches.
+/// The most answers and refusals that wait for the wire: a few batches.
 const OUTBOX: usize = 2 * BATCH;
 
-/// Batches that are refused after the deadline of a stop: a sender that never pauses does not keep it up.
+/// Batches refused after the deadline of a stop, limited so that a sender without pause cannot delay the end.
 const LAST_BATCHES: usize = 256;
 
-/// Tries to send the rest at the end, with a yield between.
+/// Attempts to send the rest at the end, with a yield between them.
 const LAST_TRIES: usize = 1000;
 
 impl<W: Wire> Link<W> {
-    /// Attaches `wire` to `ring`. Both sides of the ring's flags that a dispatcher does not own are the link's from now on.
+    /// Attaches `wire` to `ring`. The link takes over both sides of the ring's flags, except for the dispatcher's part.
     ///
     /// # Errors
-    /// Slots that are longer than what the wire carries, or no memory for its buffers.
+    /// Slots that are longer than the wire's longest frame, or not enough memory for the buffers.
     pub fn attach(mut wire: W, ring: &Ring) -> Result<Self, TransportError> {
         let endpoint = wire.endpoint();
         let geometry = *ring.geometry();
@@ -100,18 +100,18 @@ impl<W: Wire> Link<W> {
         })
     }
 
-    /// For a dispatcher that drops bad requests without an answer, as CUDA-Q Realtime does: the link drops frames with a wrong
-    /// magic or a wrong length the same way, counted, and gives up requests whose slots were emptied without an answer. By
-    /// default each sender is told.
+    /// For a dispatcher that drops bad requests without an answer, as CUDA-Q Realtime does: the link likewise drops
+    /// frames with a wrong magic or a wrong length, counted, and gives up requests whose slots were emptied without an
+    /// answer. By default each sender gets an error.
     ///
-    /// The dispatcher must mark slots in flight: without marks a slot whose graph runs looks emptied.
+    /// The dispatcher must mark slots in flight: without marks, a slot whose graph is running looks emptied.
     #[must_use]
     pub fn drop_bad_requests(mut self, drop: bool) -> Self {
         self.drops_bad_requests = drop;
         self
     }
 
-    /// Sends what waits; whether all of it went.
+    /// Sends waiting frames. Returns whether all were sent.
     fn flush(&mut self) -> bool {
         while !self.outbox.is_empty() {
             let sent = self.wire.send(&self.outbox);
@@ -127,7 +127,8 @@ impl<W: Wire> Link<W> {
                     self.counters.blocked.one();
                     return false;
                 }
-                // Of the first one left: its peer cannot be reached, say. The others may.
+                // The error is that of the first remaining frame, whose peer may be unreachable. Other peers may not
+                // be.
                 Some(_) => {
                     self.counters.errors.one();
                     if self.outbox.pop() == Some(Tag::Answer) {
@@ -140,13 +141,13 @@ impl<W: Wire> Link<W> {
     }
 
     fn settle_counts(&self) {
-        // Answers in the outbox are not sent yet: their slots are free, but nothing was sent.
+        // Answers in the outbox have left their slots but were not sent yet.
         let waiting = self.outbox.answers() as u64;
         self.counters.under_way.set(u64::from(self.slots.under_way()) + waiting);
     }
 }
 
-/// Whether the wire is only full.
+/// Whether the wire only has no room now.
 pub(crate) fn later(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
     // ENOBUFS has no separate kind.
@@ -166,7 +167,7 @@ impl<W: Wire> Unified for Link<W> {
             drops_bad_requests: *drops_bad_requests,
             closed: *closed,
         };
-        // Any frame may have to be refused.
+        // Every received frame may need room for a refusal.
         let mut limit = outbox.room().min(BATCH);
         if !W::NAMES_SLOTS && !*closed {
             let mut vacant = slots.restock(counters);
@@ -279,7 +280,7 @@ impl<W: Wire> Unified for Link<W> {
         self.close();
         for (slot, asked) in self.slots.give_up() {
             self.counters.dropped.one();
-            // Their room: a last attempt to send comes first.
+            // A last attempt to send makes room for them.
             if self.outbox.room() > 0 || self.flush() {
                 let header = ResponseHeader::reply(&asked.header, Status::SHUTTING_DOWN.0, 0);
                 self.outbox.push(asked.from, slot, Tag::Refusal, |out| write_header(out, &header));
@@ -310,14 +311,14 @@ impl<W: Wire> Unified for Link<W> {
     }
 }
 
-/// Which frames get a slot.
+/// The rules by which frames get slots.
 struct AdmissionRules {
     request_bytes: usize,
     drops_bad_requests: bool,
     closed: bool,
 }
 
-/// Gives a frame a slot, or its sender a refusal.
+/// Gives a frame a slot, or sends a refusal.
 #[inline]
 fn admit<W: Wire>(
     frame: &Frame<'_, W::Peer>,
@@ -364,7 +365,7 @@ fn admit<W: Wire>(
     outbox.push(frame.from, frame.slot.unwrap_or(0), Tag::Refusal, |out| write_header(out, &reply));
 }
 
-/// Copies an answer out of its slot: as long as it says, and for its own request. Its status.
+/// Copies an answer out of its slot, if it is for this request, with the length that it states. Returns its status.
 #[inline]
 fn take<P: Copy>(
     response: &Response,
@@ -382,7 +383,7 @@ fn take<P: Copy>(
     header.status
 }
 
-/// The header to send and how many result bytes go with it. A slot's response is an allegation, too: a foreign
+/// The header to send and the number of result bytes to follow. A slot's response is an allegation, too: a foreign
 /// dispatcher may leave old bytes there.
 fn answer(
     response: &Response,
@@ -394,7 +395,7 @@ fn answer(
     let ours = header.has_magic() && header.request_id == asked.request_id;
     if response.error().is_some() {
         counters.error_marks.one();
-        // With the mark our dispatchers leave a header that says what failed.
+        // With the error mark, Ringcall's dispatchers leave a header that says what failed.
         let says = ours && header.status < 0;
         let status = if says { header.status } else { Status::LAUNCH_FAILED.0 };
         return (ResponseHeader::reply(asked, status, 0), 0);

@@ -6,16 +6,16 @@ use std::collections::VecDeque;
 /// A frame for the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outgoing<'a, P> {
-    /// Whom it is for.
+    /// The recipient.
     pub to: P,
-    /// The slot whose answer it is; of a caller's requests, the slot that it suggests.
+    /// The slot of the answer; for a caller's request, the slot that the caller suggests.
     pub slot: u32,
-    /// Header and payload, exactly.
+    /// Exactly the header and the payload.
     pub bytes: &'a [u8],
 }
 
-/// Frames in the order in which they go out: copies, so that a slot is free as soon as its answer is here. Bounded, and
-/// nothing is allocated after it is made.
+/// A bounded queue of outgoing frames. They are copies, so a slot is free as soon as its answer is queued. Nothing is
+/// allocated after creation.
 #[derive(Debug)]
 pub struct Outbox<P> {
     entries: VecDeque<Entry<P>>,
@@ -32,24 +32,24 @@ struct Entry<P> {
     to: P,
     slot: u32,
     tag: Tag,
-    /// Which part of `bytes` has it.
+    /// Index of the frame's part of `bytes`.
     frame: usize,
     len: usize,
 }
 
-/// The counters of a frame that leaves.
+/// Which counters a frame affects when it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tag {
     /// The answer of a slot.
     Answer,
-    /// A refusal: counted when it was made.
+    /// A refusal, which was counted when it was made.
     Refusal,
     /// A caller's request, with its id.
     Request(u32),
 }
 
 impl<P: Copy> Outbox<P> {
-    /// Room for `capacity` frames of up to `frame_bytes` bytes.
+    /// An outbox for `capacity` frames of up to `frame_bytes`.
     #[must_use]
     pub fn new(capacity: usize, frame_bytes: usize) -> Self {
         Self {
@@ -63,36 +63,37 @@ impl<P: Copy> Outbox<P> {
         }
     }
 
-    /// Room for `capacity` frames of up to `frame_bytes` bytes, which [tags](ringcall_wire::tag) follow where there is a key.
+    /// An outbox for `capacity` frames of up to `frame_bytes`, each followed by its [tag](ringcall_wire::tag) if there
+    /// is a key.
     pub(crate) fn sealed(capacity: usize, frame_bytes: usize, key: Option<FrameKey>) -> Self {
         let tag_bytes = if key.is_some() { TAG_BYTES } else { 0 };
         Self { key, ..Self::new(capacity, frame_bytes + tag_bytes) }
     }
 
-    /// Frames that still fit.
+    /// The number of frames that still fit.
     #[must_use]
     pub fn room(&self) -> usize {
         self.capacity - self.entries.len()
     }
 
-    /// Frames waiting.
+    /// The number of waiting frames.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Answers of slots among them.
+    /// The number of waiting answers.
     pub(crate) fn answers(&self) -> usize {
         self.answers
     }
 
-    /// Whether none waits.
+    /// Whether no frame waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The frames, first come first.
+    /// The waiting frames, the oldest first.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = Outgoing<'_, P>> {
         self.entries.iter().map(|entry| Outgoing {
             to: entry.to,
@@ -101,7 +102,8 @@ impl<P: Copy> Outbox<P> {
         })
     }
 
-    /// Adds a frame, for a wire that sends through another; false if there is no room or it is too long.
+    /// Adds a frame, for a wire that sends through another one. Returns false if there is no room or the frame is too
+    /// long.
     pub fn add(&mut self, to: P, bytes: &[u8]) -> bool {
         bytes.len() <= self.stride
             && self.push(to, 0, Tag::Refusal, |out| {
@@ -110,14 +112,15 @@ impl<P: Copy> Outbox<P> {
             })
     }
 
-    /// Takes the first frames out, once they are gone.
+    /// Removes the first `frames` frames, which were sent.
     pub fn remove(&mut self, frames: usize) {
         for _ in 0..frames {
             self.pop();
         }
     }
 
-    /// Adds a frame that `fill` writes; `fill` says how long it is. False, and `fill` not called, if there is no room.
+    /// Adds a frame that `fill` writes; `fill` returns its length. Returns false, without calling `fill`, if there is
+    /// no room.
     pub(crate) fn push(&mut self, to: P, slot: u32, tag: Tag, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if self.room() == 0 {
             return false;
@@ -138,7 +141,7 @@ impl<P: Copy> Outbox<P> {
         true
     }
 
-    /// Takes the first frame out.
+    /// Removes the first frame.
     pub(crate) fn pop(&mut self) -> Option<Tag> {
         let tag = self.entries.pop_front()?.tag;
         self.answers -= usize::from(tag == Tag::Answer);

@@ -1,8 +1,8 @@
 //! Slot table of a link: which slot a request gets, and to which peer a slot's answer goes.
 //!
-//! The transport is its ring's only producer and consumer, so a slot that it saw vacant stays vacant: a few such
-//! slots are kept in stock, and a frame is received only into one of them. Slots are looked for around the ring, past
-//! those in use: a request that is never answered costs its own slot and stalls no other.
+//! The transport is its ring's only producer and consumer, so a slot that it saw vacant stays vacant. It reserves a few
+//! vacant slots, and receives a frame only if one is reserved. The search for vacant slots goes around the ring and
+//! skips slots in use: a request that is never answered costs its own slot and stalls no other.
 
 use crate::admit::Reason;
 use crate::stats::LiveCounters;
@@ -15,33 +15,33 @@ use ringcall_wire::flag::{FREE, IN_FLIGHT};
 use ringcall_wire::header::RequestHeader;
 use std::collections::VecDeque;
 
-/// Who asked, and what.
+/// A request's sender and the fields that its answer has to echo.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<P> {
     pub(crate) from: P,
     pub(crate) header: RequestHeader,
-    /// When, ns.
+    /// When the request was put into its slot, ns.
     pub(crate) at: u64,
 }
 
-/// The books of one ring.
+/// The slots of one ring with their requests.
 #[derive(Debug)]
 pub(crate) struct Slots<P> {
     ring: SharedRing,
     asked: Box<[Option<Asked<P>>]>,
-    /// Slots with a request of ours, a bit each, in groups as the flags are.
+    /// Slots with a request of this link, a bit each, grouped as the flags are.
     under_way: Box<[u8]>,
-    /// Slots in stock.
+    /// Reserved vacant slots.
     reserved: Box<[u8]>,
     stock: VecDeque<Vacant>,
-    /// Where to look for vacant slots next.
+    /// Where the search for vacant slots continues.
     cursor: u32,
-    /// Which group of answers to look at first.
+    /// The group of answers to poll first.
     first: u32,
     count: u32,
 }
 
-/// A slot's group, and its bit there.
+/// A slot's group, and its bit in the group.
 const fn bit_of(slot: u32) -> (usize, u8) {
     ((slot / GROUP) as usize, 1 << (slot % GROUP))
 }
@@ -62,12 +62,12 @@ impl<P: Copy> Slots<P> {
         }
     }
 
-    /// Requests without an answer yet.
+    /// The number of requests without an answer.
     pub(crate) fn under_way(&self) -> u32 {
         self.count
     }
 
-    /// Looks for vacant slots until a batch is in stock; how many there are.
+    /// Searches vacant slots until a batch is reserved. Returns how many are.
     #[inline]
     pub(crate) fn restock(&mut self, counters: &LiveCounters) -> usize {
         let slots = self.ring.geometry().slots();
@@ -93,7 +93,8 @@ impl<P: Copy> Slots<P> {
         self.stock.len()
     }
 
-    /// Gives up requests that a dispatcher took out of their slots without an answer: with both flags free there will be none.
+    /// Gives up requests that a dispatcher took out of their slots without an answer: if both flags are free, none will
+    /// come.
     #[cold]
     pub(crate) fn reclaim(&mut self, counters: &LiveCounters) {
         for index in 0..self.ring.geometry().slots() {
@@ -110,7 +111,7 @@ impl<P: Copy> Slots<P> {
         }
     }
 
-    /// A vacant slot out of stock.
+    /// A reserved vacant slot.
     pub(crate) fn any(&mut self) -> Option<Vacant> {
         let vacant = self.stock.pop_front()?;
         let (group, bit) = bit_of(vacant.slot().get());
@@ -118,7 +119,7 @@ impl<P: Copy> Slots<P> {
         Some(vacant)
     }
 
-    /// The slot that a peer names.
+    /// The vacant slot that a peer names.
     pub(crate) fn named(&self, index: u32, counters: &LiveCounters) -> Result<Vacant, Reason> {
         let slot = self.ring.geometry().slot(index).ok_or(Reason::BadSlot)?;
         let (group, bit) = bit_of(index);
@@ -128,8 +129,8 @@ impl<P: Copy> Slots<P> {
         self.probe(slot, counters).ok_or(Reason::SlotTaken)
     }
 
-    /// The slot, if it is vacant. An answer in it to no request of this transport (its transport has stopped,
-    /// or the dispatcher answered twice) is thrown away.
+    /// The slot, if it is vacant. An answer in it that belongs to no request of this transport (an earlier transport's,
+    /// or a second answer) is discarded.
     fn probe(&self, slot: SlotIndex, counters: &LiveCounters) -> Option<Vacant> {
         if let Some(vacant) = Vacant::probe(&self.ring, slot) {
             return Some(vacant);
@@ -140,7 +141,7 @@ impl<P: Copy> Slots<P> {
         Vacant::probe(&self.ring, slot)
     }
 
-    /// Puts a request into a slot. False if it does not fit, which leaves the slot vacant.
+    /// Puts a request into a slot. Returns false if it does not fit, which leaves the slot vacant.
     #[inline]
     pub(crate) fn submit(&mut self, vacant: Vacant, from: P, header: &RequestHeader, payload: &[u8]) -> bool {
         let slot = vacant.slot();
@@ -155,9 +156,9 @@ impl<P: Copy> Slots<P> {
         true
     }
 
-    /// Visits the answers that are there, a line of flags at a time, in no particular order of requests. `take` says
-    /// whether it took the answer, whose slot is then free; the first one that it does not take ends the visit, and is
-    /// the first one of the next.
+    /// Visits the answers that are ready, a cache line of flags at a time, in no particular order of requests. `take`
+    /// returns whether it took the answer, whose slot is then free. The first answer not taken ends the visit, and is
+    /// the first of the next visit.
     #[inline]
     pub(crate) fn harvest(&mut self, mut take: impl FnMut(&Response, &Asked<P>, &SharedRing) -> bool) {
         if self.count == 0 {
@@ -191,7 +192,8 @@ impl<P: Copy> Slots<P> {
         }
     }
 
-    /// Gives up every request in flight; who asked. Their slots are left to the dispatcher that answers them.
+    /// Gives up every request in flight and returns their senders. Their slots are left to the dispatcher, which will
+    /// answer them.
     pub(crate) fn give_up(&mut self) -> Vec<(u32, Asked<P>)> {
         let given_up = (0..).zip(&self.asked).filter_map(|(slot, asked)| asked.map(|asked| (slot, asked)));
         let given_up = given_up.collect();
@@ -236,7 +238,7 @@ mod tests {
             Some(slot)
         }
 
-        /// Plays a dispatcher that answers the requests that `which` picks.
+        /// Simulates a dispatcher that answers the requests that `which` picks.
         fn dispatch(&mut self, which: impl Fn(u32) -> bool) {
             let ring = self.slots.ring.clone();
             self.scan.full(&ring, |seen| {

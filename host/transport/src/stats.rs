@@ -1,10 +1,10 @@
-//! Counters of transports. Each set has one writer; any thread may read it at any time.
+//! Counters of transports. Each set has one writer and readers on any thread.
 
 use ringcall_gpu::atomic::DeviceU64;
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-/// A counter with one writer: a load and a store, no read-modify-write.
+/// A counter with one writer, which uses a load and a store instead of a read-modify-write.
 #[derive(Debug)]
 pub(crate) struct Count(DeviceU64);
 
@@ -46,16 +46,17 @@ macro_rules! counters {
         }
 
         impl $counts {
-            /// What each count means, by name, in the order of [`named`](Self::named).
+            /// The meaning of each counter by name, in the order of [`named`](Self::named).
             pub const MEANINGS: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($field), $meaning),)*];
 
-            /// Every count with its name, in a fixed order.
+            /// Every counter with its name, in a fixed order.
             pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($field), self.$field),)*].into_iter()
             }
 
-            /// Sets the count of this name; whether there is one. For counts that come from another process or library.
+            /// Sets the counter `name`, for counts that come from another process or library. Returns whether there is
+            /// such a counter.
             pub fn set(&mut self, name: &str, count: u64) -> bool {
                 match name {
                     $(stringify!($field) => self.$field = count,)*
@@ -66,7 +67,7 @@ macro_rules! counters {
         }
 
         impl fmt::Display for $counts {
-            /// The counts that are not zero.
+            /// Prints the counters that are not zero.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 show(f, self.named())
             }
@@ -97,7 +98,7 @@ fn show(f: &mut fmt::Formatter<'_>, named: impl Iterator<Item = (&'static str, u
 counters! {
     /// Counters of a service.
     ///
-    /// Nothing is lost from the books: [`balance`](Self::balance) is zero at any quiet moment, and always after a stop.
+    /// Everything is accounted for: [`balance`](Self::balance) is zero at any quiet moment, and always after a stop.
     Statistics, LiveCounters {
         received: "frames taken from the wire, whatever became of them";
         requests: "frames put into slots";
@@ -142,7 +143,7 @@ counters! {
 }
 
 impl Statistics {
-    /// Frames that were answered with an error by the transport itself.
+    /// Frames that the transport itself answered with an error.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.oversize + self.truncated + self.bad_magic + self.bad_slot + self.slot_taken + self.stopping
@@ -155,7 +156,7 @@ impl Statistics {
         self.runts + self.strays + refused + self.wrong_psn + self.repeated + self.wrong_tag
     }
 
-    /// How many frames are unaccounted for: always (0, 0), first of those received, then of those put into slots.
+    /// The number of unaccounted frames, which is always (0, 0): first of those received, then of those put into slots.
     #[must_use]
     pub fn balance(&self) -> (i128, i128) {
         let n = i128::from;
@@ -192,7 +193,7 @@ counters! {
 }
 
 impl CallerStatistics {
-    /// How many requests are unaccounted for: always 0.
+    /// The number of unaccounted requests, which is always 0.
     #[must_use]
     pub fn balance(&self) -> i128 {
         let ended = [self.answered, self.refused, self.lost, self.unsent, self.waiting];

@@ -6,13 +6,13 @@ use ringcall_wire::tag::{FrameKey, TAG_BYTES, VERSION};
 use std::io;
 use std::time::Duration;
 
-/// A wire whose frames have [tags](ringcall_wire::tag) if there is a key; without a key, the wire itself.
+/// A wire whose frames have [tags](ringcall_wire::tag) if there is a key; without a key, it acts as the wire itself.
 ///
-/// A frame without its tag is counted ([`wrong_tag`](crate::Statistics::wrong_tag)) and not answered: its sender hears nothing,
-/// and no answer goes to an address that was forged. What precedes frames is the wire's own: a RoCE
-/// packet is put into its peer's window before there is a frame whose tag could be looked at.
+/// A frame without a valid tag is counted ([`wrong_tag`](crate::Statistics::wrong_tag)) and not answered, so no answer
+/// goes to a forged address. The wire's own steps precede the check: a RoCE packet is put into its peer's window before
+/// there is a frame with a tag to check.
 ///
-/// A tag does not tell a frame that was recorded and sent again. Answers to such a frame go where it came from.
+/// A tag does not reveal that a frame was recorded and sent again. The answer to such a frame goes to its source.
 ///
 /// ```
 /// use ringcall_transport::{Caller, CallerOptions, Link, Tagged, Unified, udp};
@@ -52,19 +52,19 @@ pub struct Tagged<W> {
 }
 
 impl<W: Wire> Tagged<W> {
-    /// `wire`, with a key or without.
+    /// Wraps `wire`, with or without a key.
     #[must_use]
     pub const fn new(wire: W, key: Option<FrameKey>) -> Self {
         Self { wire, key }
     }
 
-    /// The wire itself.
+    /// The inner wire.
     #[must_use]
     pub const fn wire(&self) -> &W {
         &self.wire
     }
 
-    /// What each frame is longer by.
+    /// Bytes that the tag adds to each frame.
     const fn tag_bytes(&self) -> usize {
         if self.key.is_some() { TAG_BYTES } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! Threaded transports: on one thread with a dispatcher, or on a separate thread.
+//! Transports on threads: one shared with the dispatcher, or one of their own.
 
 use crate::idle::Idler;
 use crate::{Endpoint, Idle, RingFilling, StopReport, TransportError, Unified, Watch};
@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Choices of a transport's thread.
+/// Options of a transport's thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThreadOptions {
     /// How the thread idles.
     pub idle: Idle,
-    /// The core it is pinned to.
+    /// The core to which the thread is pinned.
     pub core: Option<usize>,
 }
 
-/// The stop signal of a thread: nanoseconds allowed, plus one; 0 while it runs. Written by the owner, once, with
-/// release; read by the thread with acquire.
+/// The stop signal of a thread: the allowed nanoseconds plus one, or 0 while the thread runs. The owner writes it once,
+/// with release; the thread reads it with acquire.
 #[derive(Debug, Clone)]
 struct Signal(Arc<DeviceU64>);
 
@@ -41,7 +41,7 @@ impl Signal {
     }
 }
 
-/// A thread that is told to stop when its handle is dropped. Its end is not awaited then.
+/// A thread that is told to stop when its handle is dropped. The drop does not wait for the thread's end.
 #[derive(Debug)]
 struct Worker<T> {
     signal: Signal,
@@ -63,7 +63,7 @@ impl<T: Send + 'static> Worker<T> {
         Ok(Self { signal, thread, endpoint, watch })
     }
 
-    /// The state that the thread hands back; `None` if it does not come.
+    /// The state that the thread returns; `None` if it does not end before the deadline.
     fn stop(mut self, deadline: Duration) -> Option<T> {
         self.signal.stop(deadline);
         self.thread.wait(deadline.saturating_add(GRACE_PERIOD)).ok()
@@ -83,7 +83,7 @@ fn stuck(watch: &Watch, begin: Instant) -> StopReport {
     StopReport { drained: 0, dropped: 0, refused: 0, stuck: true, statistics, took: begin.elapsed() }
 }
 
-/// Turns of one thread until it is told to stop; how long the stop may take.
+/// Runs a thread's turns until it is told to stop. Returns how long the stop may take.
 fn turns(
     link: &mut dyn Unified,
     idle: &Idle,
@@ -111,7 +111,7 @@ fn turns(
     }
 }
 
-/// A transport on its own thread, beside the ring's dispatcher: a dispatcher's thread, a kernel on a device.
+/// A transport on its own thread, next to the ring's dispatcher, which is a thread or a kernel on a device.
 ///
 /// ```
 /// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
@@ -146,7 +146,7 @@ impl Threaded {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The operating system refuses one.
+    /// The operating system refuses the thread.
     pub fn start(mut link: impl Unified + 'static, options: &ThreadOptions) -> Result<Self, TransportError> {
         let idle = options.idle;
         let known = (link.endpoint().clone(), link.watch());
@@ -157,7 +157,7 @@ impl Threaded {
         Ok(Self { worker })
     }
 
-    /// Where the thread runs.
+    /// The thread's core.
     #[must_use]
     pub fn pin(&self) -> &PinReport {
         self.worker.thread.pin()
@@ -179,7 +179,7 @@ impl RingFilling for Threaded {
     }
 }
 
-/// Transport and host dispatcher on one thread: the fewest hand-overs, and the fewest cores.
+/// Transport and host dispatcher on one thread, which takes the fewest hand-overs and the fewest cores.
 ///
 /// ```
 /// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
@@ -208,14 +208,14 @@ pub struct OneThread {
     worker: Worker<(StopReport, Stopped)>,
 }
 
-/// The most turns of a dispatcher between two polls of the wire.
+/// The most dispatcher turns between two polls of the wire.
 const STEPS: u32 = 16;
 
 impl OneThread {
-    /// Starts the thread. The dispatcher's way of waiting and its core do not apply: they are the thread's.
+    /// Starts the thread. It idles and is pinned by `options`, not by the dispatcher's options.
     ///
     /// # Errors
-    /// The operating system refuses one.
+    /// The operating system refuses the thread.
     pub fn start(
         mut link: impl Unified + 'static,
         dispatcher: HostDispatcher<Wired>,
@@ -235,7 +235,7 @@ impl OneThread {
         Ok(Self { worker })
     }
 
-    /// Where it is reached.
+    /// The transport's address.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.worker.endpoint
@@ -247,14 +247,14 @@ impl OneThread {
         self.worker.watch.clone()
     }
 
-    /// Where the thread runs.
+    /// The thread's core.
     #[must_use]
     pub fn pin(&self) -> &PinReport {
         self.worker.thread.pin()
     }
 
-    /// Stops the transport, then the dispatcher: at the deadline the senders of unanswered requests are told
-    /// `SHUTTING_DOWN`. The dispatcher's part is missing if a handler on the thread never returns.
+    /// Stops the transport, then the dispatcher. At the deadline the senders of unanswered requests get
+    /// `SHUTTING_DOWN`. The dispatcher's report is missing if a handler on the thread never returns.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> (StopReport, Option<Stopped>) {
         let (watch, begin) = (self.watch(), Instant::now());
@@ -265,14 +265,14 @@ impl OneThread {
     }
 }
 
-/// Serves the requests in the ring, where answers are due; whether there was anything.
+/// Serves the requests in the ring while answers are due. Returns whether there was work.
 #[inline]
 fn serve(dispatcher: &mut HostDispatcher<Stepped>, due: u32) -> bool {
     let mut worked = false;
     for _ in 0..if due > 0 { STEPS } else { 1 } {
         match dispatcher.step() {
             Step::Busy => worked = true,
-            // A turn looks at two lines of flags: a few find what a sweep has not reached yet.
+            // A turn polls two lines of flags, so a few turns find requests that one sweep has not reached.
             Step::Idle if !worked => (),
             Step::Idle | Step::Ended => break,
         }

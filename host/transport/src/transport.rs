@@ -1,4 +1,4 @@
-//! Transport traits: driven by the caller's thread, or running on its own.
+//! Transport traits: driven by the caller's thread, or running on a thread of their own.
 
 use crate::latency::{FunctionAnswers, Latencies, LiveFunctions};
 use crate::stats::LiveCounters;
@@ -8,39 +8,40 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A transport on its caller's thread: the same thread may run the dispatcher.
+/// A transport driven by its caller's thread, which may also run the dispatcher.
 ///
 /// A turn is [`poll`](Self::poll), other work of the thread, then [`publish`](Self::publish). Neither blocks.
 pub trait Unified: Send {
-    /// Where it is reached.
+    /// The transport's address.
     fn endpoint(&self) -> &Endpoint;
 
-    /// Takes a batch of frames from the wire and fills vacant slots; how many frames there were. Without a vacant
-    /// slot nothing is taken, and frames wait in the wire.
+    /// Takes a batch of frames from the wire into vacant slots. Returns the number of frames. While no slot is vacant
+    /// nothing is taken, and frames wait in the wire.
     fn poll(&mut self) -> usize;
 
-    /// Sends the answers that are there, in any order they became ready, each to the peer that asked; how
-    /// many.
+    /// Sends the answers that are ready, each to the sender of its request, in the order in which they became ready.
+    /// Returns the number of answers.
     fn publish(&mut self) -> usize;
 
-    /// Requests in slots that have no answer yet.
+    /// The number of requests in slots without an answer.
     fn under_way(&self) -> u32;
 
-    /// Blocks until something arrives or the time is over, unless an answer is due; whether it blocked. For a thread that
-    /// has found nothing to do for long.
+    /// Blocks until a frame arrives, or until `at_most`, unless an answer is due. Returns whether it blocked. For a
+    /// thread that has found no work for long.
     fn doze(&mut self, at_most: Duration) -> bool;
 
-    /// From now on every request that comes is refused with `SHUTTING_DOWN`. There is no way back.
+    /// Refuses every further request with `SHUTTING_DOWN`. This cannot be undone.
     fn close(&mut self);
 
-    /// Answers every request in flight `SHUTTING_DOWN`, sends the answers as far as possible, and ends. Bounded.
+    /// Answers every request in flight with `SHUTTING_DOWN`, sends the answers as far as possible, and ends. Bounded.
     fn give_up(&mut self);
 
     /// A handle that reads the statistics.
     fn watch(&self) -> Watch;
 
-    /// [Closes](Self::close) the transport, and makes turns until every request in flight is answered or the deadline
-    /// has passed; then [gives up](Self::give_up) the rest. `between` runs in each turn: a dispatcher on this thread.
+    /// [Closes](Self::close) the transport, and runs turns until every request in flight is answered or the deadline
+    /// has passed; then [gives up](Self::give_up) the remaining requests. `between` runs in each turn, for a dispatcher
+    /// on this thread.
     fn stop(&mut self, deadline: Duration, between: &mut dyn FnMut()) -> StopReport {
         let watch = self.watch();
         let (begin, before) = (Instant::now(), watch.statistics());
@@ -69,25 +70,25 @@ pub trait Unified: Send {
     }
 }
 
-/// A transport with its own thread that fills the ring and sends its answers.
+/// A transport that fills the ring and sends answers on a thread of its own.
 pub trait RingFilling: Send {
-    /// Where it is reached.
+    /// The transport's address.
     fn endpoint(&self) -> &Endpoint;
 
     /// A handle that reads the statistics.
     fn watch(&self) -> Watch;
 
-    /// Refuses new requests, waits until every request in flight is answered, and ends. At the deadline it answers
-    /// the remaining requests `SHUTTING_DOWN`. The wire is closed when this returns.
+    /// Refuses new requests, waits until every request in flight is answered, and ends. At the deadline it answers the
+    /// remaining requests `SHUTTING_DOWN`. When this returns, the wire is closed.
     fn stop(self: Box<Self>, deadline: Duration) -> StopReport;
 
-    /// The counts, now.
+    /// The current counters.
     fn statistics(&self) -> Statistics {
         self.watch().statistics()
     }
 }
 
-/// Reads a transport's statistics from any thread, also after it has stopped. Cheap to clone.
+/// Reads a transport's statistics from any thread, even after the transport has stopped. Cheap to clone.
 #[derive(Clone)]
 pub struct Watch(Source);
 
@@ -106,18 +107,19 @@ impl Watch {
         Self(Source::Own { counters, functions, drops })
     }
 
-    /// For a transport that counts by itself: `read` says how far, at any time and from any thread.
+    /// A handle for a transport with counters of its own, which `read` returns at any time and on any thread.
     pub fn other(read: impl Fn() -> Statistics + Send + Sync + 'static) -> Self {
         Self(Source::Other(Arc::new(read)))
     }
 
-    /// The counts, now. Never disturbs the transport; asks the operating system for the datagrams that it dropped.
+    /// The current counters, with the datagrams that the operating system has dropped. Reading them never disturbs the
+    /// transport.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         match &self.0 {
             Source::Own { counters, drops, .. } => {
                 if let Some(drops) = drops {
-                    // Gone with the socket: what was read last stays.
+                    // The system's counter is gone with the socket: the last value stays.
                     counters.kernel_drops.set(drops.read().max(counters.kernel_drops.get()));
                 }
                 counters.counts()
@@ -128,7 +130,7 @@ impl Watch {
 }
 
 impl Watch {
-    /// How long answers took, now; `None` of a transport that counts by itself.
+    /// The latencies so far; `None` for a transport with counters of its own.
     #[must_use]
     pub fn latencies(&self) -> Option<Latencies> {
         match &self.0 {
@@ -137,7 +139,7 @@ impl Watch {
         }
     }
 
-    /// The same by function, first come first; nothing of a transport that counts by itself.
+    /// The latencies by function, in the order of the first answers; empty for a transport with counters of its own.
     #[must_use]
     pub fn functions(&self) -> Vec<FunctionAnswers> {
         match &self.0 {
@@ -153,7 +155,7 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// What a stop did.
+/// The effects of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StopReport {
     /// Requests answered between the call and the end.
@@ -162,9 +164,9 @@ pub struct StopReport {
     pub dropped: u64,
     /// Requests that came during the stop and were refused.
     pub refused: u64,
-    /// The transport's thread did not come back.
+    /// Whether the transport's thread did not end in time.
     pub stuck: bool,
-    /// The final counts.
+    /// The final counters.
     pub statistics: Statistics,
     /// How long the stop took.
     pub took: Duration,

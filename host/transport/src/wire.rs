@@ -8,54 +8,54 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most frames that are moved at a time.
+/// The most frames that are moved at once.
 pub const BATCH: usize = 32;
 
-/// Moves frames between a network and this process. It knows nothing of rings: [`Link`](crate::Link) is a service's end
-/// over any wire, [`Caller`](crate::Caller) a client's.
+/// Moves frames between a network and this process. A wire knows nothing of rings: [`Link`](crate::Link) is a service
+/// over any wire, [`Caller`](crate::Caller) a client.
 ///
-/// A *frame* is a request or a response: 24 bytes of header, then the payload. A wire whose packets carry
-/// pieces of frames puts them together in its own memory, and hands over whole ones; nothing is written into
-/// a slot before a frame is complete and was found to be right. No method blocks but [`wait`](Self::wait).
+/// A *frame* is a request or a response: 24 bytes of header, then the payload. A wire whose packets carry pieces of
+/// frames assembles them in its own memory, and hands over whole frames; only complete and checked frames are written
+/// to slots. No method but [`wait`](Self::wait) blocks.
 pub trait Wire: Send {
-    /// Where an answer goes.
+    /// The recipient of an answer.
     type Peer: Copy + Send + fmt::Debug;
 
-    /// Whether peers say which slot a request is for ([`Frame::slot`]). Where they do not, any vacant slot is taken, and
-    /// frames wait in the wire while there is none; where they do, a frame for a slot in use is refused.
+    /// Whether peers name the slot of a request ([`Frame::slot`]). If so, a frame for a slot in use is refused. If not,
+    /// any vacant slot is taken, and frames wait in the wire while there is none.
     const NAMES_SLOTS: bool;
 
-    /// Where this wire is reached.
+    /// The wire's address.
     fn endpoint(&self) -> Endpoint;
 
-    /// The longest frame that it carries.
+    /// The longest frame that the wire carries.
     fn max_frame_bytes(&self) -> usize;
 
-    /// Makes buffers, before anything is received or sent: for frames of up to so many bytes each way.
+    /// Allocates buffers for frames of up to `receive_bytes` and `send_bytes`, before any frame is received or sent.
     ///
     /// # Errors
-    /// The operating system refuses.
+    /// The operating system's error.
     fn open(&mut self, receive_bytes: usize, send_bytes: usize) -> io::Result<()>;
 
-    /// Takes at most `limit` arrived frames (0 < `limit` <= [`BATCH`]) and passes them to `take`. Returns at once;
-    /// nothing there is no error.
+    /// Passes at most `limit` arrived frames (0 < `limit` <= [`BATCH`]) to `take`, without blocking. An empty wire is
+    /// not an error.
     ///
     /// # Errors
-    /// What the operating system says; it is counted, and the wire is asked again.
+    /// The operating system's error, which is counted; the wire is polled again.
     fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, Self::Peer>)) -> io::Result<()>
     where
         Self: Sized;
 
-    /// Sends the outbox's first frames, as many as go out at once.
+    /// Sends the outbox's first frames, as many as it can without blocking.
     fn send(&mut self, outbox: &Outbox<Self::Peer>) -> Sent;
 
-    /// Blocks until something may have arrived, or the time is over.
+    /// Blocks until a frame may have arrived, or until `timeout`.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     fn wait(&self, timeout: Duration) -> io::Result<()>;
 
-    /// What [tags](ringcall_wire::tag) the frames that are sent, if anything does.
+    /// The key for [tags](ringcall_wire::tag) of sent frames, if they have tags.
     fn key(&self) -> Option<FrameKey> {
         None
     }
@@ -66,12 +66,12 @@ pub trait Wire: Send {
     }
 }
 
-/// Something came.
+/// An arrival at a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival<'a, P> {
     /// A frame.
     Frame(Frame<'a, P>),
-    /// A packet that is none of this wire's: counted.
+    /// A packet that is not in the wire's protocol: counted.
     Malformed,
     /// A packet of a peer that is not served: counted.
     Forbidden,
@@ -85,17 +85,17 @@ pub enum Arrival<'a, P> {
     NoMessage,
     /// A packet that is not the next one of a reliable connection: counted.
     WrongPsn,
-    /// So many packets were sent again, since they were not acknowledged: counted.
+    /// The number of packets sent again because they were not acknowledged: counted.
     Resent(u64),
     /// A reliable connection has ended: counted by its reason.
     Broken(Broken),
-    /// A packet that was here before, by the wire's sequence numbers: counted.
+    /// A duplicate packet, by the wire's sequence numbers: counted.
     Repeated,
-    /// So many packets were lost on the way, by the wire's sequence numbers: counted.
+    /// The number of packets lost on the way, by the wire's sequence numbers: counted.
     Lost(u64),
-    /// So many frames were given up because packets of them never came: counted.
+    /// The number of frames given up because some of their packets never came: counted.
     Incomplete(u64),
-    /// So many peers lost their entry to newcomers: counted.
+    /// The number of peers that lost their entries to newcomers: counted.
     Evicted(u64),
 }
 
@@ -104,13 +104,13 @@ pub enum Arrival<'a, P> {
 pub enum Broken {
     /// The peer acknowledged nothing, although packets were sent again.
     Silent,
-    /// The peer had no receive buffer all the time.
+    /// The peer had no receive buffer in any attempt.
     NotReady,
     /// The peer refused an answer.
     Refused,
-    /// Its queue pair went into the error state.
+    /// The queue pair went into the error state.
     QueuePair,
-    /// Its device was removed.
+    /// The device was removed.
     Device,
 }
 
@@ -127,28 +127,28 @@ impl From<ReliableError> for Broken {
 /// A frame that has arrived. Its contents are an allegation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a, P> {
-    /// Who sent it, and gets the answer.
+    /// The sender, which gets the answer.
     pub from: P,
-    /// The slot that it is for, where the wire [names slots](Wire::NAMES_SLOTS).
+    /// The slot of the request, if the wire [names slots](Wire::NAMES_SLOTS).
     pub slot: Option<u32>,
     /// Header and payload, and perhaps padding; cut to the length given to [`Wire::open`].
     pub bytes: &'a [u8],
-    /// How long it was.
+    /// The frame's original length.
     pub len: usize,
 }
 
-/// What became of a batch.
+/// The outcome of sending a batch.
 #[derive(Debug)]
 #[must_use]
 pub struct Sent {
-    /// So many of the first frames are gone.
+    /// The number of frames sent, from the first on.
     pub frames: usize,
-    /// What stopped the one after them. [`WouldBlock`](io::ErrorKind::WouldBlock): it is offered again; anything else:
-    /// it is given up.
+    /// The error of the next frame. After [`WouldBlock`](io::ErrorKind::WouldBlock) it is offered again, after any
+    /// other error it is given up.
     pub error: Option<io::Error>,
 }
 
-/// Reads a count of dropped datagrams. Cheap to clone, for any thread.
+/// Reads a count of dropped datagrams on any thread. Cheap to clone.
 #[derive(Clone)]
 pub struct KernelDrops(Arc<dyn Fn() -> u64 + Send + Sync>);
 
@@ -158,7 +158,7 @@ impl KernelDrops {
         Self(Arc::new(read))
     }
 
-    /// The count so far.
+    /// The datagrams dropped so far.
     #[must_use]
     pub fn read(&self) -> u64 {
         (self.0)()

@@ -1,4 +1,4 @@
-//! Caller: a client over any wire with many requests in flight, each of which ends.
+//! Caller: a client over any wire, with many requests in flight, each with exactly one outcome.
 
 mod table;
 
@@ -15,17 +15,18 @@ use std::io;
 use std::time::Duration;
 use table::{Answer, Table};
 
-/// Choices of a caller.
+/// Options of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallerOptions {
-    /// The longest request or answer, header included: the service's slot. Default: 16 KiB, as rings have.
+    /// The longest request or answer, header included: the bytes of the service's slots. Default: 16 KiB, as rings
+    /// have.
     pub frame_bytes: usize,
     /// The most requests in flight. Default: 256.
     pub window: usize,
-    /// How long a request may be in flight before it is given up as lost. Nothing is sent again. Default: 1 s.
+    /// How long a request may be in flight before it counts as lost. Requests are not sent again. Default: 1 s.
     pub deadline: Duration,
-    /// Sends each request as a datagram of so many bytes, padded with zeros, as the reference does; `None`: exactly as
-    /// long as it is. Default: `None`.
+    /// Pads each request with zeros to a datagram of this many bytes, as the reference does; `None` sends no padding.
+    /// Default: `None`.
     pub pad_to: Option<usize>,
     /// The id of the first request; the others count up from it. Default: 1.
     pub first_id: u32,
@@ -43,7 +44,7 @@ impl Default for CallerOptions {
     }
 }
 
-/// Why a request was not sent, or a call has no reply.
+/// Why a request was not sent, or a call got no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The payload does not fit.
@@ -54,13 +55,13 @@ pub enum CallError {
         /// Bytes that fit.
         capacity: usize,
     },
-    /// The limit of requests in flight is reached.
+    /// As many requests as allowed are in flight.
     #[error("{0} requests are under way: take answers before sending more")]
     Full(usize),
     /// No answer came before the deadline.
     #[error("no answer within {0:?}: is a service there?")]
     Lost(Duration),
-    /// The wire would not take the request.
+    /// The wire did not accept the request.
     #[error("the request could not be sent: nobody listens there, or there is no route")]
     Unsent,
 }
@@ -72,18 +73,18 @@ pub enum Outcome<'a> {
     Answered(ResponseHeader, &'a [u8]),
     /// No answer before the deadline.
     Lost,
-    /// It never left.
+    /// The request was never sent.
     Unsent,
 }
 
 /// A request that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended<'a> {
-    /// Its id.
+    /// The request's id.
     pub id: u32,
     /// How long it was in flight.
     pub took: Duration,
-    /// How it ended.
+    /// The request's outcome.
     pub outcome: Outcome<'a>,
 }
 
@@ -107,7 +108,7 @@ impl Ended<'_> {
     }
 }
 
-/// An answer, copied.
+/// A copied answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// 0 for success, positive from the handler, negative from the protocol.
@@ -118,9 +119,8 @@ pub struct Reply {
     pub result: Vec<u8>,
 }
 
-/// A client over any wire. Answers are matched by their request's id, in any order they come; each request
-/// ends once: answered, lost at its deadline, or unsent. Everything else that comes is counted
-/// ([`CallerStatistics`]).
+/// A client over any wire. Answers are matched with requests by id and may come in any order. Each request ends once:
+/// answered, lost at its deadline, or unsent. All other frames that come are counted ([`CallerStatistics`]).
 ///
 /// ```no_run
 /// use ringcall::FunctionId;
@@ -151,7 +151,7 @@ impl<W: Wire> Caller<W> {
     /// A caller of `peer` over `wire`.
     ///
     /// # Errors
-    /// Frames longer than the wire carries, or no memory for its buffers.
+    /// Frames longer than the wire carries, or not enough memory for the buffers.
     pub fn new(mut wire: W, peer: W::Peer, options: &CallerOptions) -> Result<Self, TransportError> {
         let frame_bytes = options.frame_bytes.max(options.pad_to.unwrap_or(0)).max(HEADER_BYTES);
         let max = wire.max_frame_bytes();
@@ -172,7 +172,7 @@ impl<W: Wire> Caller<W> {
         })
     }
 
-    /// Where answers come to.
+    /// The address to which answers come.
     #[must_use]
     pub fn endpoint(&self) -> Endpoint {
         self.wire.endpoint()
@@ -184,29 +184,30 @@ impl<W: Wire> Caller<W> {
         &self.wire
     }
 
-    /// Requests under way.
+    /// Requests in flight.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.table.waiting()
     }
 
-    /// Requests that may be sent before answers must be taken.
+    /// Requests that can be sent before answers have to be taken.
     #[must_use]
     pub fn room(&self) -> usize {
         self.options.window - self.table.waiting()
     }
 
-    /// The counts so far.
+    /// The counters.
     #[must_use]
     pub fn statistics(&self) -> CallerStatistics {
         CallerStatistics { waiting: self.table.waiting() as u64, ..self.counters.counts() }
     }
 
-    /// Puts a request into the batch that the next [`flush`](Self::flush) or [`poll`](Self::poll) sends; its id. A full
-    /// batch goes out by itself.
+    /// Adds a request to the batch that the next [`flush`](Self::flush) or [`poll`](Self::poll) sends, and returns its
+    /// id. A full batch is sent at once.
     ///
     /// # Errors
-    /// The payload does not fit, or the window is full (also while the wire takes nothing): nothing was sent.
+    /// The payload does not fit, or the window is full (which it may stay while the wire accepts nothing): nothing was
+    /// sent.
     #[inline]
     pub fn send(
         &mut self,
@@ -242,8 +243,8 @@ impl<W: Wire> Caller<W> {
         Ok(id)
     }
 
-    /// Takes an id for a request that is never sent, as if it were lost on the way: for measuring how losses are reported.
-    /// It ends as lost at its deadline.
+    /// Takes an id for a request that is never sent, which ends as lost at its deadline: for measuring how losses are
+    /// reported.
     ///
     /// # Errors
     /// The window is full.
@@ -254,7 +255,7 @@ impl<W: Wire> Caller<W> {
         Ok(id)
     }
 
-    /// Sends what waits, as far as the wire takes it.
+    /// Sends the batch, as far as the wire accepts it.
     #[inline]
     pub fn flush(&mut self) {
         while !self.outbox.is_empty() {
@@ -269,8 +270,8 @@ impl<W: Wire> Caller<W> {
                     self.counters.blocked.one();
                     return;
                 }
-                // An error of an earlier datagram that no socket took: this one was not sent, and is offered
-                // again.
+                // The error is that of an earlier datagram, which no socket took: the current one was not sent, and is
+                // offered again.
                 Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.failed(&error),
                 Some(_) => {
                     self.counters.errors.one();
@@ -282,14 +283,14 @@ impl<W: Wire> Caller<W> {
         }
     }
 
-    /// Sends what waits, takes a batch of what has come, and gives every request that has ended to `each`; how many.
-    /// Returns at once.
+    /// Sends the batch, takes a batch of arrived answers, and passes every ended request to `each`. Returns how many
+    /// ended, without blocking.
     #[inline]
     pub fn poll(&mut self, mut each: impl FnMut(Ended<'_>)) -> usize {
         self.flush();
         let Self { wire, table, counters, .. } = self;
         let mut ended = 0;
-        // The clock is read once a batch, and only for a batch that has something in it.
+        // The clock is read once for each batch that is not empty.
         let mut now = 0;
         let outcome = wire.receive(BATCH, &mut |arrival| {
             let frame = match arrival {
@@ -328,7 +329,7 @@ impl<W: Wire> Caller<W> {
         }
     }
 
-    /// Ends requests that have timed out; how many. Looks eight times within the time allowed.
+    /// Ends requests that have timed out, and returns how many. Checks eight times within each deadline.
     #[inline]
     fn overdue(&mut self, each: &mut impl FnMut(Ended<'_>)) -> usize {
         let mut ended = 0;
@@ -360,11 +361,11 @@ impl<W: Wire> Caller<W> {
         ended
     }
 
-    /// Sends one request and waits for its answer, on an otherwise idle caller: other calls that end
-    /// meanwhile are counted and not seen.
+    /// Sends one request and waits for its answer. The caller should be otherwise idle: other requests that end
+    /// meanwhile are counted, but their answers are discarded.
     ///
     /// # Errors
-    /// As [`send`](Self::send); no answer before the deadline.
+    /// As for [`send`](Self::send), or no answer before the deadline.
     pub fn call(&mut self, function: &str, payload: &[u8]) -> Result<Reply, CallError> {
         self.call_id(FunctionId::of(function), payload)
     }
@@ -395,17 +396,17 @@ impl<W: Wire> Caller<W> {
         reply.unwrap_or(Err(CallError::Unsent))
     }
 
-    /// Blocks until something arrives or the time is over: for a caller that has nothing else to do.
+    /// Blocks until a frame arrives, or until `at_most`: for an idle caller.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn wait(&mut self, at_most: Duration) -> io::Result<()> {
         self.flush();
         self.wire.wait(at_most)
     }
 }
 
-/// Header and result of an answer. It may be longer than it says: the reference pads.
+/// Header and result of an answer. The answer may be longer than its header says: the reference pads.
 fn parse(bytes: &[u8]) -> Option<(ResponseHeader, &[u8])> {
     let header = ResponseHeader::from_bytes(bytes).ok()?.check_magic().ok()?;
     let result = bytes.get(HEADER_BYTES..)?.get(..header.result_len as usize)?;

@@ -1,7 +1,7 @@
-//! A caller's table of requests in flight and of recent outcomes.
+//! Table of a caller's requests in flight and recent outcomes.
 
-/// Remembered outcomes for each request that may be in flight. An answer that comes twice or late is recognised while
-/// its outcome is remembered.
+/// Outcomes remembered for each request that may be in flight. While an outcome is remembered, a duplicate or late
+/// answer is recognised.
 const MEMORY: usize = 16;
 
 /// The fewest entries.
@@ -23,20 +23,20 @@ struct Entry {
     sent_ns: u64,
 }
 
-/// What an answer is.
+/// The kind of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The first one to a request that waits.
+    /// The first answer to a request in flight.
     First { sent_ns: u64 },
-    /// Another one.
+    /// A further answer to the same request.
     Again,
-    /// Its request was given up.
+    /// An answer to a request that was given up.
     Late,
-    /// To nothing that is remembered.
+    /// An answer to a request that is not remembered.
     Unknown,
 }
 
-/// One entry for each of the last ids, by their low bits.
+/// One entry for each of the last ids, indexed by their low bits.
 #[derive(Debug)]
 pub(super) struct Table {
     entries: Box<[Entry]>,
@@ -69,14 +69,14 @@ impl Table {
         &mut self.entries[(id & self.mask) as usize]
     }
 
-    /// The next id and the index of its entry; `None` if the window is full. Ids whose entries still wait are passed
-    /// over: a request that is not answered stalls none after it.
+    /// The next id and the index of its entry; `None` if the window is full. Ids whose entries are still in flight are
+    /// skipped, so an unanswered request does not stall later ones.
     #[inline]
     pub(super) fn open(&mut self, now_ns: u64) -> Option<(u32, u32)> {
         if self.waiting >= self.window {
             return None;
         }
-        // Ends: there are more entries than may wait.
+        // The loop ends, since there are more entries than requests may be in flight.
         loop {
             let id = self.next;
             self.next = id.wrapping_add(1);
@@ -90,7 +90,7 @@ impl Table {
         }
     }
 
-    /// Books an answer.
+    /// Records an answer.
     #[inline]
     pub(super) fn answer(&mut self, id: u32) -> Answer {
         let entry = self.entry(id);
@@ -110,7 +110,7 @@ impl Table {
         }
     }
 
-    /// Books a request that the wire refused.
+    /// Records that the wire refused a request.
     pub(super) fn unsent(&mut self, id: u32) {
         let entry = self.entry(id);
         if entry.id == id && entry.state == State::Waiting {
@@ -121,12 +121,12 @@ impl Table {
         }
     }
 
-    /// The requests booked so since the last time.
+    /// The requests refused by the wire since the last call.
     pub(super) fn take_unsent(&mut self) -> Vec<(u32, u64)> {
         std::mem::take(&mut self.unsent)
     }
 
-    /// Gives up every request that has waited for `allowed_ns`.
+    /// Gives up every request that has been in flight for `allowed_ns`.
     pub(super) fn expire(&mut self, now_ns: u64, allowed_ns: u64, mut lost: impl FnMut(u32, u64)) {
         let mut left = self.waiting;
         for entry in &mut self.entries {

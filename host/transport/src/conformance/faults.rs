@@ -1,27 +1,27 @@
-//! Network faults for the suite: loss, duplicates and disorder, the same in each run.
+//! Network faults for the suite: loss, duplicates and reordering, reproducible from a seed.
 
 use super::Client;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::time::Duration;
 
-/// How often what happens, each from 0 to 1.
+/// Probabilities of faults, each from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Faults {
     /// A frame is lost.
     pub loss: f64,
     /// A frame comes twice.
     pub duplicate: f64,
-    /// A frame comes after its successor.
+    /// A frame comes after the next one.
     pub reorder: f64,
 }
 
 impl Faults {
-    /// A bad network: of a hundred frames 10 are lost, 10 come twice, 20 come late.
+    /// A bad network: of 100 frames 10 are lost, 10 come twice, and 20 come late.
     pub const BAD: Self = Self { loss: 0.1, duplicate: 0.1, reorder: 0.2 };
 }
 
-/// Decides what becomes of each frame of one direction.
+/// The faults of one direction.
 #[derive(Debug)]
 pub struct Passed {
     faults: Faults,
@@ -36,7 +36,7 @@ impl Passed {
         Self { faults, rng: Xoshiro256PlusPlus::seed_from_u64(seed), held: None }
     }
 
-    /// The frames that come out when this one goes in.
+    /// Takes a frame in, and returns the frames that come out.
     pub fn pass(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         let [lost, twice, late] = [self.faults.loss, self.faults.duplicate, self.faults.reorder]
             .map(|probability| self.rng.random_bool(probability));
@@ -52,32 +52,32 @@ impl Passed {
         out
     }
 
-    /// Requests still held back.
+    /// The frame still held back, if any.
     pub fn rest(&mut self) -> Option<Vec<u8>> {
         self.held.take()
     }
 }
 
-/// A client behind a bad network: its requests suffer.
+/// A client behind a bad network, which affects its requests.
 pub struct Faulty<'a> {
     client: &'a mut dyn Client,
     way: Passed,
 }
 
 impl<'a> Faulty<'a> {
-    /// `client` with faults on its way to the service.
+    /// `client` with faults between it and the service.
     pub fn new(client: &'a mut dyn Client, faults: Faults, seed: u64) -> Self {
         Self { client, way: Passed::new(faults, seed) }
     }
 
-    /// Sends a frame; the frames that got through.
+    /// Sends a frame, and returns the frames that got through.
     pub fn send(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         let passed = self.way.pass(frame);
         passed.iter().for_each(|frame| self.client.send(frame));
         passed
     }
 
-    /// Sends requests still held back.
+    /// Sends the requests still held back, and returns them.
     pub fn rest(&mut self) -> Vec<Vec<u8>> {
         let rest: Vec<_> = self.way.rest().into_iter().collect();
         rest.iter().for_each(|frame| self.client.send(frame));

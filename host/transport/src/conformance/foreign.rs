@@ -7,17 +7,17 @@ use ringcall_protocol::{InFlight, RingMemory, SharedRing};
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::{Status, flag};
 
-/// What it does with a request.
+/// The simulated dispatcher's reaction to a request.
 pub(super) enum Act {
     /// Answers with a result.
     Answer(Vec<u8>),
-    /// Takes it and answers later, or never.
+    /// Takes the request and answers it later, or never.
     Hold,
-    /// Sets an error mark with our kind of response.
+    /// Sets an error mark and writes a response as Ringcall's dispatchers do.
     Fail(u16),
-    /// Sets an error mark, and leaves what was in the response slot.
+    /// Sets an error mark without writing the response slot.
     Mark(u16),
-    /// Writes the answer of another request.
+    /// Writes the answer to another request.
     Confuse,
 }
 
@@ -65,7 +65,7 @@ impl Foreign {
         });
     }
 
-    /// Serves until so many requests were served.
+    /// Serves until `count` requests were served.
     pub(super) fn serve(
         &mut self,
         count: usize,
@@ -78,7 +78,7 @@ impl Foreign {
         })
     }
 
-    /// Answers what it holds, last come first.
+    /// Answers the held requests, the latest first.
     pub(super) fn answer_held(&mut self) {
         while let Some(in_flight) = self.held.pop() {
             let id = in_flight.header().request_id;

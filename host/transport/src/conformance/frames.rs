@@ -12,7 +12,8 @@ use std::time::Duration;
 const SLOT_BYTES: u32 = 128;
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Any length from nothing to a whole slot; padding is not looked at; unknown functions are the dispatcher's to refuse.
+/// Payloads of any length up to a whole slot are served, padding is ignored, and unknown functions are left to the
+/// dispatcher to refuse.
 pub(super) fn answers_are_exact(subject: &dyn Subject) -> Outcome {
     let ring = subject.ring(8, SLOT_BYTES)?;
     let service = service(subject, &ring)?;
@@ -37,7 +38,7 @@ pub(super) fn answers_are_exact(subject: &dyn Subject) -> Outcome {
     equal("requests", &(report.statistics.requests, report.statistics.answered), &(sent, sent))
 }
 
-/// Three clients use the same ids at the same time.
+/// Three clients use the same ids at once.
 pub(super) fn each_client_gets_its_own_answers(subject: &dyn Subject) -> Outcome {
     if subject.takes_one_client() {
         return left_out("it has several clients at once");
@@ -47,7 +48,7 @@ pub(super) fn each_client_gets_its_own_answers(subject: &dyn Subject) -> Outcome
     let mut clients: Vec<_> = (0..3).map(|_| subject.client(service.endpoint())).collect();
     let payload = |client: usize, id: u32| vec![(client as u8) << 6 | id as u8; 1 + client];
     for round in 0..20 {
-        // At most 12 under way: for wires whose clients name slots.
+        // At most 12 in flight, for wires whose clients name slots.
         let ids = round * 4..round * 4 + 4;
         for id in ids.clone() {
             for (c, client) in clients.iter_mut().enumerate() {
@@ -66,7 +67,7 @@ pub(super) fn each_client_gets_its_own_answers(subject: &dyn Subject) -> Outcome
     stop(service, GRACE).map(drop)
 }
 
-/// Each frame that gets through is answered, and nothing else is.
+/// Each frame that gets through is answered, and no other is.
 pub(super) fn faults_are_survived(subject: &dyn Subject) -> Outcome {
     let ring = subject.ring(32, SLOT_BYTES)?;
     let service = service(subject, &ring)?;
@@ -104,7 +105,7 @@ pub(super) fn faults_are_survived(subject: &dyn Subject) -> Outcome {
     )
 }
 
-/// Runts and responses are ignored, wrong magics refused, anything else survived.
+/// Runts and responses are ignored, wrong magics refused, and other frames do no harm.
 pub(super) fn garbage_is_counted_and_hurts_nobody(subject: &dyn Subject) -> Outcome {
     let ring = subject.ring(8, SLOT_BYTES)?;
     let service = service(subject, &ring)?;
@@ -123,7 +124,7 @@ pub(super) fn garbage_is_counted_and_hurts_nobody(subject: &dyn Subject) -> Outc
     equal("answer to a wrong magic", &reply(client)?, &refused(5, Status::BAD_MAGIC))?;
     let mut noise = 0x9E37_79B9_u32;
     for len in 0..64_usize {
-        // Never a right magic: the first byte is not its.
+        // Never a valid magic, whose first byte differs.
         let bytes: Vec<u8> = std::iter::once(0)
             .chain((1..len).map(|_| {
                 noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -131,7 +132,7 @@ pub(super) fn garbage_is_counted_and_hurts_nobody(subject: &dyn Subject) -> Outc
             }))
             .collect();
         client.send_raw(&bytes);
-        // The reply, if any: the call comes after it.
+        // The reply, if any, comes before that of the call.
         client.send(&request(1000, &[len as u8]));
         while reply(client)?.id != 1000 {}
     }
@@ -143,7 +144,7 @@ pub(super) fn garbage_is_counted_and_hurts_nobody(subject: &dyn Subject) -> Outc
     equal("requests", &counts.requests, &66)
 }
 
-/// Longer than a slot, or shorter than they say.
+/// Frames longer than a slot, or shorter than they say.
 pub(super) fn frames_that_do_not_fit_are_refused(subject: &dyn Subject) -> Outcome {
     let ring = subject.ring(8, SLOT_BYTES)?;
     let service = service(subject, &ring)?;

@@ -1,8 +1,8 @@
 //! Conformance suite for transports (feature `testing`).
 //!
-//! [`check`] runs every [case](CASES) against a [`Subject`]: something that can start the transport on a ring, and make
-//! clients that speak its wire. A case simulates the network (loss, duplicates, other orders, garbage) and, where a dispatcher
-//! must misbehave, the dispatcher. Nothing depends on time but the deadlines against hanging.
+//! [`check`] runs every [case](CASES) against a [`Subject`], which starts the transport on a ring and makes clients
+//! that speak its wire. A case simulates the network (loss, duplicates, reordering, garbage) and, if a dispatcher has
+//! to misbehave, the dispatcher. Nothing depends on time but generous deadlines against hanging.
 
 mod faults;
 mod foreign;
@@ -24,11 +24,11 @@ use std::time::{Duration, Instant};
 
 /// A transport under test.
 pub trait Subject {
-    /// Starts it on `ring`, at `at` if that is given (the same address as an earlier one), else anywhere. With a
-    /// dispatcher, that one serves the ring, and is stopped after the transport; without, the suite is the dispatcher.
+    /// Starts the transport on `ring`, at address `at` if given (that of an earlier start). A given dispatcher serves
+    /// the ring and is stopped after the transport; without one, the suite is the dispatcher.
     ///
     /// # Errors
-    /// What the transport says.
+    /// The transport's error.
     fn start(
         &self,
         ring: &Ring,
@@ -36,48 +36,49 @@ pub trait Subject {
         dispatcher: Option<HostDispatcher<Wired>>,
     ) -> Result<Box<dyn RingFilling>, TransportError>;
 
-    /// A client of a service, with its own address.
+    /// A client of a service, with an address of its own.
     fn client(&self, service: &Endpoint) -> Box<dyn Client>;
 
-    /// The ring that it is to be started on: a new ring, if it cannot take any.
+    /// The ring on which to start the transport: a new one if the transport cannot attach to any ring.
     ///
     /// # Errors
-    /// What the transport says.
+    /// The transport's error.
     fn ring(&self, slots: u32, slot_bytes: u32) -> Result<Ring, String> {
         Ring::allocate(RingConfig { slots, slot_bytes }).map_err(text)
     }
 
-    /// Whether a service has one client at a time, whose connection begins when the client is made: cases with several clients at once
-    /// are left out, and a service that has begun anew gets a new client.
+    /// Whether a service has one client at a time, whose connection begins when the client is made. Cases with several
+    /// clients at once are then left out, and a restarted service gets a new client.
     fn takes_one_client(&self) -> bool {
         false
     }
 
-    /// Whether a request for a page in use overwrites the one before, as an adapter writes: cases whose client does that are left out.
+    /// Whether a request for a page in use overwrites the earlier request, as an adapter writes. Cases whose client
+    /// does that are then left out.
     fn overwrites_pages(&self) -> bool {
         false
     }
 
-    /// Whether clients name slots, so that a full ring refuses instead of holding back.
+    /// Whether clients name slots, so that a full ring refuses requests instead of holding them back.
     fn names_slots(&self) -> bool {
         false
     }
 }
 
-/// A client, as far as the suite needs one: whole frames, no bookkeeping.
+/// A client that sends and receives whole frames and keeps no records.
 pub trait Client {
     /// Sends a request.
     fn send(&mut self, frame: &[u8]);
-    /// Sends bytes as they are, as one packet.
+    /// Sends bytes unchanged, as one packet.
     fn send_raw(&mut self, bytes: &[u8]);
     /// The next answer; `None` after `timeout`.
     fn receive(&mut self, timeout: Duration) -> Option<Vec<u8>>;
 }
 
-/// What a case found wrong.
+/// A case's result: the error says what went wrong.
 pub type Outcome = Result<(), String>;
 
-/// One property of transports.
+/// A property that every transport has to have.
 #[derive(Clone, Copy)]
 pub struct Case {
     /// Its name.
@@ -111,10 +112,10 @@ pub fn check(subject: &dyn Subject) -> Outcome {
     CASES.iter().try_for_each(|case| (case.run)(subject).map_err(|why| format!("{}: {why}", case.name)))
 }
 
-/// Against hanging alone: nothing is timed.
+/// Only against hanging: nothing is timed.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the suite's service does: adds one to each byte.
+/// The function of the suite's service, which adds one to each byte.
 const FUNCTION: &str = "rpc_increment";
 
 macro_rules! ensure {
@@ -126,7 +127,7 @@ macro_rules! ensure {
 }
 use ensure;
 
-/// Says that a case does not apply to a transport.
+/// Reports that a case does not apply to a transport.
 #[allow(clippy::print_stdout, clippy::unnecessary_wraps)] // says what was skipped, as a case's outcome
 fn left_out(why: &str) -> Outcome {
     println!("skipped: this case does not apply: {why}");
@@ -174,7 +175,7 @@ struct Reply {
     result: Vec<u8>,
 }
 
-/// The next answer, which must be exactly as long as it says and echo its request's time.
+/// The next answer, which must be exactly as long as it says and echo its request's time stamp.
 fn reply(client: &mut dyn Client) -> Result<Reply, String> {
     let frame = client.receive(TIMEOUT).ok_or("no answer came")?;
     let header = ResponseHeader::from_bytes(&frame).and_then(ResponseHeader::check_magic).map_err(text)?;
@@ -200,13 +201,13 @@ fn equal<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> O
     if got == expected { Ok(()) } else { Err(format!("{what}: {got:?}, expected {expected:?}")) }
 }
 
-/// A call from beginning to end: every frame sent before it has been seen by then.
+/// A complete call: when it returns, every frame sent before it has been received.
 fn call(client: &mut dyn Client, id: u32, payload: &[u8]) -> Outcome {
     client.send(&request(id, payload));
     equal("answer", &reply(client)?, &incremented(id, payload))
 }
 
-/// Waits for what must come true.
+/// Waits until `is` returns true, with a deadline.
 fn until(what: &str, mut is: impl FnMut() -> bool) -> Outcome {
     let begin = Instant::now();
     while !is() {
@@ -216,7 +217,7 @@ fn until(what: &str, mut is: impl FnMut() -> bool) -> Outcome {
     Ok(())
 }
 
-/// Stops the service; the books must balance.
+/// Stops the service, and checks that every frame is accounted for.
 fn stop(service: Box<dyn RingFilling>, deadline: Duration) -> Result<crate::StopReport, String> {
     let report = service.stop(deadline);
     ensure!(!report.stuck, "the transport is stuck: {report}");

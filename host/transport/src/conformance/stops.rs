@@ -12,7 +12,8 @@ use std::time::Duration;
 const SLOT_BYTES: u32 = 64;
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Some are answered, some under way, some not even read: each sender is told, once, and the report says how many.
+/// Some requests are answered, some in flight, some unread: each sender gets one answer, and the report says how many
+/// of each.
 pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> Outcome {
     if subject.overwrites_pages() {
         return left_out("its client overwrites a page in use");
@@ -24,10 +25,10 @@ pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> Outcome {
         client.send(&request(id, &[]));
     }
     foreign.serve(if subject.names_slots() { 4 } else { 9 }, |header, _| {
-        // Two of the four slots go on, two are stuck.
+        // Two of the four slots keep serving, two are stuck.
         if header.request_id < 2 { Act::Hold } else { Act::Answer(Vec::new()) }
     })?;
-    // What was answered is out: the stop finds the stuck ones, and perhaps new ones not yet polled.
+    // The answered requests have left: the stop finds the stuck ones, and perhaps new ones not yet polled.
     let answered = (foreign.served - foreign.held.len()) as u64;
     until("answers are sent", || service.statistics().answered >= answered)?;
     let report = stop(service, Duration::ZERO)?;
@@ -49,7 +50,7 @@ pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> Outcome {
     equal("told SHUTTING_DOWN", &stopping, &(counts.dropped + counts.stopping))
 }
 
-/// With time enough everything under way is answered.
+/// With enough time every request in flight is answered.
 pub(super) fn a_stop_drains(subject: &dyn Subject) -> Outcome {
     let ring = subject.ring(8, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
@@ -67,8 +68,7 @@ pub(super) fn a_stop_drains(subject: &dyn Subject) -> Outcome {
     (0..5).try_for_each(|_| equal("status", &reply(&mut *client)?.status, &Status::OK))
 }
 
-/// The next service, at the same address and on the same ring, serves the same client, and answers nothing that it was
-/// not asked.
+/// The next service at the same address and on the same ring serves the same client, and answers only its own requests.
 pub(super) fn the_service_restarts(subject: &dyn Subject) -> Outcome {
     let ring = subject.ring(4, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
@@ -82,12 +82,12 @@ pub(super) fn the_service_restarts(subject: &dyn Subject) -> Outcome {
     for _ in 0..2 {
         equal("status", &reply(&mut *client)?.status, &Status::SHUTTING_DOWN)?;
     }
-    // One answer comes while no client listens, one after the next service has begun.
+    // One answer comes while no client listens, another after the next service has begun.
     let late = foreign.held.pop();
     foreign.answer_held();
     let service = subject.start(&ring, Some(&endpoint), Some(incrementer(&ring)?)).map_err(text)?;
     if subject.takes_one_client() {
-        // Its queue pair may be another.
+        // The queue pair may be another.
         equal("address", &service.endpoint().address, &endpoint.address)?;
     } else {
         equal("endpoint", service.endpoint(), &endpoint)?;

@@ -1,4 +1,4 @@
-//! Parts of the suite's subjects: transports with a dispatcher, clients that send datagrams.
+//! Parts of the suite's subjects: transports with a dispatcher, and clients that send datagrams.
 
 use super::Client;
 use crate::{
@@ -10,10 +10,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
-/// Starts a link, with the dispatcher on its thread or on its own thread.
+/// Starts a link, with the dispatcher on the link's thread or on its own.
 ///
 /// # Errors
-/// What the transport says, or the dispatcher when it starts.
+/// The transport's error, or the dispatcher's at its start.
 pub fn serve<W: Wire + 'static>(
     link: Link<W>,
     dispatcher: Option<HostDispatcher<Wired>>,
@@ -26,10 +26,10 @@ pub fn serve<W: Wire + 'static>(
     }
 }
 
-/// A running transport, and a dispatcher that is started, and stopped after it.
+/// Starts a dispatcher next to a running transport. It is stopped after the transport.
 ///
 /// # Errors
-/// What the dispatcher says when it starts.
+/// The dispatcher's error at its start.
 pub fn beside<T: RingFilling + 'static>(
     transport: T,
     dispatcher: Option<HostDispatcher<Wired>>,
@@ -47,10 +47,10 @@ pub fn alone(both: OneThread) -> Box<dyn RingFilling> {
     Box::new(Alone(both))
 }
 
-/// A client that knows nothing but datagrams, connected to `service` from its own host.
+/// A client that sends and receives datagrams only, connected to `service` from an address of its own.
 ///
 /// # Errors
-/// What the socket says.
+/// The socket's error.
 pub fn datagrams(service: &Endpoint) -> io::Result<Box<dyn Client>> {
     let local: IpAddr = match service.address.ip() {
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
@@ -109,7 +109,7 @@ impl Client for Datagrams {
     }
 
     fn send_raw(&mut self, bytes: &[u8]) {
-        // What the network does not take is lost, as anything may be.
+        // A frame that the network does not take is lost, as any frame may be.
         let _ = self.0.send(bytes);
     }
 

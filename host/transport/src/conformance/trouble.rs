@@ -19,7 +19,7 @@ fn echoed(id: u32, payload: &[u8]) -> Reply {
     Reply { id, status: Status::OK, result: payload.to_vec() }
 }
 
-/// Three slots of four are never answered; everybody else is.
+/// Three of four slots are never answered; requests in the fourth are.
 pub(super) fn no_answer_stalls_no_other(subject: &dyn Subject) -> Outcome {
     let ring = subject.ring(4, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
@@ -28,7 +28,7 @@ pub(super) fn no_answer_stalls_no_other(subject: &dyn Subject) -> Outcome {
         silent.send(&request(id, &[]));
         foreign.serve(1, |_, _| Act::Hold)?;
     }
-    // The slot that is left; where clients name slots, theirs go around.
+    // The remaining slot; if clients name slots, their requests rotate over the slots.
     if !subject.names_slots() {
         let mut other = subject.client(service.endpoint());
         for id in 100..160_u32 {
@@ -59,7 +59,7 @@ pub(super) fn answers_in_any_order(subject: &dyn Subject) -> Outcome {
             client.send(&request(round * 16 + id, &[]));
         }
         foreign.serve(16, |_, _| Act::Hold)?;
-        // One at a time, last come first: each is out before the next is answered.
+        // One at a time, the latest first: each answer is sent before the next request is answered.
         let held: Vec<_> = foreign.held.drain(..).collect();
         for in_flight in held.into_iter().rev() {
             let id = in_flight.header().request_id;
@@ -71,7 +71,7 @@ pub(super) fn answers_in_any_order(subject: &dyn Subject) -> Outcome {
     stop(service, GRACE).map(drop)
 }
 
-/// Error marks become errors, and what belongs to another request is not passed on.
+/// Error marks become errors, and an answer to another request is not passed on.
 pub(super) fn bad_answers_are_told(subject: &dyn Subject) -> Outcome {
     let ring = subject.ring(1, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
@@ -81,7 +81,7 @@ pub(super) fn bad_answers_are_told(subject: &dyn Subject) -> Outcome {
         foreign.serve(1, |_, _| act())?;
         equal("answer", &reply(&mut *client)?, &expected)
     };
-    // The slot holds the answer before each time.
+    // The slot holds the right answer before each attempt.
     ask(1, || Act::Answer(b"right".to_vec()), echoed(1, b"right"))?;
     ask(2, || Act::Mark(700), refused(2, Status::LAUNCH_FAILED))?;
     ask(3, || Act::Fail(9), refused(3, Status::ENGINE_FAILED))?;
@@ -91,7 +91,7 @@ pub(super) fn bad_answers_are_told(subject: &dyn Subject) -> Outcome {
     equal("counts", &(counts.error_marks, counts.bad_answers, counts.answered), &(2, 1, 5))
 }
 
-/// A full ring takes no more than it has slots; the rest waits, and is answered later.
+/// A full ring takes no more requests than it has slots; the rest waits, and is answered later.
 pub(super) fn a_full_ring_holds_back(subject: &dyn Subject) -> Outcome {
     if subject.overwrites_pages() {
         return left_out("its client overwrites a page in use");
@@ -122,7 +122,7 @@ pub(super) fn a_full_ring_holds_back(subject: &dyn Subject) -> Outcome {
     equal("counts", &(counts.received, counts.answered), &(40, answered as u64))
 }
 
-/// A client goes away with requests under way; the next one does not see their answers.
+/// A client goes away with requests in flight; the next client does not see their answers.
 pub(super) fn a_client_restarts(subject: &dyn Subject) -> Outcome {
     let ring = subject.ring(8, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
@@ -131,7 +131,8 @@ pub(super) fn a_client_restarts(subject: &dyn Subject) -> Outcome {
         first.send(&request(id, b"first"));
     }
     foreign.serve(3, |_, _| Act::Hold)?;
-    // The next one has another address: the first one's is taken while it is there, unless there is room for one alone.
+    // The next client has another address, since the first one's is still in use, unless the service has room for one
+    // client only.
     let first = (!subject.takes_one_client()).then_some(first);
     let mut second = subject.client(service.endpoint());
     drop(first);

@@ -1,32 +1,39 @@
 //! RoCE v2 transport without an adapter: requests are RDMA WRITEs into pages, answers are SENDs.
 //!
-//! # On the wire The packets of a sensor bridge, as [`ringcall_roce`] reads them: a request is written to a page of a window by WRITE ONLY packets (or by the FIRST, MIDDLE and LAST ones of an adapter), the last of which has an immediate that names the page. A page is a slot of the ring. The answer is a UC SEND, with sequence numbers for each peer. The endpoint has everything that a peer must know: queue pair, key, first address, number and size of pages. An answer longer than the [path MTU](PortOptions::mtu) is a UC SEND of several packets.
+//! # On the wire
+//! The packets are those of a sensor bridge, as [`ringcall_roce`] reads them: a request is written to a page of a
+//! window by WRITE ONLY packets (or by an adapter's FIRST, MIDDLE and LAST ones), the last of which has an immediate
+//! that names the page. A page is a slot of the ring. The answer is a UC SEND, with sequence numbers for each peer. The
+//! endpoint names everything that a peer must know: queue pair, key, first address, number and size of pages. An answer
+//! longer than the [path MTU](PortOptions::mtu) is a UC SEND of several packets.
 //!
-//! # Where requests are put together
-//! In pages of the wire's own, a window for each peer, so that no peer writes into another's request and none into a slot.
-//! A frame is handed over when every packet of it has come, and then copied into its slot; one that lost a packet is not.
-//! A frame for a slot whose request is still being served is refused (`BACKPRESSURE`), as on every wire that names slots.
+//! # Where requests are assembled
+//! In pages of the wire's, a window for each peer, so no peer writes into another peer's request or into a slot. A
+//! frame is copied into its slot when all its packets have come; a frame that lost a packet never is. A frame for a
+//! slot whose request is still being served is refused (`BACKPRESSURE`), as on every wire that names slots.
 //!
-//! # Whom answers go to
-//! Where the requests come from, or the address in [`PortOptions::peer`]: an adapter takes packets at port
-//! 4791 alone, from any source port. [`RoceOptions::peers`] of them are known at a time. A packet of an unknown
-//! peer must bring the window's key; the peer then takes the entry of the peer that was silent longest, which
-//! is counted as [`evicted`](crate::Statistics::evicted), and whose answers that are still due are counted as
-//! unsent. It finds zeros in its window.
+//! # Where answers go
+//! To the requests' source, or to the address in [`PortOptions::peer`]: an adapter takes packets only at port 4791,
+//! from any source port. Up to [`RoceOptions::peers`] peers are known at a time. A packet of an unknown peer must bring
+//! the window's key. The peer then takes the entry of the peer that was silent longest, which is counted as
+//! [`evicted`](crate::Statistics::evicted), and whose outstanding answers are counted as unsent. The newcomer's window
+//! is zeroed.
 //!
 //! # The reliable service
-//! [`ReliableRoce`] is a queue pair of the reliable connected service with one peer: each packet is acknowledged, and sent again until it
-//! is. [`wrong_psn`](crate::Statistics::wrong_psn) are packets out of order, which the peer sends again,
-//! [`resent`](crate::Statistics::resent) our own; `broken_…` say why a connection has ended.
+//! [`ReliableRoce`] is a queue pair of the reliable connected service with one peer: each packet is sent again until it
+//! is acknowledged. [`wrong_psn`](crate::Statistics::wrong_psn) counts packets out of order, which the peer sends
+//! again, [`resent`](crate::Statistics::resent) the packets that this side sends again; `broken_…` counters say why a
+//! connection has ended.
 //!
 //! # What is counted
-//! [`lost`](crate::Statistics::lost) are packets that sequence numbers say are missing; one that comes late after all was
-//! counted, and makes up for the next. [`incomplete`](crate::Statistics::incomplete) are frames and messages that were given
-//! up because packets of them never came. [`repeated`](crate::Statistics::repeated) are packets that were here before.
+//! [`lost`](crate::Statistics::lost) counts packets that are missing by sequence number; a packet that comes late was
+//! counted, and makes up for the next lost one. [`incomplete`](crate::Statistics::incomplete) counts frames and
+//! messages given up because some of their packets never came, [`repeated`](crate::Statistics::repeated) duplicates.
 //! [`wrong_icrc`](crate::Statistics::wrong_icrc), [`wrong_key`](crate::Statistics::wrong_key),
-//! [`no_message`](crate::Statistics::no_message) (a packet before it is missing) and
-//! [`forbidden`](crate::Statistics::forbidden) (of another host than the one peer) say why a packet was refused; every other
-//! reason (queue pair, addresses, no RoCE) is [`malformed`](crate::Statistics::malformed).
+//! [`no_message`](crate::Statistics::no_message) (an earlier packet is missing) and
+//! [`forbidden`](crate::Statistics::forbidden) (from a host that is not allowed) count refused packets by reason;
+//! packets refused for any other reason (queue pair, addresses, not RoCE) are
+//! [`malformed`](crate::Statistics::malformed).
 
 mod reliable;
 
@@ -51,14 +58,14 @@ pub const DEFAULT_PEERS: usize = 64;
 /// The transport's name in an [`Endpoint`].
 pub const NAME: &str = "roce";
 
-/// Choices of a RoCE wire.
+/// Options of a RoCE wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoceOptions {
-    /// The queue pair and its window: as many pages as the ring has slots, each a multiple of 128 bytes and no less than a slot.
-    /// Default: 64 of 16 KiB, as rings have.
+    /// The queue pair and its window. The window has as many pages as the ring has slots; a page is a multiple of 128
+    /// bytes and at least a slot. Default: 64 pages of 16 KiB, as rings have.
     pub port: PortOptions,
-    /// The most peers known at a time; each has its own window, which takes up memory once the peer writes to
-    /// it. Default: [`DEFAULT_PEERS`].
+    /// The most peers known at a time. Each has its own window, which occupies memory once the peer writes to it.
+    /// Default: [`DEFAULT_PEERS`].
     pub peers: usize,
 }
 
@@ -88,8 +95,7 @@ impl RoceOptions {
     }
 }
 
-/// A queue pair in software, bound to a UDP socket. A service's end: callers are simulated by `ringcall-sim`, or by an
-/// FPGA.
+/// A service's queue pair in software, bound to a UDP socket. Its callers are FPGAs, or simulated by `ringcall-sim`.
 ///
 /// ```
 /// use ringcall_roce::PortOptions;
@@ -108,11 +114,11 @@ pub struct Roce {
     peers: Peers,
     introduced: Introduced,
     inbox: Inbox,
-    /// Datagrams of the inbox that were looked at, and how many it has.
+    /// Processed datagrams of the inbox, and how many it has.
     seen: usize,
     here: usize,
     out: ringcall_roce::Outbox,
-    /// Packets of the next frame that have gone already: the send buffer was full in its midst.
+    /// Packets of the next frame that were sent before the send buffer was full.
     begun: u32,
     receive_bytes: usize,
 }
@@ -121,19 +127,20 @@ pub struct Roce {
 const MAX_FRAME_BYTES: usize = MAX_DATAGRAM_BYTES - MAX_OVERHEAD_BYTES;
 
 impl Roce {
-    /// Binds. Packets that come before the wire is attached to a ring wait in the receive buffer.
+    /// Binds the queue pair's socket. Packets that come before the wire is attached to a ring wait in the receive
+    /// buffer.
     ///
     /// # Errors
-    /// Options that make no queue pair, or an address that is taken, not ours, or not one.
+    /// Options that do not form a valid queue pair, or an address that is in use, unspecified or not this machine's.
     pub fn bind(options: &RoceOptions) -> Result<Self, TransportError> {
         options.check()?;
         Self::over(RoceSocket::bind(options.port.address)?, options)
     }
 
-    /// Takes a socket that is bound already, in place of the one at [`PortOptions::address`].
+    /// Uses a bound socket instead of one at [`PortOptions::address`].
     ///
     /// # Errors
-    /// Options that make no queue pair.
+    /// Options that do not form a valid queue pair.
     pub fn over(socket: RoceSocket, options: &RoceOptions) -> Result<Self, TransportError> {
         options.check()?;
         let peers = Peers::new(options.port.queue_pair(), options.peers)?.numbered_from(socket.first_psn());
@@ -152,16 +159,16 @@ impl Roce {
         })
     }
 
-    /// Answers to peers that introduce themselves at a rendezvous go to the queue pair that they name, and to port 4791 unless there
-    /// is [one peer](PortOptions::peer).
+    /// Sends answers to peers that introduce themselves at a rendezvous to the queue pairs that they name, at port 4791
+    /// unless there is [only one peer](PortOptions::peer).
     #[must_use]
     pub fn introduced_by(mut self, rendezvous: Receiver<Introduction>) -> Self {
         self.introduced = Introduced::new(rendezvous, self.options.peers);
         self
     }
 
-    /// Puts an answer's packets from packet `begun` on into the outbox, with the peer's next numbers. Returns how many; none where
-    /// they do not all fit.
+    /// Adds an answer's packets from packet `begun` on to the outbox, with the peer's next sequence numbers. Returns
+    /// how many; none if they do not all fit.
     fn pack(&mut self, to: SocketAddrV4, bytes: &[u8], begun: u32) -> io::Result<u32> {
         let Self { socket, options, peers, introduced, out, .. } = self;
         let Some(psn) = peers.number(to) else { return Err(io::ErrorKind::NotConnected.into()) };
@@ -174,7 +181,7 @@ impl Roce {
         if out.room() < left as usize {
             return Ok(0);
         }
-        // The number of the message's first packet.
+        // The sequence number of the message's first packet.
         let first = psn.plus((packets - left).wrapping_neg());
         for index in packets - left..packets {
             let pushed = out.push(socket, to, &message.packet(index, first));
@@ -185,7 +192,7 @@ impl Roce {
     }
 }
 
-/// A packet of which nothing comes, as it is counted.
+/// How a refused packet is counted.
 const fn ignored<P>(reason: Reason) -> Arrival<'static, P> {
     match reason {
         Reason::Duplicate => Arrival::Repeated,
@@ -215,7 +222,7 @@ impl Wire for Roce {
         self.receive_bytes = receive_bytes;
         self.peers.allocate();
         self.inbox = Inbox::new(self.max_frame_bytes() + MAX_OVERHEAD_BYTES);
-        // The longest answer has room.
+        // There is room for the longest answer.
         let mtu = self.options.port.mtu;
         let packets = BATCH.max(mtu.packets(send_bytes) as usize);
         let packet_bytes = send_bytes.min(mtu.bytes()) + MAX_OVERHEAD_BYTES;
@@ -244,7 +251,8 @@ impl Wire for Roce {
             *seen += 1;
             let from = options.port.peer.unwrap_or_else(|| introduced.address(source));
             let packet = options.port.accept(socket, source, datagram);
-            // SENDs are for no page, and bring no key: one whose source is forged must not use up a number of the peer's.
+            // A SEND names no page and brings no key: if its source is forged, it must not use up a sequence number of
+            // the peer.
             let packet = packet.and_then(|packet| match packet.bth.opcode.verb() {
                 Verb::Send => Err(Reason::Unsupported),
                 _ => Ok(packet),
@@ -284,7 +292,7 @@ impl Wire for Roce {
     }
 
     fn send(&mut self, outbox: &Outbox<SocketAddrV4>) -> Sent {
-        // Packets of each frame that is in the socket's outbox.
+        // Packets of each frame in the socket's outbox.
         let mut packets = [0; BATCH];
         let mut error = None;
         let resumed = std::mem::take(&mut self.begun);
@@ -312,7 +320,7 @@ impl Wire for Roce {
         }
         let gone = packed - self.out.len();
         let (sent, rest) = self.take_back(outbox, &packets[..frames], gone);
-        // Of a frame that is given up nothing is left to send: the next one begins with its first packet.
+        // Nothing of a frame that is given up is left to send: the next frame begins with its first packet.
         let given_up = frames == 0 && error.is_some();
         self.begun = if given_up {
             0
@@ -338,8 +346,9 @@ impl Wire for Roce {
 }
 
 impl Roce {
-    /// Empties the outbox, of whose packets `gone` were sent, and gives the numbers of the others back. `packets` has how many each
-    /// frame is. Returns how many frames have gone whole, and how many packets of the next one.
+    /// Empties the outbox, of whose packets `gone` were sent, and takes back the sequence numbers of the others.
+    /// `packets` has the number of each frame's packets. Returns how many frames were sent whole, and how many packets
+    /// of the next frame were sent.
     fn take_back(&mut self, outbox: &Outbox<SocketAddrV4>, packets: &[u32], mut gone: usize) -> (usize, u32) {
         let (mut frames, mut rest) = (0, 0);
         for (frame, &packed) in outbox.frames().zip(packets) {

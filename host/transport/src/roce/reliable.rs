@@ -1,5 +1,4 @@
-//! Reliable RoCE v2 transport: one peer, whose packets are acknowledged, and to which answers are sent until they are
-//! acknowledged.
+//! Reliable RoCE v2 transport with one peer: both sides send packets again until they are acknowledged.
 
 use crate::roce::{MAX_FRAME_BYTES, NAME, RoceOptions, ignored};
 use crate::wire::{Arrival, Frame, KernelDrops, Sent, Wire};
@@ -15,25 +14,26 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// Choices of a reliable wire.
+/// Options of a reliable wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReliableOptions {
-    /// The queue pair and its window. Its peer may be named here, or come by a rendezvous.
+    /// The queue pair and its window. Its peer is named here, or introduced by a rendezvous.
     pub port: PortOptions,
-    /// The number of the first packet, the same in both directions. Default: 0.
+    /// The sequence number of the first packet, the same in both directions. Default: 0.
     pub first_psn: u32,
 }
 
-/// Whom an answer goes to: the connection on which its request came.
+/// An answer's recipient: the connection on which its request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connected {
     address: SocketAddrV4,
-    /// Connections before this one.
+    /// Number of earlier connections.
     number: u64,
 }
 
-/// A queue pair of the reliable service in software, bound to a UDP socket: with one peer, which [`PortOptions::peer`] or a rendezvous
-/// names. After a connection has ended, and with each introduction, a new one begins: both sides start from the first number.
+/// A service's queue pair of the reliable service in software, bound to a UDP socket. Its one peer is named by
+/// [`PortOptions::peer`] or a rendezvous. After a connection has ended, and with each introduction, a new connection
+/// begins: both sides start from the first sequence number.
 ///
 /// ```
 /// use ringcall_roce::PortOptions;
@@ -53,25 +53,26 @@ pub struct ReliableRoce {
     introduced: Introduced,
     window: Box<[u8]>,
     inbox: Inbox,
-    /// Datagrams of the inbox that were looked at, and how many it has.
+    /// Processed datagrams of the inbox, and how many it has.
     seen: usize,
     here: usize,
     out: ringcall_roce::Outbox,
     receive_bytes: usize,
-    /// Packets sent again that were reported.
+    /// Retransmitted packets reported so far.
     resent: u64,
 }
 
-/// Answers that wait for their acknowledgement, at most.
+/// The most answers that wait for an acknowledgement.
 const ANSWERS: usize = 4 * BATCH;
 /// How long a peer must wait after it was refused for lack of room: 0.64 ms.
 const NOT_READY_TIMER: u8 = 12;
 
 impl ReliableRoce {
-    /// Binds. Packets that come before the wire is attached to a ring wait in the receive buffer.
+    /// Binds the queue pair's socket. Packets that come before the wire is attached to a ring wait in the receive
+    /// buffer.
     ///
     /// # Errors
-    /// Options that make no queue pair, or an address that is taken, not ours, or not one.
+    /// Options that do not form a valid queue pair, or an address that is in use, unspecified or not this machine's.
     pub fn bind(options: &ReliableOptions) -> Result<Self, TransportError> {
         Self::check(options)?;
         Self::over(RoceSocket::bind(options.port.address)?, options)
@@ -87,10 +88,10 @@ impl ReliableRoce {
         Ok(())
     }
 
-    /// Takes a socket that is bound already, in place of the one at [`PortOptions::address`].
+    /// Uses a bound socket instead of one at [`PortOptions::address`].
     ///
     /// # Errors
-    /// Options that make no queue pair.
+    /// Options that do not form a valid queue pair.
     pub fn over(socket: RoceSocket, options: &ReliableOptions) -> Result<Self, TransportError> {
         Self::check(options)?;
         Ok(Self {
@@ -109,8 +110,8 @@ impl ReliableRoce {
         })
     }
 
-    /// A peer that introduces itself at a rendezvous begins a new connection with its queue pair: at port 4791 of its address,
-    /// unless [the peer](PortOptions::peer) is named.
+    /// Begins a new connection with each peer that introduces itself at a rendezvous: with the queue pair that it
+    /// names, at port 4791 of its address unless [the peer](PortOptions::peer) is named.
     #[must_use]
     pub fn introduced_by(mut self, rendezvous: Receiver<Introduction>) -> Self {
         self.introduced = Introduced::new(rendezvous, 1);
@@ -131,7 +132,7 @@ impl ReliableRoce {
         }
     }
 
-    /// Sends the packets that are due, as far as the socket takes them. Other packets count as lost and are sent
+    /// Sends the packets that are due, as far as the socket takes them. The other packets count as lost and are sent
     /// again later.
     fn transmit(&mut self) -> io::Result<()> {
         let Self { socket, connection, peer, out, .. } = self;
@@ -160,7 +161,7 @@ impl ReliableRoce {
 const LINGER: Duration = Duration::from_millis(200);
 
 impl Drop for ReliableRoce {
-    /// The last answers are sent again until they are acknowledged, for a while.
+    /// Retransmits the last answers for a while, until they are acknowledged.
     fn drop(&mut self) {
         let begin = std::time::Instant::now();
         while self.connection.requester().waiting() > 0 && begin.elapsed() < LINGER {
@@ -280,8 +281,8 @@ impl Wire for ReliableRoce {
                 }
             }
         }
-        // Packets that the socket does not take now are sent again later. Its error is none of the next frame's:
-        // where it lasts, the next look at the socket tells it.
+        // Packets that the socket does not take now are sent again later. Its error does not concern the next frame; if
+        // it persists, the next poll of the socket returns it.
         let _ = self.transmit();
         Sent { frames, error }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// A peer that is served: an address, with any port or one.
+/// A peer that is served: an address with one port or any.
 ///
 /// ```
 /// use ringcall_transport::udp::AllowedPeer;
@@ -17,14 +17,14 @@ use std::str::FromStr;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllowedPeer {
-    /// Its address.
+    /// The peer's address.
     pub ip: IpAddr,
-    /// Its port; `None`: any.
+    /// The peer's port; `None` for any port.
     pub port: Option<u16>,
 }
 
 impl AllowedPeer {
-    /// Whether it is this peer's address. An IPv4 address equals its IPv4-mapped form from an IPv6 socket.
+    /// Whether `address` is this peer's. An IPv4 address equals its IPv4-mapped form from an IPv6 socket.
     #[must_use]
     pub fn is(&self, address: SocketAddr) -> bool {
         self.ip.to_canonical() == address.ip().to_canonical()
@@ -41,7 +41,7 @@ impl fmt::Display for AllowedPeer {
     }
 }
 
-/// A text that names no peer.
+/// A text that does not name a peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no IP address, nor one with a port")]
 pub struct NoPeer(String);

@@ -1,32 +1,32 @@
 //! UDP transport: one datagram is one frame.
 //!
 //! # On the wire
-//! A request is a datagram: the 24-byte header, then the payload; what follows up to the length of a slot is padding and
-//! is not looked at. There is no handshake, no sequence number, no fragmentation and no acknowledgement. The answer goes
-//! to the address that the request came from, from the address that it was sent to, exactly as long as it is. That is what the CUDA-Q reference speaks, both
-//! ways: it sends whole slots padded with zeros, and accepts any datagram from 24 bytes up to a slot. (Its service answers
-//! the address of the *last* datagram; this one answers each request where it came from.)
+//! A request is a datagram: the 24-byte header, then the payload; further bytes up to the length of a slot are padding
+//! and ignored. There is no handshake, sequence number, fragmentation or acknowledgement. The answer goes to the
+//! request's source address, from its destination address, without padding. The CUDA-Q reference speaks the same
+//! protocol both ways: it sends whole slots padded with zeros, and accepts any datagram from 24 bytes up to a slot.
+//! (Its service answers the source of the *last* datagram; this one answers each request's source.)
 //!
 //! # What is refused
 //! Datagrams longer than a slot or shorter than their `arg_len` are answered `ARG_TOO_LONG`, wrong magics `BAD_MAGIC`;
-//! less than a header, and responses, are ignored. Each is counted. The reference drops all of these.
+//! datagrams shorter than a header, and responses, are ignored. Each is counted. The reference drops all of these.
 //!
-//! Where peers share a key ([`Tagged`](crate::Tagged)), eight bytes of [tag](ringcall_wire::tag) follow the payload, and datagrams without are counted
-//! and not answered.
+//! If peers share a key ([`Tagged`](crate::Tagged)), an eight-byte [tag](ringcall_wire::tag) follows the payload, and
+//! datagrams without a tag are counted and not answered.
 //!
-//! Datagrams of peers that are not served ([`UdpOptions::allowed`]) are counted and not answered: their addresses may be
-//! forged.
+//! Datagrams of peers that are not served ([`UdpOptions::allowed`]) are counted and not answered, since their addresses
+//! may be forged.
 //!
 //! # Back-pressure
-//! With no vacant slot nothing is read: datagrams wait in the socket's receive buffer ([`UdpOptions::receive_buffer_bytes`]),
-//! and the operating system drops what does not fit, which it counts
+//! While no slot is vacant nothing is read: datagrams wait in the socket's receive buffer
+//! ([`UdpOptions::receive_buffer_bytes`]), and the operating system drops and counts those that do not fit
 //! ([`Statistics::kernel_drops`](crate::Statistics::kernel_drops)).
 //!
 //! # System calls
-//! Batches: `recvmmsg` and `sendmmsg` of up to [`BATCH`](crate::wire::BATCH) datagrams; single ones by `recvfrom` and
-//! `sendto`, which are shorter. A socket that is bound to every address of this machine (0.0.0.0, ::) takes and sends one at
-//! a time, by `recvmsg` and `sendmsg`, which tell the local address; the latter allocates. All non-blocking: a thread polls, and blocks in `poll` only after it has found nothing for
-//! long ([`Idle`](crate::Idle)).
+//! Batches use `recvmmsg` and `sendmmsg` for up to [`BATCH`](crate::wire::BATCH) datagrams; single datagrams use
+//! `recvfrom` and `sendto`, which are faster. A socket bound to every address of this machine (0.0.0.0, ::) moves one
+//! datagram at a time by `recvmsg` and `sendmsg`, which carry the local address; this `sendmsg` allocates. No call
+//! blocks: a thread polls, and blocks in `poll` only after it has found nothing for long ([`Idle`](crate::Idle)).
 
 mod allowed;
 mod socket;
@@ -47,15 +47,15 @@ pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 /// The transport's name in an [`Endpoint`].
 pub const NAME: &str = "udp";
 
-/// Choices of a UDP socket.
+/// Options of a UDP socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UdpOptions {
-    /// The local address, IPv4 or IPv6; port 0 takes a free one. Default: 127.0.0.1, a free port.
+    /// The local address, IPv4 or IPv6; port 0 takes a free port. Default: 127.0.0.1 and a free port.
     pub address: SocketAddr,
-    /// Bytes to ask for as receive buffer: what may wait while the ring is full. The operating system may grant less
-    /// (`net.core.rmem_max`). `None` leaves its default. Default: 4 MiB.
+    /// Requested bytes of the receive buffer, which holds datagrams while the ring is full. The operating system may
+    /// grant less (`net.core.rmem_max`). `None` keeps the system's default. Default: 4 MiB.
     pub receive_buffer_bytes: Option<usize>,
-    /// Who is served; empty: every peer. Default: empty.
+    /// The peers that are served; empty serves every peer. Default: empty.
     pub allowed: Vec<AllowedPeer>,
 }
 
@@ -69,12 +69,12 @@ impl Default for UdpOptions {
     }
 }
 
-/// The address that a datagram came from, and the local address that it was sent to, from which the answer leaves.
+/// A datagram's source address, and its local address, from which the answer leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// The peer's address.
     pub address: SocketAddr,
-    /// Of a socket that is bound to every address of this machine: the address that the datagram was sent to.
+    /// The datagram's destination address, if the socket is bound to every address of this machine.
     pub local: Option<IpAddr>,
 }
 
@@ -90,22 +90,22 @@ pub struct Udp {
     socket: UdpSocket,
     address: SocketAddr,
     batches: Batches,
-    /// Bound to every address of this machine: each datagram carries its own.
+    /// Bound to every address of this machine, so each datagram carries its local address.
     wildcard: bool,
     allowed: Box<[AllowedPeer]>,
 }
 
 impl Udp {
-    /// Binds. Datagrams that come before the wire is attached to a ring wait in the receive buffer.
+    /// Binds the socket. Datagrams that come before the wire is attached to a ring wait in the receive buffer.
     ///
     /// # Errors
-    /// The address is taken or not ours, or the socket cannot be set up.
+    /// The address is in use or not this machine's, or the socket cannot be set up.
     pub fn bind(options: &UdpOptions) -> Result<Self, TransportError> {
         let bind = |source| TransportError::Bind { address: options.address, source };
         let socket = UdpSocket::bind(options.address).map_err(bind)?;
         socket.set_nonblocking(true)?;
         if let Some(bytes) = options.receive_buffer_bytes {
-            // Granting less is no error.
+            // A smaller grant is not an error.
             rustix::net::sockopt::set_socket_recv_buffer_size(&socket, bytes).map_err(io::Error::from)?;
         }
         let address = socket.local_addr()?;
@@ -117,10 +117,10 @@ impl Udp {
         Ok(Self { socket, address, batches: Batches::new(address.is_ipv4()), wildcard, allowed })
     }
 
-    /// A client's socket, at a free port, for the service at `to`: it takes datagrams from there alone.
+    /// A client's socket at a free port, which receives datagrams only from the service at `to`.
     ///
     /// # Errors
-    /// No socket, or no route.
+    /// No socket is available, or there is no route.
     pub fn to(to: SocketAddr) -> Result<Self, TransportError> {
         let any =
             if to.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { "::".parse().unwrap_or(to.ip()) };
@@ -129,13 +129,13 @@ impl Udp {
         Ok(wire)
     }
 
-    /// Takes datagrams of `peer` alone, and hears from the operating system when no socket listens there.
+    /// Receives datagrams only from `peer`, and is told by the operating system if no socket listens there.
     ///
     /// # Errors
     /// No route.
     pub fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
         self.socket.connect(peer)?;
-        // From here on there is one local address, the route's.
+        // A connected socket has one local address, that of the route.
         if std::mem::take(&mut self.wildcard) {
             wildcard::enable(&self.socket, self.address.is_ipv4(), false)?;
         }
@@ -191,14 +191,14 @@ impl Wire for Udp {
     }
 }
 
-/// A client of a UDP service, this one or the reference's.
+/// A client of a UDP service, Ringcall's or the reference's.
 pub type Caller = crate::Caller<Udp>;
 
 impl Caller {
     /// A caller of the service at `to`, from a free port.
     ///
     /// # Errors
-    /// No socket, or no route.
+    /// No socket is available, or there is no route.
     pub fn connect(to: SocketAddr, options: &crate::CallerOptions) -> Result<Self, TransportError> {
         Self::new(Udp::to(to)?, to.into(), options)
     }

@@ -13,14 +13,14 @@ use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-// The headers hold raw pointers, so they cannot move with a socket to another thread: each thread has its own, for each
-// family (the system writes the address's length into them, and it stays there).
+// The headers hold raw pointers, so they cannot move to another thread with a socket: each thread has its own, for each
+// address family (the system writes the address's length into them, where it stays).
 thread_local! {
     static V4: RefCell<MultiHeaders<SockaddrIn>> = RefCell::new(MultiHeaders::preallocate(BATCH, None));
     static V6: RefCell<MultiHeaders<SockaddrIn6>> = RefCell::new(MultiHeaders::preallocate(BATCH, None));
 }
 
-/// Receive buffers, and how many datagrams to ask for.
+/// Receive buffers, and the number of datagrams to ask for.
 #[derive(Debug)]
 pub(super) struct Batches {
     buffers: Vec<u8>,
@@ -30,7 +30,7 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// For a socket of IPv4, or of IPv6.
+    /// Batches for a socket of IPv4, or of IPv6.
     pub(super) fn new(v4: bool) -> Self {
         Self { buffers: Vec::new(), stride: 0, want: 1, v4 }
     }
@@ -40,7 +40,7 @@ impl Batches {
         self.buffers = vec![0; stride * BATCH];
     }
 
-    /// Takes at most `limit` datagrams. One at a time while they come one at a time, more when more have come.
+    /// Takes at most `limit` datagrams: one at a time while they come singly, more when more have come.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -76,7 +76,7 @@ impl Batches {
         socket: &UdpSocket,
         take: &mut impl FnMut(Arrival<'_, Peer>),
     ) -> io::Result<usize> {
-        // With TRUNC the length is the datagram's, however much of it fitted.
+        // With TRUNC the call returns the datagram's whole length, however much of it fitted.
         let (_, len, from) = recvfrom(socket, &mut self.buffers[..self.stride], RecvFlags::TRUNC)?;
         match from.and_then(|from| SocketAddr::try_from(from).ok()) {
             Some(from) => {
@@ -92,7 +92,7 @@ impl Batches {
         Ok(1)
     }
 
-    /// At most `limit` datagrams, one by one, each with the local address that it was sent to.
+    /// Takes at most `limit` datagrams, one by one, each with its local address.
     fn receive_each(
         &mut self,
         socket: &UdpSocket,
@@ -186,7 +186,7 @@ fn send_batch<'a>(
     mut rest: impl Iterator<Item = Outgoing<'a, Peer>>,
     count: usize,
 ) -> rustix::io::Result<usize> {
-    // Arrays of a fixed length, on the stack: elements after the last frame repeat the first one and are not sent.
+    // Arrays of a fixed length on the stack: elements after the last frame repeat the first one and are not sent.
     let mut frame = Some(first);
     let frames: [_; BATCH] = std::array::from_fn(|_| {
         let this = frame.unwrap_or(first);

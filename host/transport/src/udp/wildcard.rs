@@ -1,7 +1,7 @@
 //! Destination addresses for a socket bound to every address of this machine (0.0.0.0, ::).
 //!
-//! Its answers must leave from the address that their requests were sent to: a client drops an answer from another
-//! one. The system reports that address with each datagram, and each answer passes it back to the system
+//! Answers of such a socket must leave from their requests' destination address, because a client drops an answer from
+//! another one. The system reports that address with each datagram, and the socket passes it back with each answer
 //! (`IP_PKTINFO`, `IPV6_PKTINFO`; see ip(7)).
 
 use super::Peer;
@@ -17,7 +17,7 @@ use std::os::fd::AsRawFd;
 /// Room for the control message of either family.
 const CONTROL_BYTES: usize = cmsg_space::<libc::in6_pktinfo>();
 
-/// Asks the system to tell, or no longer to tell, the local address of each datagram.
+/// Turns the system's reports of each datagram's local address on or off.
 pub(super) fn enable(socket: &UdpSocket, v4: bool, on: bool) -> io::Result<()> {
     let set = if v4 {
         setsockopt(socket, sockopt::Ipv4PacketInfo, &on)
@@ -27,7 +27,7 @@ pub(super) fn enable(socket: &UdpSocket, v4: bool, on: bool) -> io::Result<()> {
     set.map_err(io::Error::from)
 }
 
-/// Takes a datagram: its length, however much of it fitted, and its peer, if the system names it.
+/// Takes a datagram. Returns its whole length, however much of it fitted, and its peer, if the system names it.
 pub(super) fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, Option<Peer>)> {
     let mut control = [0; CONTROL_BYTES];
     let mut pieces = [IoSliceMut::new(buffer)];

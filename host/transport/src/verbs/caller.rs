@@ -13,32 +13,32 @@ use std::time::Duration;
 /// A service's window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerbsWindow {
-    /// The key to it.
+    /// The window's key.
     pub key: u32,
-    /// Its first address.
+    /// The window's first address.
     pub base: u64,
-    /// Bytes from page to page.
+    /// Bytes from one page to the next.
     pub page_bytes: u32,
-    /// Pages; at least as many as requests are under way.
+    /// Pages; at least as many as requests are in flight.
     pub pages: u32,
 }
 
-/// A client's wire: a request is an RDMA WRITE with immediate into a page of the service whose request is over, an answer a SEND.
-/// [`Self::connect`] comes before the first request.
+/// A client's wire. A request is an RDMA WRITE with immediate into a free page of the service's window, an answer is a
+/// SEND. Call [`Self::connect`] before the first request.
 #[derive(Debug)]
 pub struct VerbsCaller {
     pair: Pair,
     window: Option<VerbsWindow>,
     free: VecDeque<u32>,
-    /// Pages whose answers have not come, with the ids of their requests, the oldest first. Where none is free, the oldest one's request was
-    /// given up.
+    /// Pages whose answers have not come, with the ids of their requests, the oldest first. If no page is free, the
+    /// oldest request was given up.
     taken: VecDeque<(u32, u32)>,
     answer: Vec<u8>,
     fault: Option<PairFault>,
 }
 
 impl VerbsCaller {
-    /// Opens the device. The queue pair has its number from now on, and no peer.
+    /// Opens the device. The queue pair has its number from now on, but no peer.
     ///
     /// # Errors
     /// See [`VerbsError`].
@@ -71,7 +71,7 @@ impl VerbsCaller {
         self.fault
     }
 
-    /// Gives the page of an answered request back.
+    /// Frees the page of an answered request.
     fn settle(&mut self, answer: &[u8]) {
         let header =
             answer.first_chunk::<HEADER_BYTES>().and_then(|bytes| ResponseHeader::from_bytes(bytes).ok());

@@ -1,11 +1,15 @@
 //! RDMA verbs transport: an adapter's queue pair through libibverbs, which is loaded at run time.
 //!
-//! # On the wire What [`roce`](crate::roce) speaks, by an adapter: a request is an RDMA WRITE with immediate into a page of the service's window, whose first address is 0, and the immediate's low 12 bits name the page, which is a slot of the ring. The answer is a SEND. The endpoint has everything that a peer must know.
+//! # On the wire
+//! The protocol of [`roce`](crate::roce), through an adapter: a request is an RDMA WRITE with immediate into a page of
+//! the service's window, whose first address is 0, and the immediate's low 12 bits name the page, which is a slot of
+//! the ring. The answer is a SEND. The endpoint names everything that a peer must know.
 //!
 //! # Connections
-//! A queue pair has one peer, which [`VerbsOptions::peer`] names, or a rendezvous. With each introduction, and after a fault, a new
-//! connection begins: both sides start from [`PairOptions::first_psn`], and answers to the earlier connection's requests are counted as
-//! unsent. What broke a connection is counted by its name: `broken_…`, and `device_removed`, after which nothing more comes.
+//! A queue pair has one peer, named by [`VerbsOptions::peer`] or a rendezvous. With each introduction, and after a
+//! fault, a new connection begins: both sides start from [`PairOptions::first_psn`], and answers to the earlier
+//! connection's requests are counted as unsent. Faults are counted by name: `broken_…`, and `device_removed`, after
+//! which nothing more comes.
 
 mod caller;
 
@@ -26,24 +30,24 @@ use std::time::{Duration, Instant};
 /// The transport's name in an [`Endpoint`].
 pub const NAME: &str = "verbs";
 
-/// Choices of a verbs wire.
+/// Options of a verbs wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerbsOptions {
-    /// Device, queue pair and window: as many slots as the ring has, no smaller than its.
+    /// Device, queue pair and window, with as many slots as the ring, each at least as long as the ring's.
     pub pair: PairOptions,
-    /// The peer, if it is known; a rendezvous names it otherwise.
+    /// The peer, if it is known; otherwise a rendezvous names it.
     pub peer: Option<Remote>,
 }
 
-/// Whom an answer goes to: the connection on which its request came.
+/// An answer's recipient: the connection on which its request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connected {
     remote: Remote,
-    /// Connections before this one.
+    /// Number of earlier connections.
     number: u64,
 }
 
-/// An adapter's queue pair. A service's end: [`VerbsCaller`] is a client's.
+/// A service's queue pair of an adapter. A client uses [`VerbsCaller`].
 #[derive(Debug)]
 pub struct Verbs {
     pair: Pair,
@@ -52,16 +56,16 @@ pub struct Verbs {
     connections: u64,
     introduced: Introduced,
     page: Vec<u8>,
-    /// Polls in a row that found nothing.
+    /// Consecutive polls that found nothing.
     idle: u32,
-    /// When the device was last asked for events outside of completions.
+    /// When the device was last polled for events other than completions.
     looked: Instant,
     is_gone: bool,
 }
 
-/// Polls in vain between two readings of the clock.
+/// Empty polls between two readings of the clock.
 const POLLS_BETWEEN: u32 = 16;
-/// The longest sleep: a completion may be missed at its very beginning.
+/// The longest sleep, limited because a completion at its very beginning may be missed.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
 impl Verbs {
@@ -86,14 +90,14 @@ impl Verbs {
         Ok(verbs)
     }
 
-    /// A peer that introduces itself at a rendezvous begins a new connection.
+    /// Begins a new connection with each peer that introduces itself at a rendezvous.
     #[must_use]
     pub fn introduced_by(mut self, rendezvous: Receiver<Introduction>) -> Self {
         self.introduced = Introduced::new(rendezvous, 1);
         self
     }
 
-    /// What a rendezvous tells a peer.
+    /// This side, for a rendezvous to tell a peer.
     #[must_use]
     pub fn side(&self) -> Side {
         side(&self.pair)
@@ -115,7 +119,7 @@ impl Verbs {
         Ok(())
     }
 
-    /// What becomes of a connection that has ended: a new one begins with the same peer, if there is still a device.
+    /// Handles the end of a connection: begins a new one with the same peer, if the device is still there.
     fn ended(&mut self, fault: PairFault, take: &mut impl FnMut(Arrival<'_, Connected>)) -> io::Result<()> {
         take(Arrival::Broken(broken(fault)));
         let peer = self.peer.take();
@@ -127,11 +131,11 @@ impl Verbs {
     }
 }
 
-/// How long the last answers may take to leave.
+/// How long the last answers may take to be sent.
 const LINGER: Duration = Duration::from_millis(200);
 
 impl Drop for Verbs {
-    /// The last answers go out before the queue pair does.
+    /// Sends the last answers before the queue pair is closed.
     fn drop(&mut self) {
         self.pair.drain(LINGER);
     }
@@ -152,7 +156,7 @@ pub(crate) const fn broken(fault: PairFault) -> Broken {
     }
 }
 
-/// Where a queue pair is reached.
+/// A queue pair's address.
 pub(crate) fn endpoint(pair: &Pair) -> Endpoint {
     let PairOptions { slots, slot_bytes, reliable, first_psn, .. } = pair.options();
     let details = vec![
@@ -168,7 +172,7 @@ pub(crate) fn endpoint(pair: &Pair) -> Endpoint {
     Endpoint { transport: NAME, address, details }
 }
 
-/// What a message that was not posted is to a wire.
+/// The wire error for a message that was not posted.
 pub(crate) fn unsent(why: SendError) -> io::Error {
     match why {
         SendError::Full => io::ErrorKind::WouldBlock.into(),
@@ -227,7 +231,7 @@ impl Wire for Verbs {
                     self.pair.read(slot, page);
                     take(Arrival::Frame(Frame { from, slot: Some(slot), bytes: page, len }));
                 }
-                // A SEND is no request; its receive is posted again.
+                // A SEND is not a request; its receive is posted again.
                 Ok(Some(Completion::Received { slot, .. })) => {
                     take(Arrival::Malformed);
                     self.pair.release(slot).map_err(io::Error::other)?;
