@@ -1,4 +1,4 @@
-//! The border to C, for both directions: caught panics, and text from and into C memory.
+//! The border to C, in both directions: caught panics, and text from and into C memory.
 #![allow(unsafe_code)] // named for it: memory of C callers
 
 use crate::Refused;
@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What C sees of a status.
+/// A status as a C number.
 pub(crate) const fn raw(status: CudaqStatus) -> c_int {
     status.raw() as c_int
 }
@@ -18,14 +18,14 @@ thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Runs the body of a C function: its error is kept for the thread, and a panic is an internal error.
+/// Runs the body of a C function. Its error is kept for the thread; a panic becomes an internal error.
 pub(crate) fn enter(body: impl FnOnce() -> Result<(), Refused>) -> c_int {
     let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(&*panic)));
     let (status, why) = match outcome {
         Ok(()) => (CudaqStatus::Ok, String::new()),
         Err(Refused { status, why }) => (status, why),
     };
-    // A thread that is ending has none any more, and no reader of it.
+    // A thread that is ending has no storage for the error, and nothing reads it.
     let _ = LAST_ERROR.try_with(|last| {
         if !(why.is_empty() && last.borrow().is_empty()) {
             *last.borrow_mut() = CString::new(why.replace('\0', " ")).unwrap_or_default();
@@ -34,7 +34,7 @@ pub(crate) fn enter(body: impl FnOnce() -> Result<(), Refused>) -> c_int {
     raw(status)
 }
 
-/// Runs the body of a C function that returns something else: `otherwise` if it panics.
+/// Runs the body of a C function with another result type: returns `otherwise` if it panics.
 pub(crate) fn enter_for<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }
@@ -45,7 +45,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Refused {
     Refused::internal(format!("panic: {said}"))
 }
 
-/// Why the thread's last call failed; valid until its next one.
+/// Why the thread's last call failed; valid until the thread's next call.
 #[cfg(feature = "c-api")]
 pub(crate) fn last_error() -> *const c_char {
     LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
@@ -74,7 +74,7 @@ pub(crate) unsafe fn write_text(text: &str, out: *mut c_char, len: usize) -> Res
     Ok(())
 }
 
-/// The text that C hands in.
+/// Reads text from a C caller.
 ///
 /// # Safety
 /// `text` is null or ends in a NUL.
@@ -87,7 +87,7 @@ pub(crate) unsafe fn read_text(text: *const c_char, what: &str) -> Result<String
     text.to_str().map(str::to_owned).map_err(|_| Refused::invalid(format!("{what} is not UTF-8")))
 }
 
-/// The arguments that C hands in. Null ones end the list, as in `main`.
+/// Reads arguments from a C caller. A null argument ends the list, as in `main`.
 ///
 /// # Safety
 /// `argv` is null or has `argc` strings.

@@ -1,15 +1,15 @@
-//! Endpoints from a provider's line.
+//! Endpoints, parsed from the line by which a provider describes itself.
 
 use ringcall_transport::Endpoint;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Keys by which providers say their address, if they do.
+/// The keys of a provider's address.
 const ADDRESS_KEYS: &[&str] = &["ip", "roce_ip"];
 
-/// What a line says: `transport`, `port` and an address where it has them (`ip` or `roce_ip`; else 127.0.0.1), the rest as
-/// details. Any text is a line: what says nothing known is a detail.
+/// Parses a line: `transport`, `port` and the address (`ip` or `roce_ip`, by default 127.0.0.1); the rest becomes
+/// details. Any text is accepted: words without a known meaning become details.
 ///
 /// ```
 /// let endpoint = ringcall_bridge::parse_endpoint("transport=cpu_roce port=9000 roce_ip=10.0.0.2 qp=0x1a");
@@ -37,8 +37,8 @@ pub fn parse(line: &str) -> Endpoint {
     endpoint
 }
 
-/// Names in an [`Endpoint`] live until the process ends. Each is kept once; a process meets as many as its
-/// providers use.
+/// The names in an [`Endpoint`] live until the process ends. Each is stored once, and a process meets no more names
+/// than its providers use.
 fn intern(name: &str) -> &'static str {
     static NAMES: LazyLock<Mutex<BTreeSet<&'static str>>> = LazyLock::new(Mutex::default);
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

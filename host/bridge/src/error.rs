@@ -1,26 +1,26 @@
-//! Errors of loading and of providing a bridge library.
+//! Errors of loading and providing a bridge library.
 
 use core::ffi::c_int;
 use ringcall_transport::TransportError;
 use ringcall_wire::CudaqStatus;
 
-/// Error of a function of the interface: a status, and why.
+/// Error of a function of the interface: a status, and a reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Refused {
-    /// What crosses the border.
+    /// The status that the C function returns.
     pub status: CudaqStatus,
-    /// What does not, but for the extension.
+    /// The reason, which only the extension passes on.
     pub why: String,
 }
 
 impl Refused {
-    /// An argument that does not work.
+    /// An invalid argument.
     pub fn invalid(why: impl Into<String>) -> Self {
         Self { status: CudaqStatus::InvalidArg, why: why.into() }
     }
 
-    /// Something that this provider does not do.
+    /// A function that this provider does not support.
     pub fn unsupported(why: impl Into<String>) -> Self {
         Self { status: CudaqStatus::Unsupported, why: why.into() }
     }
@@ -45,13 +45,13 @@ impl From<TransportError> for Refused {
 /// Why a provider cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
-    /// The string cannot be handed to a C function.
+    /// The string contains a NUL, so C functions cannot take it.
     #[error("`{}` has a NUL in it", .0.escape_debug())]
     Nul(String),
     /// More arguments than C counts.
     #[error("too many arguments")]
     TooManyArguments,
-    /// The dynamic linker does not load it.
+    /// The dynamic linker cannot load the library.
     #[error("cannot load `{library}`: {why}")]
     Load {
         /// The library.
@@ -59,7 +59,7 @@ pub enum BridgeError {
         /// The dynamic linker's message.
         why: String,
     },
-    /// It is loaded, and is no provider that this loader knows how to use.
+    /// The library is loaded, but is not a provider that this loader can use.
     #[error("`{library}` is no bridge provider: {why}")]
     NoProvider {
         /// The library.
@@ -67,16 +67,16 @@ pub enum BridgeError {
         /// What is wrong.
         why: String,
     },
-    /// The provider said no.
+    /// The provider refused a call.
     #[error("{call} of `{library}`: {}{}", of_status(*status), but(why))]
     Refused {
         /// The library.
         library: String,
-        /// Which function.
+        /// The function.
         call: &'static str,
-        /// What it returned: no status of the interface, perhaps.
+        /// The returned number, which may not be a status of the interface.
         status: c_int,
-        /// What it says about that; empty if nothing.
+        /// The provider's reason; empty if it gave none.
         why: String,
     },
     /// The provider does not have the function.
@@ -84,27 +84,27 @@ pub enum BridgeError {
     Unsupported {
         /// The library.
         library: String,
-        /// Which function.
+        /// The function.
         call: &'static str,
     },
-    /// The call does not follow from the calls before.
+    /// The call is not allowed in the instance's state.
     #[error("{call} of `{library}` in the wrong order: it is {state}")]
     Order {
         /// The library.
         library: String,
-        /// Which function.
+        /// The function.
         call: &'static str,
-        /// Where in its life the instance is.
+        /// The instance's state.
         state: &'static str,
     },
-    /// The provider said yes, and handed out something that cannot be.
+    /// The provider accepted the call, but returned an impossible value.
     #[error("{call} of `{library}` handed out garbage: {why}")]
     Garbage {
         /// The library.
         library: String,
-        /// Which function.
+        /// The function.
         call: &'static str,
-        /// What cannot be.
+        /// The value, and why it is impossible.
         why: String,
     },
 }

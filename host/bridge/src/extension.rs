@@ -12,32 +12,32 @@ pub const GET_EXTENSION: &str = "ringcall_bridge_get_extension";
 /// The type of [`GET_EXTENSION`].
 pub type GetExtension = unsafe extern "C" fn() -> *const Extension;
 
-/// Why the thread's last call failed: text and a NUL.
+/// Writes why the thread's last call failed, as text with a NUL.
 pub type LastError = unsafe extern "C" fn(out: *mut c_char, len: usize) -> c_int;
-/// With a time in nanoseconds.
+/// A call with a time in nanoseconds.
 pub type Timed = unsafe extern "C" fn(handle: Handle, ns: u64) -> c_int;
 
-/// Functions that are called like the interface's: none may be null. Later versions grow at the end.
+/// The extension's functions, called like those of the interface. None may be null. Later versions grow at the end.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Extension {
-    /// Bytes of this structure: what the library has.
+    /// Bytes of this structure in the library.
     pub size: usize,
     /// Why the calling thread's last call failed.
     pub last_error: Option<LastError>,
     /// The counters of [`Statistics`](ringcall_transport::Statistics) as one line of `name=value` pairs.
     pub statistics: Option<GetText>,
-    /// From now on requests are refused with `SHUTTING_DOWN`; answers still go out. For a data plane.
+    /// Refuses further requests with `SHUTTING_DOWN`, while answers still go out. For a data plane.
     pub close: Option<OnHandle>,
-    /// As `disconnect`, but waits for requests under way no longer than this.
+    /// As `disconnect`, but waits no longer than this for requests in flight.
     pub stop: Option<Timed>,
-    /// Blocks until a request may be there or the time is over. For a data plane.
+    /// Blocks until a request may be there, or until the time is over. For a data plane.
     pub wait: Option<Timed>,
 }
 
 const _: () = assert!(size_of::<Extension>() == 48);
 
-/// What a loader works with: an [`Extension`] whose functions are there.
+/// An [`Extension`] whose functions were checked to be present.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Checked {
     pub(crate) last_error: LastError,

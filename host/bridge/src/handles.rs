@@ -1,11 +1,11 @@
-//! Handles for C: numbers in the shape of pointers, which are never dereferenced. Each is given out once, so a handle
-//! that was never given out, or was released, is recognised.
+//! Handles for C: numbers in the shape of pointers, which are never dereferenced. Each is given out once, so an unknown
+//! or released handle is recognised.
 
 use core::ffi::c_void;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-/// What handles stand for.
+/// The objects by their handles.
 #[derive(Debug)]
 pub(crate) struct Handles<T>(LazyLock<RwLock<Entries<T>>>);
 
@@ -15,7 +15,7 @@ struct Entries<T> {
     live: HashMap<usize, Arc<T>>,
 }
 
-/// Between two handles: none is 0, and none is what arithmetic on another gives.
+/// The distance between two handles: none is 0, and small offsets from a handle give no other.
 const STEP: usize = 0x10;
 
 impl<T> Handles<T> {

@@ -2,25 +2,25 @@
 //! AArch64 Linux). `include/cudaq/realtime/daemon/bridge/bridge_interface.h` declares the same in C; a test compiles
 //! the header and compares.
 //!
-//! Enumerations cross as [`c_int`]: a number from outside is no Rust `enum` before it was checked.
+//! Enumerations are passed as [`c_int`]: a number from outside is not a Rust `enum` until it is checked.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::{align_of, offset_of, size_of};
 
-/// The newest version of the interface known here.
+/// The newest version of the interface that this crate knows.
 pub const INTERFACE_VERSION: c_int = 3;
 
 /// The function that a library exports: [`GetInterface`].
 pub const GET_INTERFACE: &str = "cudaq_realtime_get_bridge_interface";
 
-/// The context of a ring buffer: [`RingBuffer`].
+/// Number of the context of a ring buffer: [`RingBuffer`].
 pub const CONTEXT_RING_BUFFER: c_int = 0;
-/// The context of a unified kernel: [`UnifiedContext`].
+/// Number of the context of a unified kernel: [`UnifiedContext`].
 pub const CONTEXT_UNIFIED: c_int = 1;
 
 /// `cudaq_rx_status_t`: a request is there.
 pub const RX_READY: c_int = 0;
-/// `cudaq_rx_status_t`: none is.
+/// `cudaq_rx_status_t`: no request is there.
 pub const RX_EMPTY: c_int = 1;
 
 /// `cudaq_realtime_transport_provider_t`: the library that comes with the API.
@@ -58,7 +58,7 @@ pub struct RingBuffer {
 }
 
 impl RingBuffer {
-    /// All zero: what a caller hands in.
+    /// All zero, for a callee to fill.
     pub const EMPTY: Self = Self {
         rx_flags: core::ptr::null_mut(),
         tx_flags: core::ptr::null_mut(),
@@ -80,14 +80,14 @@ pub type OpaqueFn = unsafe extern "C" fn();
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct UnifiedContext {
-    /// `cudaq_unified_launch_fn_t`; which of its signatures is between provider and dispatcher.
+    /// `cudaq_unified_launch_fn_t`. Provider and dispatcher agree on its signature.
     pub launch_fn: Option<OpaqueFn>,
-    /// What it is called with.
+    /// The launch function's argument.
     pub transport_ctx: *mut c_void,
 }
 
 impl UnifiedContext {
-    /// All zero: what a caller hands in.
+    /// All zero, for a callee to fill.
     pub const EMPTY: Self = Self { launch_fn: None, transport_ctx: core::ptr::null_mut() };
 }
 
@@ -96,13 +96,13 @@ pub type RxPoll = unsafe extern "C" fn(ctx: *mut c_void, slot: *mut u32) -> c_in
 /// `cudaq_cpu_tx_publish_fn_t`: sends the response in a slot, in any order; a C status.
 pub type TxPublish = unsafe extern "C" fn(ctx: *mut c_void, slot: u32) -> c_int;
 
-/// `cudaq_cpu_dataplane_t`: a transport driven by one thread of its user's.
+/// `cudaq_cpu_dataplane_t`: a transport driven by one thread of its user.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct CpuDataplane {
     /// The hooks' first argument.
     pub ctx: *mut c_void,
-    /// Slots: host addresses and strides are set.
+    /// The slots: host addresses and strides are set.
     pub ring: RingBuffer,
     /// Takes a request.
     pub rx_poll: Option<RxPoll>,
@@ -111,12 +111,12 @@ pub struct CpuDataplane {
 }
 
 impl CpuDataplane {
-    /// All zero: what a caller hands in.
+    /// All zero, for a callee to fill.
     pub const EMPTY: Self =
         Self { ctx: core::ptr::null_mut(), ring: RingBuffer::EMPTY, rx_poll: None, tx_publish: None };
 }
 
-/// `create`: an instance from arguments. Arguments that it does not know are ignored.
+/// `create`: creates an instance from arguments. It ignores unknown arguments.
 pub type Create = unsafe extern "C" fn(handle: *mut Handle, argc: c_int, argv: *mut *mut c_char) -> c_int;
 /// `destroy`, `connect`, `launch`, `disconnect`.
 pub type OnHandle = unsafe extern "C" fn(handle: Handle) -> c_int;
@@ -124,22 +124,22 @@ pub type OnHandle = unsafe extern "C" fn(handle: Handle) -> c_int;
 pub type GetContext = unsafe extern "C" fn(handle: Handle, kind: c_int, out: *mut c_void) -> c_int;
 /// `get_cpu_dataplane`.
 pub type GetDataplane = unsafe extern "C" fn(handle: Handle, out: *mut CpuDataplane) -> c_int;
-/// `get_endpoint_info`: one line of `key=value` pairs and a NUL. Right after `create`.
+/// `get_endpoint_info`: one line of `key=value` pairs and a NUL, available right after `create`.
 pub type GetText = unsafe extern "C" fn(handle: Handle, out: *mut c_char, len: usize) -> c_int;
 /// `get_ring_geometry`.
 pub type GetGeometry = unsafe extern "C" fn(handle: Handle, slots: *mut u32, slot_bytes: *mut u32) -> c_int;
 
-/// `set_function_table`: the dispatcher's `cudaq_function_entry_t`s and how many they are. A registration: no
-/// agent calls them through the provider.
+/// `set_function_table`: the dispatcher's `cudaq_function_entry_t`s and their number. This only registers them: the
+/// provider calls none.
 pub type SetTable = unsafe extern "C" fn(handle: Handle, entries: *mut c_void, count: usize) -> c_int;
 
 /// `cudaq_function_table_t`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct FunctionTable {
-    /// `cudaq_function_entry_t`s, of any length the program was compiled with.
+    /// `cudaq_function_entry_t`s of the size with which the program was compiled.
     pub entries: *mut c_void,
-    /// How many.
+    /// The number of entries.
     pub count: u32,
 }
 
@@ -147,19 +147,19 @@ pub struct FunctionTable {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct InterfaceV1 {
-    /// The version that the library was made for.
+    /// The version for which the library was built.
     pub version: c_int,
-    /// Makes an instance.
+    /// Creates an instance.
     pub create: Option<Create>,
-    /// Ends it.
+    /// Destroys an instance.
     pub destroy: Option<OnHandle>,
-    /// Where requests and responses are.
+    /// Returns where requests and responses are.
     pub get_transport_context: Option<GetContext>,
-    /// Waits for a peer, perhaps.
+    /// Waits for a peer, if the provider needs one.
     pub connect: Option<OnHandle>,
-    /// Begins to move data.
+    /// Starts moving data.
     pub launch: Option<OnHandle>,
-    /// Ends that.
+    /// Stops moving data.
     pub disconnect: Option<OnHandle>,
 }
 
@@ -167,13 +167,13 @@ pub struct InterfaceV1 {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct InterfaceV2 {
-    /// What version 1 has.
+    /// The members of version 1.
     pub v1: InterfaceV1,
-    /// The hooks for a loop of the user's own.
+    /// Returns the hooks for a loop of the user's.
     pub get_cpu_dataplane: Option<GetDataplane>,
-    /// Where the instance is reached.
+    /// Returns the instance's address.
     pub get_endpoint_info: Option<GetText>,
-    /// How many slots, of how many bytes.
+    /// Returns the number of slots and the bytes of each.
     pub get_ring_geometry: Option<GetGeometry>,
 }
 
@@ -181,9 +181,9 @@ pub struct InterfaceV2 {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Interface {
-    /// What version 2 has.
+    /// The members of version 2.
     pub v2: InterfaceV2,
-    /// Takes the dispatcher's functions. A provider that needs none leaves this null.
+    /// Takes the dispatcher's function table; null in a provider that needs none.
     pub set_function_table: Option<SetTable>,
 }
 

@@ -1,26 +1,29 @@
 //! The bridge interface of CUDA-Q Realtime: transports in shared libraries, from both sides.
 //!
-//! | you want | take |
+//! | purpose | item |
 //! |---|---|
-//! | a transport that others wrote, by its library's name | [`Provider`] |
-//! | to serve its ring, or the ring of your own, with it | [`RingProvider`], [`PolledProvider`] |
-//! | a library of a transport of yours, in Rust | [`provider`], and the package `examples/provider` to copy |
+//! | use a transport of others, by its library's name | [`Provider`] |
+//! | serve its ring, or a ring of your own, with it | [`RingProvider`], [`PolledProvider`] |
+//! | make a library of your transport, in Rust | [`provider`], and the package `examples/provider` to copy |
 //! | the same in C | the header in `include/`, and `examples/c-provider` to copy |
-//! | our UDP transport as such a library | package `ringcall-bridge-udp`; RoCE v2: `ringcall-bridge-roce` |
+//! | Ringcall's UDP and RoCE v2 transports as such libraries | packages `ringcall-bridge-udp` and `ringcall-bridge-roce` |
 //! | the C functions `cudaq_bridge_*`, `cpu_udp_*` and `cpu_roce_*` | feature `c-api`: module `c_api` |
 //!
 //! # Two ways of moving requests
-//! - **Ring buffer**: the provider fills its own ring, by its own threads or by hardware; a dispatcher serves
-//!   that ring ([`RingProvider`]).
-//! - **Data plane** (interface version 2): the provider has two hooks, and one thread of its user's polls, serves and
-//!   publishes. [`WireProvider`] makes a [`Wire`](ringcall_transport::Wire) of them, so that everything that works over a wire
-//!   works over a provider: any ring, and transport and dispatcher on one thread ([`PolledProvider`]).
+//! - **Ring buffer**: the provider fills a ring of its own, by threads or by hardware; a dispatcher serves that ring
+//!   ([`RingProvider`]).
+//! - **Data plane** (interface version 2): the provider has two hooks, and one thread of its user polls, serves and
+//!   publishes. [`WireProvider`] makes a [`Wire`](ringcall_transport::Wire) of the hooks, so everything that works over
+//!   a wire works over a provider: any ring, and transport and dispatcher on one thread ([`PolledProvider`]).
 //!
-//! # What is checked A library is code in this process and is trusted as such; the values that it returns are not trusted. Version, members, statuses, geometry, strides, addresses (mapped and writable), overlaps, slots and lines of text are checked, and the order of calls is kept. An impossible value is an error that says what was found.
+//! # What is checked
+//! A library is code in this process and is trusted as such; the values that it returns are not. Version, members,
+//! statuses, geometry, strides, addresses (mapped and writable), overlaps, slots and lines of text are checked, and the
+//! order of calls is enforced. An impossible value becomes an error that says what was found.
 //!
-//! # What our providers add
-//! A second exported symbol ([`extension`]): counters, reasons, stops with deadlines. Providers without it work; their
-//! counters are what can be seen from outside.
+//! # What Ringcall's providers add
+//! A second exported symbol ([`extension`]): counters, reasons, stops with deadlines. Providers without it work, too;
+//! their counters then cover only what can be seen from outside.
 
 #[cfg(feature = "c-api")]
 pub mod c_api;

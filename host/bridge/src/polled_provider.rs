@@ -39,20 +39,20 @@ pub enum AttachError {
 }
 
 impl PolledProvider {
-    /// Connects and launches the provider, which was created to be driven, and attaches it to `ring`.
+    /// Connects and launches the provider, which was created for polling, and attaches it to `ring`.
     ///
     /// # Errors
-    /// It has no data plane or refuses, or its slots are shorter than the ring's.
+    /// The provider has no data plane or refuses, or its slots are shorter than the ring's.
     pub fn attach(provider: Provider, ring: &Ring) -> Result<Self, AttachError> {
         let wire = WireProvider::launch(provider.clone())?;
         Ok(Self { link: Link::attach(wire, ring)?, provider })
     }
 }
 
-/// What both sides have counted: the link everything that the provider has let through, the provider what it has refused,
-/// ignored and missed.
+/// The sum of both sides' counters: the link has counted all frames that the provider let through, the provider the
+/// frames that it refused, ignored and lost.
 fn together(outer: Statistics, inner: &Statistics) -> Statistics {
-    // What the provider let through, and the link's own slots, are in the link's books.
+    // The link counts the frames that the provider let through, and the link's slots.
     const OF_THE_LINK: [&str; 10] = [
         "received",
         "requests",
@@ -102,11 +102,11 @@ impl Unified for PolledProvider {
 
     fn give_up(&mut self) {
         self.link.give_up();
-        // The provider counts and drops remaining requests.
+        // The provider counts and drops the remaining requests.
         let _ = self.provider.stop(Duration::ZERO);
     }
 
-    /// After the end of this, the link's counts alone: the provider is gone, and its last message is kept.
+    /// After the end of this value, only the link's counters: the provider is gone, and its last counters are kept.
     fn watch(&self) -> Watch {
         let (link, provider) = (self.link.watch(), self.provider.clone());
         Watch::other(move || {

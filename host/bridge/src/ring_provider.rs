@@ -7,8 +7,7 @@ use ringcall_transport::{Endpoint, RingFilling, Statistics, StopReport, Watch};
 use ringcall_wire::flag::FREE;
 use std::time::{Duration, Instant};
 
-/// A provider that is launched and fills its ring, beside the ring's dispatcher: a dispatcher's thread, a
-/// device.
+/// A launched provider that fills its ring, next to the ring's dispatcher, which is a thread or a device.
 ///
 /// ```no_run
 /// use ringcall::{FunctionTable, HostDispatcher};
@@ -55,17 +54,18 @@ impl RingFilling for RingProvider {
         &self.endpoint
     }
 
-    /// Zeros for a provider that does not report its counters.
+    /// Zeros if the provider does not report its counters.
     fn watch(&self) -> Watch {
         let provider = self.provider.clone();
         Watch::other(move || provider.statistics().unwrap_or_default())
     }
 
-    /// With a provider that knows no deadline this waits until the ring is quiet, and disconnects at the deadline.
+    /// If the provider cannot stop with a deadline, this waits until the ring is quiet or the deadline is over, and
+    /// disconnects.
     fn stop(self: Box<Self>, deadline: Duration) -> StopReport {
         let begin = Instant::now();
         let before = self.statistics();
-        // One with the extension waits by itself.
+        // A provider with the extension waits for requests in flight.
         let waits = self.provider.library().has_extension();
         while !waits && !self.quiet() && begin.elapsed() < deadline {
             std::thread::yield_now();

@@ -8,11 +8,11 @@ use ringcall_wire::header::{HEADER_BYTES, RESPONSE_MAGIC, RequestHeader};
 use std::io;
 use std::time::Duration;
 
-/// A provider's data plane as a [`Wire`]: frames are copied out of its slots and answers into them, so they may be served
-/// on any ring. The provider is connected and launched; it is disconnected when this is dropped.
+/// A provider's data plane as a [`Wire`]: frames are copied out of its slots and answers into them, so any ring can
+/// serve them. The provider is connected and launched; it is disconnected when this value is dropped.
 ///
-/// A slot is the peer that its answer goes to, and is the provider's again when the answer was published. The length
-/// of a frame, which its provider cannot report, is taken from the request's header.
+/// A slot identifies the peer that gets its answer, and returns to the provider when the answer is published. A
+/// provider cannot report a frame's length, so the request's header gives it.
 #[derive(Debug)]
 pub struct WireProvider {
     provider: Provider,
@@ -21,21 +21,21 @@ pub struct WireProvider {
     buffer: Vec<u8>,
 }
 
-/// How long a wait for a provider that cannot block takes: an idle thread looks again after that.
+/// The wait for a provider that cannot block, after which an idle thread polls again.
 const SLEEP: Duration = Duration::from_micros(50);
 
 impl WireProvider {
-    /// Connects and launches a provider that was created to be driven.
+    /// Connects and launches a provider that was created for polling.
     ///
     /// # Errors
-    /// It has no data plane, hands out what cannot be one, or refuses.
+    /// The provider has no data plane, returns an invalid one, or refuses.
     pub fn launch(provider: Provider) -> Result<Self, BridgeError> {
         let plane = provider.plane()?;
         let endpoint = provider.begin()?;
         Ok(Self { provider, plane, endpoint, buffer: Vec::new() })
     }
 
-    /// The provider.
+    /// The inner provider.
     #[must_use]
     pub fn provider(&self) -> &Provider {
         &self.provider
@@ -50,7 +50,7 @@ impl Wire for WireProvider {
         self.endpoint.clone()
     }
 
-    /// A request may be shorter than a ring's slot, a response not longer than the provider's.
+    /// A request may be shorter than a ring's slot; a response may not be longer than the provider's.
     fn max_frame_bytes(&self) -> usize {
         self.plane.tx_stride()
     }
@@ -85,10 +85,10 @@ impl Wire for WireProvider {
             if !self.plane.read(slot, &mut self.buffer[..seen]) {
                 continue;
             }
-            // The first bytes are the ones that were looked at: the provider may write again.
+            // The first bytes must be those that were checked: the provider may write them again.
             self.buffer[..HEADER_BYTES].copy_from_slice(&header);
             if alleged.magic == RESPONSE_MAGIC {
-                // It is not answered, so its slot would not be given back.
+                // The request is not answered, so nothing else would return its slot.
                 self.plane.release(slot);
             }
             take(Arrival::Frame(Frame { from: slot, slot: None, bytes: &self.buffer[..seen], len }));

@@ -1,4 +1,4 @@
-//! The provider over an adapter's queue pair, whose peer introduces itself or is named.
+//! The provider over an adapter's queue pair, whose peer is named or introduces itself.
 
 use ringcall::RingConfig;
 use ringcall::thread::{StopFlag, Supervised};
@@ -13,13 +13,13 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// The reference's default.
+/// The reference's default device.
 const DEVICE: &str = "mlx5_0";
 const REMOTE_QP: u32 = 2;
-/// Between two checks of the rendezvous' socket.
+/// The time between two polls of the rendezvous' socket.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Whether the arguments want an adapter.
+/// Whether the arguments ask for an adapter.
 pub(crate) fn is_wanted(args: &Args) -> bool {
     args.value("--device").is_some() || args.value("--qp_config").is_some()
 }
@@ -28,14 +28,14 @@ pub(crate) fn is_wanted(args: &Args) -> bool {
 #[derive(Debug)]
 pub(crate) enum Adapter {}
 
-/// A queue pair, and the rendezvous that names its peers.
+/// A queue pair, with the rendezvous that names its peers.
 #[derive(Debug)]
 pub(crate) struct AdapterWire {
     verbs: Verbs,
     meeting: Option<Meeting>,
 }
 
-/// A rendezvous, whose thread ends with this.
+/// A rendezvous. Dropping it ends its thread.
 #[derive(Debug)]
 struct Meeting {
     address: SocketAddr,
@@ -51,11 +51,11 @@ impl Meeting {
         let thread = Supervised::start("rendezvous", None, move || {
             while !seen.is_set() {
                 let meet = |there| {
-                    // A wire that is ending hears of no more.
+                    // A wire that is being dropped no longer takes introductions.
                     introducer.introduce(there);
                     here
                 };
-                // A caller that says nothing of use is told nothing.
+                // A caller that sends something else gets no reply.
                 service.turn_with(meet, drop);
                 std::thread::sleep(POLL_INTERVAL);
             }
@@ -67,7 +67,7 @@ impl Meeting {
 impl Drop for Meeting {
     fn drop(&mut self) {
         self.stop.set();
-        // Longer than an introduction takes: the port is free for the next one.
+        // Longer than an introduction takes; afterwards the port is free for the next rendezvous.
         let _ = self.thread.wait(Duration::from_secs(1));
     }
 }
@@ -114,12 +114,12 @@ fn number(args: &Args, key: &str, default: u32) -> Result<u32, Refused> {
     }
 }
 
-/// Who the peer is.
+/// How the peer is found.
 #[derive(Debug, PartialEq, Eq)]
 enum Meets {
-    /// Whoever introduces itself.
+    /// The peer introduces itself.
     Rendezvous,
-    /// This one.
+    /// The arguments name the peer.
     Known(Remote),
 }
 

@@ -1,31 +1,31 @@
-//! RoCE v2 as a bridge provider: without an adapter, over [`ringcall_transport::roce`], or over an adapter's queue pair
+//! RoCE v2 as a bridge provider: in software over [`ringcall_transport::roce`], or over an adapter's queue pair
 //! ([`ringcall_transport::verbs`]).
 //!
 //! Without an adapter:
 //!
-//! | argument | what | default |
+//! | argument | meaning | default |
 //! |---|---|---|
-//! | `--port=N` | local UDP port; hardware sends to 4791 alone; 0 takes a free one | 0 |
+//! | `--port=N` | local UDP port; hardware sends only to 4791; 0 takes a free one | 0 |
 //! | `--local-ip=IP` | local address, IPv4 | 127.0.0.1 |
 //! | `--qp=N` | queue pair number, decimal | 18 |
-//! | `--rkey=N` | key to the window, decimal | a random one, which the endpoint says |
-//! | `--remote-qp=N` | queue pair that answers are addressed to | 2 |
-//! | `--peer=IP:PORT` | the one peer, which gets every answer | the peer that brings the key |
+//! | `--rkey=N` | key to the window, decimal | a random one, named by the endpoint |
+//! | `--remote-qp=N` | queue pair to which answers go | 2 |
+//! | `--peer=IP:PORT` | the only peer, which gets every answer | the peer that brings the key |
 //! | `--frame-size=BYTES` | pages of the window, a multiple of 128 | the slot, rounded up |
-//! | those of every provider of ours | [`Shape`](ringcall_bridge::provider::Shape) | 64 slots of 1024 bytes |
+//! | those of all Ringcall providers | [`Shape`](ringcall_bridge::provider::Shape) | 64 slots of 1024 bytes |
 //!
-//! Over an adapter, where `--device` or `--qp_config` is given; the names are those of the CUDA-Q reference's CPU RoCE provider:
+//! With `--device` or `--qp_config`, over an adapter; the names are those of the CUDA-Q reference's CPU RoCE provider:
 //!
-//! | argument | what | default |
+//! | argument | meaning | default |
 //! |---|---|---|
 //! | `--device=NAME` | the RDMA device | `mlx5_0` |
 //! | `--local-ip=IP` | the device's address, if it has several | its first |
 //! | `--qp_config=rendezvous` | a peer introduces itself by TCP at `--port` (0 takes a free one) of that address | unless `--peer-ip` is given |
-//! | `--qp_config=hsb_fpga` | the peer is the queue pair `--remote-qp` (0x2) at `--peer-ip` | where `--peer-ip` is given |
-//! | `--frame-size=BYTES` | taken as the reference takes it, and refused where a slot has no room for such a frame; frames are as long as their headers say | the slot |
-//! | those of every provider of ours | [`Shape`](ringcall_bridge::provider::Shape) | 64 slots of 1024 bytes |
+//! | `--qp_config=hsb_fpga` | the peer is the queue pair `--remote-qp` (0x2) at `--peer-ip` | if `--peer-ip` is given |
+//! | `--frame-size=BYTES` | accepted as by the reference, and refused if a slot cannot hold such a frame; frames are as long as their headers say | the slot |
+//! | those of all Ringcall providers | [`Shape`](ringcall_bridge::provider::Shape) | 64 slots of 1024 bytes |
 //!
-//! A slot of the ring is a page of the window. Others are ignored.
+//! A slot of the ring is a page of the window. Other arguments are ignored.
 
 #![forbid(unsafe_code)]
 
@@ -41,7 +41,7 @@ use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions, random_key};
 use ringcall_transport::{Endpoint, roce};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// The ring, unless arguments say otherwise.
+/// The default ring.
 const SHAPE: RingConfig = RingConfig { slots: 64, slot_bytes: 1024 };
 
 /// The wire without an adapter.
@@ -70,7 +70,7 @@ impl LinkedWire for Roce {
     }
 }
 
-/// The key that an endpoint says: of a provider that is bound again.
+/// The key in a provider's endpoint, which the provider keeps when it is bound again.
 fn key_of(endpoint: &Endpoint) -> Option<u32> {
     let (_, text) = endpoint.details.iter().find(|(name, _)| *name == "rkey")?;
     u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()

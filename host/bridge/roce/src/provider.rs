@@ -18,7 +18,7 @@ enum Either {
     Adapter(Linked<Adapter>),
 }
 
-/// Calls a method of whichever there is.
+/// Calls a method of the provider's variant.
 macro_rules! of {
     ($self:ident.$method:ident($($argument:expr),*)) => {
         match &$self.0 {

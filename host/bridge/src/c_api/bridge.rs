@@ -1,7 +1,7 @@
 //! `cudaq_bridge_*`: `cudaq/realtime/daemon/bridge/bridge_interface.h`.
 //!
 //! # Safety
-//! Of every function here: pointers are null or what the header says. Handles may be any number.
+//! For every function here: pointers are null or as the header says. Handles may be any number.
 #![allow(unsafe_code)] // named for it: the border to C
 #![allow(clippy::missing_safety_doc)] // the same for all: above
 
@@ -36,7 +36,7 @@ fn unknown() -> Refused {
     Refused::invalid("no such bridge, or one that was destroyed")
 }
 
-/// Whether an address of the caller's can be written to.
+/// Checks that an address of the caller's is not null.
 fn check_address<T>(out: *mut T, what: &str) -> Result<(), Refused> {
     if out.is_null() {
         return Err(Refused::invalid(format!("the address for {what} is null")));
@@ -64,7 +64,7 @@ unsafe fn create(
     argc: c_int,
     argv: *const *mut c_char,
 ) -> Result<(), Refused> {
-    // Before anything is made.
+    // Checked before anything is created.
     check_address(out, "the handle")?;
     // SAFETY: the module's contract.
     let args = unsafe { read_args(argc, argv) }?;
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn cudaq_bridge_create_from_library(
     })
 }
 
-/// The same, with the library that a number stands for.
+/// The same, with the library that the number `provider` stands for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_bridge_create(
     out: *mut Handle,
@@ -109,22 +109,22 @@ pub unsafe extern "C" fn cudaq_bridge_create(
     })
 }
 
-/// Frees everything.
+/// Destroys the instance.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaq_bridge_destroy(handle: Handle) -> c_int {
     enter(|| {
         let provider = BRIDGES.remove(handle).ok_or_else(unknown)?;
-        // Another thread may wait for its peer, indefinitely.
+        // Another thread may be waiting for its peer indefinitely.
         provider.end_for_good();
         match Arc::into_inner(provider) {
             Some(provider) => Ok(provider.destroy()?),
-            // Another thread is in a call, and destroys it at its end.
+            // Another thread is in a call, and destroys the instance at its end.
             None => Ok(()),
         }
     })
 }
 
-/// The ring's or the unified kernel's context.
+/// Writes the context of the ring or of the unified kernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_bridge_get_transport_context(
     handle: Handle,
@@ -150,13 +150,13 @@ pub extern "C" fn cudaq_bridge_connect(handle: Handle) -> c_int {
     with(handle, |provider| Ok(provider.connect()?))
 }
 
-/// Begins to move data.
+/// Starts moving data.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaq_bridge_launch(handle: Handle) -> c_int {
     with(handle, |provider| Ok(provider.launch()?))
 }
 
-/// Ends that.
+/// Stops moving data.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaq_bridge_disconnect(handle: Handle) -> c_int {
     with(handle, |provider| Ok(provider.disconnect()?))
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn cudaq_bridge_get_cpu_dataplane(handle: Handle, out: *mu
     with(handle, |provider| unsafe { write(out, "the data plane", provider.cpu_dataplane()?) })
 }
 
-/// One line of `key=value` pairs.
+/// Writes the endpoint as one line of `key=value` pairs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_bridge_get_endpoint_info(
     handle: Handle,
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn cudaq_bridge_get_endpoint_info(
     with(handle, |provider| unsafe { write_text(&provider.endpoint_info()?, out, len) })
 }
 
-/// How many slots, and bytes of each.
+/// Writes the number of slots and the bytes of each.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_bridge_get_ring_geometry(
     handle: Handle,
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn cudaq_bridge_get_ring_geometry(
     })
 }
 
-/// Hands on the dispatcher's function table.
+/// Passes the dispatcher's function table to the provider.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_bridge_set_function_table(
     handle: Handle,

@@ -1,7 +1,7 @@
 //! `cpu_roce_*`: `cudaq/realtime/cpu_transport/roce_wrapper.h`.
 //!
 //! # Safety
-//! Of every function here: pointers are null or what the header says. Handles may be any number.
+//! For every function here: pointers are null or as the header says. Handles may be any number.
 #![allow(unsafe_code)] // named for it: the border to C
 #![allow(clippy::missing_safety_doc)] // the same for all: above
 
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 static TRANSCEIVERS: Handles<Named> = Handles::new();
 
-/// A transceiver, and the peer that its creation named.
+/// A transceiver, and the peer that the caller named when creating it.
 #[derive(Debug)]
 struct Named {
     transceiver: RoceTransceiver,
@@ -52,7 +52,7 @@ fn size(value: usize, what: &str) -> Result<u32, Refused> {
     u32::try_from(value).map_err(|_| Refused::invalid(format!("{what} is {value}")))
 }
 
-/// A transceiver whose device is not yet open.
+/// Creates a transceiver whose device is not yet open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cpu_roce_create_transceiver(
     device_name: *const c_char,
@@ -114,11 +114,11 @@ pub unsafe extern "C" fn cpu_roce_create_transceiver(
     handle
 }
 
-/// Closes and frees.
+/// Closes and frees the transceiver.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_roce_destroy_transceiver(handle: *mut c_void) {
     enter(|| {
-        // Here and now: the device is free for others after this.
+        // Closed at once, so the device is free for others after this call.
         if let Some(named) = TRANSCEIVERS.remove(handle) {
             named.transceiver.close();
         }
@@ -126,7 +126,7 @@ pub extern "C" fn cpu_roce_destroy_transceiver(handle: *mut c_void) {
     });
 }
 
-/// The device's address.
+/// Chooses the device's address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cpu_roce_set_local_ip(handle: *mut c_void, local_ip: *const c_char) {
     enter(|| {
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn cpu_roce_set_local_ip(handle: *mut c_void, local_ip: *c
     });
 }
 
-/// Everything at once, for a peer that was named at creation.
+/// Opens, connects and starts, for a peer that was named at creation.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_roce_start(handle: *mut c_void) -> c_int {
     yes(|| {
@@ -175,7 +175,7 @@ pub extern "C" fn cpu_roce_blocking_monitor(handle: *mut c_void) {
     enter(|| find(handle)?.transceiver.monitor());
 }
 
-/// Stops it.
+/// Stops moving slots.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_roce_close(handle: *mut c_void) {
     enter(|| {
@@ -184,7 +184,7 @@ pub extern "C" fn cpu_roce_close(handle: *mut c_void) {
     });
 }
 
-/// A message's slot.
+/// Writes the slot of a message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cpu_roce_rx_poll(handle: *mut c_void, out_slot: *mut u32) -> c_int {
     let mut found = None;
@@ -238,32 +238,32 @@ pub extern "C" fn cpu_roce_get_rkey(handle: *mut c_void) -> u32 {
     get(handle, |transceiver| Ok(side(transceiver)?.1))
 }
 
-/// The address that slots of the window count from.
+/// The address from which slots of the window count.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_roce_get_buffer_addr(handle: *mut c_void) -> u64 {
-    // The window's first address is 0; a wrong handle leaves its error.
+    // The window's first address is 0. A wrong handle sets the thread's error.
     get(handle, |_| Ok(0))
 }
 
-/// Where messages are.
+/// Address of the messages.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_roce_get_rx_ring_data_addr(handle: *mut c_void) -> *mut c_void {
     ring(handle, |windows| windows.rx_data.address())
 }
 
-/// Where their flags are.
+/// Address of the messages' flags.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_roce_get_rx_ring_flag_addr(handle: *mut c_void) -> *mut u64 {
     ring(handle, |windows| windows.rx_flags.address())
 }
 
-/// Where responses are.
+/// Address of the responses.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_roce_get_tx_ring_data_addr(handle: *mut c_void) -> *mut c_void {
     ring(handle, |windows| windows.tx_data.address())
 }
 
-/// Where their flags are.
+/// Address of the responses' flags.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_roce_get_tx_ring_flag_addr(handle: *mut c_void) -> *mut u64 {
     ring(handle, |windows| windows.tx_flags.address())
@@ -275,7 +275,7 @@ pub extern "C" fn cpu_roce_get_page_size(handle: *mut c_void) -> usize {
     get(handle, |transceiver| Ok(transceiver.ring().geometry().rx_stride() as usize))
 }
 
-/// Slots.
+/// Number of slots.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_roce_get_num_pages(handle: *mut c_void) -> c_uint {
     get(handle, |transceiver| Ok(transceiver.ring().geometry().slots()))

@@ -1,7 +1,7 @@
 //! `cpu_udp_*`: `cudaq/realtime/cpu_transport/udp_wrapper.h`.
 //!
 //! # Safety
-//! Of every function here: pointers are null or what the header says. Handles may be any number.
+//! For every function here: pointers are null or as the header says. Handles may be any number.
 #![allow(unsafe_code)] // named for it: the border to C
 #![allow(clippy::missing_safety_doc)] // the same for all: above
 
@@ -37,13 +37,13 @@ fn bytes_of(page_size: usize) -> Result<u32, Refused> {
     u32::try_from(page_size).map_err(|_| Refused::invalid(format!("page_size is {page_size}")))
 }
 
-/// With its own rings.
+/// Creates a transceiver with rings of its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_udp_create_transceiver(page_size: usize, num_pages: c_uint) -> *mut c_void {
     make(|| Transceiver::new(num_pages, bytes_of(page_size)?))
 }
 
-/// Over the caller's rings.
+/// Creates a transceiver over the caller's rings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cpu_udp_create_transceiver_ext(
     page_size: usize,
@@ -77,11 +77,11 @@ pub unsafe extern "C" fn cpu_udp_create_transceiver_ext(
     })
 }
 
-/// Closes and frees.
+/// Closes and frees the transceiver.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_udp_destroy_transceiver(handle: *mut c_void) {
     enter(|| {
-        // Here and now: the rings may be the caller's.
+        // Closed at once, since the rings may be the caller's.
         if let Some(transceiver) = TRANSCEIVERS.remove(handle) {
             transceiver.close();
         }
@@ -89,13 +89,13 @@ pub extern "C" fn cpu_udp_destroy_transceiver(handle: *mut c_void) {
     });
 }
 
-/// The service's end on 127.0.0.1.
+/// Binds the service's end on 127.0.0.1.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_udp_bind(handle: *mut c_void, port: u16) -> c_int {
     yes(|| find(handle)?.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
 }
 
-/// The service's end on an address.
+/// Binds the service's end on an address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cpu_udp_bind_to(handle: *mut c_void, host: *const c_char, port: u16) -> c_int {
     yes(|| {
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn cpu_udp_bind_to(handle: *mut c_void, host: *const c_cha
     })
 }
 
-/// The caller's end.
+/// Connects the caller's end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cpu_udp_connect(handle: *mut c_void, host: *const c_char, port: u16) -> c_int {
     yes(|| {
@@ -125,7 +125,7 @@ fn resolve(host: &str, port: u16) -> Result<SocketAddr, Refused> {
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     }
     let found = (host, port).to_socket_addrs().map_err(|e| Refused::invalid(format!("{host}: {e}")))?;
-    // The reference speaks IPv4 alone.
+    // The reference speaks IPv4 only.
     let found: Vec<_> = found.collect();
     let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
     first.copied().ok_or_else(|| Refused::invalid(format!("{host}: no address")))
@@ -142,13 +142,13 @@ pub extern "C" fn cpu_udp_get_port(handle: *mut c_void) -> u16 {
     port
 }
 
-/// Starts it.
+/// Starts moving datagrams.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_udp_start(handle: *mut c_void) -> c_int {
     yes(|| find(handle)?.start())
 }
 
-/// Stops it.
+/// Stops moving datagrams.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_udp_close(handle: *mut c_void) {
     enter(|| {
@@ -157,13 +157,13 @@ pub extern "C" fn cpu_udp_close(handle: *mut c_void) {
     });
 }
 
-/// Whether the user drives it.
+/// Sets whether the user polls instead of a thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_udp_set_unified(handle: *mut c_void, unified: c_int) -> c_int {
     yes(|| find(handle)?.set_unified(unified != 0))
 }
 
-/// A datagram's slot.
+/// Writes the slot of a datagram.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cpu_udp_rx_poll(handle: *mut c_void, slot: *mut u32) -> c_int {
     let mut found = None;
@@ -196,25 +196,25 @@ fn address(handle: *mut c_void, of: impl FnOnce(&RingWindows) -> u64) -> u64 {
     address
 }
 
-/// Where request flags are.
+/// Address of the request flags.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_udp_get_rx_ring_flag_addr(handle: *mut c_void) -> u64 {
     address(handle, |windows| windows.rx_flags.address())
 }
 
-/// Where requests are.
+/// Address of the requests.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_udp_get_rx_ring_data_addr(handle: *mut c_void) -> u64 {
     address(handle, |windows| windows.rx_data.address())
 }
 
-/// Where response flags are.
+/// Address of the response flags.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_udp_get_tx_ring_flag_addr(handle: *mut c_void) -> u64 {
     address(handle, |windows| windows.tx_flags.address())
 }
 
-/// Where responses are.
+/// Address of the responses.
 #[unsafe(no_mangle)]
 pub extern "C" fn cpu_udp_get_tx_ring_data_addr(handle: *mut c_void) -> u64 {
     address(handle, |windows| windows.tx_data.address())

@@ -1,4 +1,4 @@
-//! Instances of a provider: their life cycle and calls.
+//! Life cycle and calls of a provider's instances.
 #![allow(unsafe_code)] // named for it: calls into a shared library
 
 use super::library::Library;
@@ -17,14 +17,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The longest line that a provider may describe itself by, its NUL included.
+/// The most bytes of a provider's endpoint line, its NUL included.
 const LINE_BYTES: usize = 1024;
-/// After the buffer for a line: a provider that counts wrongly is found out.
+/// Bytes after the buffer for a line, which reveal a provider that writes past its end.
 const GUARD_BYTES: usize = 256;
 const GUARD: u8 = 0xA5;
 
 /// An instance of a loaded provider. Cheap to clone: a handle. The instance is disconnected and destroyed when the last
-/// handle is gone, and the last ring or data plane that it has handed out.
+/// handle is dropped, and the last ring or data plane taken from it.
 ///
 /// ```no_run
 /// use ringcall_bridge::Provider;
@@ -45,7 +45,7 @@ pub(super) struct Instance {
     library: Library,
     handle: Handle,
     stage: Mutex<Stage>,
-    /// A provider may keep the pointers: in a program they are those of `main`.
+    /// A provider may keep the pointers, since in a program they are those of `main`.
     _args: Vec<CString>,
 }
 
@@ -54,7 +54,7 @@ unsafe impl Send for Instance {}
 // SAFETY: as above.
 unsafe impl Sync for Instance {}
 
-/// Where in its life an instance is.
+/// The stages of an instance's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Created,
@@ -63,12 +63,12 @@ enum Stage {
     Launching,
     Launched,
     Disconnected,
-    /// Nothing may begin any more.
+    /// No further call is allowed.
     Ended,
     Destroyed,
 }
 
-/// Where there is something to end.
+/// The stages in which there is something to stop.
 const RUNNING: [Stage; 3] = [Stage::Connecting, Stage::Connected, Stage::Launched];
 
 impl Stage {
@@ -86,18 +86,18 @@ impl Stage {
 }
 
 impl Provider {
-    /// Loads a library (once for each string) and makes an instance of its transport.
+    /// Loads a library (once for each name) and creates an instance of its transport.
     ///
     /// # Errors
-    /// The library cannot be loaded or is no provider, or the provider does not like the arguments.
+    /// The library cannot be loaded or is not a provider, or the provider refuses the arguments.
     pub fn load<S: AsRef<str>>(library: &str, args: &[S]) -> Result<Self, BridgeError> {
         Self::create(Library::open(library)?, args)
     }
 
-    /// Makes an instance of a library's transport.
+    /// Creates an instance of a library's transport.
     ///
     /// # Errors
-    /// The provider does not like the arguments.
+    /// The provider refuses the arguments.
     pub fn create<S: AsRef<str>>(library: Library, args: &[S]) -> Result<Self, BridgeError> {
         let args = args
             .iter()
@@ -121,17 +121,17 @@ impl Provider {
         Ok(Self(Arc::new(Instance { library, handle, stage: Mutex::new(Stage::Created), _args: args })))
     }
 
-    /// Its library.
+    /// The instance's library.
     #[must_use]
     pub fn library(&self) -> &Library {
         &self.0.library
     }
 
-    /// Waits for the peer, if the provider must know one: this may block. After a [disconnection](Self::disconnect) it
-    /// begins anew.
+    /// Waits for the peer, if the provider needs to know one: this may block. After a [disconnection](Self::disconnect)
+    /// it starts again.
     ///
     /// # Errors
-    /// The provider refuses, or is connected.
+    /// The provider refuses, or is connected already.
     pub fn connect(&self) -> Result<(), BridgeError> {
         let connect = self.0.has("connect", self.0.library.interface().v2.v1.connect)?;
         let before = self.0.enter("connect", &[Stage::Created, Stage::Disconnected], Stage::Connecting)?;
@@ -141,10 +141,10 @@ impl Provider {
         self.0.answered("connect", status)
     }
 
-    /// Begins to move data. Whether it must be connected before is the provider's to say.
+    /// Starts moving data. The provider decides whether it must be connected first.
     ///
     /// # Errors
-    /// The provider refuses, or is launched.
+    /// The provider refuses, or is launched already.
     pub fn launch(&self) -> Result<(), BridgeError> {
         let launch = self.0.has("launch", self.0.library.interface().v2.v1.launch)?;
         let from = [Stage::Created, Stage::Connected, Stage::Disconnected];
@@ -155,7 +155,7 @@ impl Provider {
         self.0.answered("launch", status)
     }
 
-    /// Connects, if the provider does that, and launches; where it is reached.
+    /// Connects, if the provider supports it, and launches. Returns the endpoint.
     pub(crate) fn begin(&self) -> Result<Endpoint, BridgeError> {
         let endpoint = match self.endpoint_info() {
             Err(BridgeError::Unsupported { .. }) => endpoint::parse(""),
@@ -169,7 +169,7 @@ impl Provider {
         Ok(endpoint)
     }
 
-    /// Ends what was begun; from another thread, perhaps, while [`connect`](Self::connect) waits.
+    /// Stops the instance, possibly from another thread while [`connect`](Self::connect) waits.
     ///
     /// # Errors
     /// The provider refuses, or is not connected.
@@ -181,14 +181,14 @@ impl Provider {
         self.0.answered("disconnect", status)
     }
 
-    /// Ends calls in progress, so that a call that waits in another thread returns, and refuses new calls: the holder
-    /// of the last handle destroys the instance.
+    /// Ends calls in progress, so that a call waiting in another thread returns, and refuses new calls: the holder of
+    /// the last handle destroys the instance.
     #[cfg_attr(not(feature = "c-api"), allow(dead_code))] // C has handles that others use
     pub(crate) fn end_for_good(&self) {
         let before = {
             let mut stage = self.0.stage();
             let before = *stage;
-            // A launch does not wait, and is undone when the instance is destroyed.
+            // A launch does not wait, and the destruction of the instance undoes it.
             if before != Stage::Launching {
                 *stage = Stage::Ended;
             }
@@ -201,11 +201,11 @@ impl Provider {
         }
     }
 
-    /// As [`disconnect`](Self::disconnect), but waits at most this long for requests in flight, if the provider can;
-    /// whether it can.
+    /// As [`disconnect`](Self::disconnect), but waits at most `deadline` for requests in flight, if the provider can.
+    /// Returns whether it can.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`disconnect`](Self::disconnect).
     pub fn stop(&self, deadline: Duration) -> Result<bool, BridgeError> {
         let Some(extension) = self.0.library.extension() else { return self.disconnect().map(|()| false) };
         self.0.end("disconnect")?;
@@ -215,10 +215,10 @@ impl Provider {
         self.0.answered("stop", status).map(|()| true)
     }
 
-    /// Destroys the instance now, unless something that it has handed out is still there: then later.
+    /// Destroys the instance now, or once every ring and data plane taken from it is dropped.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     pub fn destroy(self) -> Result<(), BridgeError> {
         match Arc::into_inner(self.0) {
             Some(instance) => {
@@ -229,10 +229,10 @@ impl Provider {
         }
     }
 
-    /// Where it is reached: one line of `key=value` pairs.
+    /// The instance's address: one line of `key=value` pairs.
     ///
     /// # Errors
-    /// The provider does not say, or says something that is no line of text.
+    /// The provider has no address, or returns something other than a line of text.
     pub fn endpoint_info(&self) -> Result<String, BridgeError> {
         const CALL: &str = "get_endpoint_info";
         let get = self.0.has(CALL, self.0.library.interface().v2.get_endpoint_info)?;
@@ -246,10 +246,10 @@ impl Provider {
         Ok(line)
     }
 
-    /// How many slots, and bytes of each, as the provider says.
+    /// The provider's number of slots, and the bytes of each.
     ///
     /// # Errors
-    /// It does not say.
+    /// The provider does not say.
     pub fn ring_geometry(&self) -> Result<(u32, u32), BridgeError> {
         const CALL: &str = "get_ring_geometry";
         let get = self.0.has(CALL, self.0.library.interface().v2.get_ring_geometry)?;
@@ -260,11 +260,11 @@ impl Provider {
         Ok((slots, slot_bytes))
     }
 
-    /// The ring that the provider fills, as this host sees it: for a dispatcher.
+    /// The ring that the provider fills, as this host sees it, for a dispatcher.
     ///
     /// # Errors
-    /// It has none, does not say how many slots it has ([`ring_of`](Self::ring_of)), or hands out what cannot be a ring:
-    /// null or unmapped memory, arrays that overlap, strides shorter than a header.
+    /// The provider has no ring, does not say how many slots it has ([`ring_of`](Self::ring_of)), or returns an invalid
+    /// ring: null or unmapped memory, overlapping arrays, or strides shorter than a header.
     pub fn ring(&self) -> Result<Ring, BridgeError> {
         let (slots, _) = self.ring_geometry()?;
         self.ring_of(slots)
@@ -273,17 +273,17 @@ impl Provider {
     /// The ring of a provider that does not say how many slots it has (version 1).
     ///
     /// # Errors
-    /// As [`ring`](Self::ring).
+    /// As for [`ring`](Self::ring).
     pub fn ring_of(&self, slots: u32) -> Result<Ring, BridgeError> {
         let buffer = self.ring_buffer()?;
         let owner: Arc<dyn Any + Send + Sync> = Arc::<Instance>::clone(&self.0);
         ring::host_ring(&buffer, slots, &owner).map_err(|why| self.0.garbage("get_transport_context", why))
     }
 
-    /// The ring's addresses as they are: of arrays that a device or the host sees.
+    /// The ring's addresses, unchanged: of arrays that a device or the host sees.
     ///
     /// # Errors
-    /// It has none, or an array that is not mapped, or strides that cannot be.
+    /// The provider has no ring, or an array is not mapped, or a stride is invalid.
     pub fn ring_buffer(&self) -> Result<RingBuffer, BridgeError> {
         let mut out = RingBuffer::EMPTY;
         self.context(CONTEXT_RING_BUFFER, (&raw mut out).cast())?;
@@ -291,8 +291,8 @@ impl Provider {
         Ok(out)
     }
 
-    /// Parameters with which a unified kernel is launched. Without a launch function the loop is the caller's: the
-    /// provider has a [data plane](Self::plane) for it.
+    /// The parameters with which a unified kernel is launched. Without a launch function the caller runs the loop, over
+    /// the provider's [data plane](Self::plane).
     ///
     /// # Errors
     /// The provider has no unified form.
@@ -302,13 +302,13 @@ impl Provider {
         Ok(out)
     }
 
-    /// Hands on the dispatcher's function table. A provider that does not take it needs none.
+    /// Passes the dispatcher's function table on. A provider without the function needs no table.
     ///
     /// # Errors
-    /// What the provider says.
+    /// The provider's error.
     ///
     /// # Safety
-    /// `table` has as many `cudaq_function_entry_t`s as it says, and they are there until the provider is destroyed.
+    /// `table` has as many `cudaq_function_entry_t`s as it says, and they remain until the provider is destroyed.
     #[cfg_attr(not(feature = "c-api"), allow(dead_code))] // C has such tables
     pub(crate) unsafe fn set_function_table(&self, table: &FunctionTable) -> Result<(), BridgeError> {
         let Some(set) = self.0.library.interface().set_function_table else { return Ok(()) };
@@ -325,10 +325,10 @@ impl Provider {
         self.0.answered(CALL, status)
     }
 
-    /// The data plane's structure, unchanged: hooks that are there, and slots that the host sees.
+    /// The data plane's structure, unchanged, with hooks and host addresses that are not null.
     ///
     /// # Errors
-    /// The provider does not work that way, or hands out hooks or addresses that are null.
+    /// The provider has no data plane, or returns hooks or addresses that are null.
     pub fn cpu_dataplane(&self) -> Result<CpuDataplane, BridgeError> {
         const CALL: &str = "get_cpu_dataplane";
         let get = self.0.has(CALL, self.0.library.interface().v2.get_cpu_dataplane)?;
@@ -346,7 +346,7 @@ impl Provider {
             return Err(self.0.garbage(CALL, format!("{name} is null")));
         }
         ring::check_either(&RingBuffer {
-            // Not used by this form, and perhaps not there.
+            // This form does not use the flags, and they may be missing.
             rx_flags: out.ring.rx_data_host.cast(),
             tx_flags: out.ring.tx_data_host.cast(),
             ..out.ring
@@ -358,7 +358,7 @@ impl Provider {
     /// The hooks and slots for a loop of one thread.
     ///
     /// # Errors
-    /// As [`cpu_dataplane`](Self::cpu_dataplane), or memory that is not mapped.
+    /// As for [`cpu_dataplane`](Self::cpu_dataplane), or memory that is not mapped.
     pub fn plane(&self) -> Result<Plane, BridgeError> {
         let plane = self.cpu_dataplane()?;
         let (slots, _) = self.ring_geometry()?;
@@ -371,7 +371,7 @@ impl Provider {
         }
     }
 
-    /// The provider's counters, if it has and reports them.
+    /// The provider's counters, if it reports them.
     #[must_use]
     pub fn statistics(&self) -> Option<Statistics> {
         let extension = self.0.library.extension()?;
@@ -388,7 +388,7 @@ impl Provider {
         Some(counts)
     }
 
-    /// Blocks until a request may be there or the time is over; whether it did. False if the provider cannot.
+    /// Blocks until a request may be there, or until `at_most`. Returns false if the provider cannot wait.
     #[must_use]
     pub fn wait(&self, at_most: Duration) -> bool {
         let ns = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
@@ -403,7 +403,7 @@ impl Instance {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a call that is right in these stages; the stage before.
+    /// Begins a call that is allowed in the stages `from`. Returns the stage before.
     fn enter(&self, call: &'static str, from: &[Stage], to: Stage) -> Result<Stage, BridgeError> {
         let mut stage = self.stage();
         let before = *stage;
@@ -415,7 +415,7 @@ impl Instance {
         Ok(before)
     }
 
-    /// Ends it, unless an agent has disconnected meanwhile.
+    /// Ends a call, unless another thread has disconnected meanwhile.
     fn leave(&self, during: Stage, after: Stage) {
         let mut stage = self.stage();
         if *stage == during {
@@ -477,7 +477,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Nobody to tell.
+        // A drop has no caller to report an error to.
         self.destroy();
     }
 }

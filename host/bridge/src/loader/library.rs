@@ -11,11 +11,11 @@ use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-/// A library that is loaded, with what it provides: checked, and copied out of it.
+/// A loaded library, with checked copies of its tables.
 ///
-/// Each string is loaded once, and stays loaded until the process ends: a provider may have threads and its own
-/// handlers that nothing could take back. Loading runs the library's initialisers; the user who names a library
-/// trusts it as a dependency. The values that it returns are checked as far as possible.
+/// Each library is loaded once for each name, and stays loaded until the process ends: a provider may have threads and
+/// handlers that cannot be undone. Loading runs the library's initialisers; the user who names a library trusts it as a
+/// dependency. The values that it returns are checked as far as possible.
 #[derive(Clone)]
 pub struct Library(Arc<Loaded>);
 
@@ -25,15 +25,15 @@ struct Loaded {
     extension: Option<Checked>,
 }
 
-/// The libraries that were loaded, by what they were called.
+/// The loaded libraries by the names they were loaded by.
 static LOADED: LazyLock<Mutex<HashMap<String, Library>>> = LazyLock::new(Mutex::default);
 
 impl Library {
     /// Loads the library at a path (with a `/`), or of a name that the dynamic linker looks up.
     ///
     /// # Errors
-    /// It cannot be loaded, is no provider of version 1 to 3, or has an [extension](crate::extension) that cannot be one.
-    /// Nothing is kept of that.
+    /// The library cannot be loaded, is not a provider of version 1 to 3, or has an invalid
+    /// [extension](crate::extension). It is then unloaded.
     pub fn open(name: &str) -> Result<Self, BridgeError> {
         if name.contains('\0') {
             return Err(BridgeError::Nul(name.to_owned()));
@@ -52,7 +52,7 @@ impl Library {
         let failed = |e: &libloading::Error| BridgeError::Load { library: name.to_owned(), why: said(e) };
         let none = |why: String| BridgeError::NoProvider { library: name.to_owned(), why };
         if name.is_empty() {
-            // To the dynamic linker this is the program itself.
+            // To the dynamic linker the empty name is the program itself.
             return Err(none("it has no name".to_owned()));
         }
         // SAFETY: its initialisers run; that is what loading means, and the caller has asked for it.
@@ -75,24 +75,24 @@ impl Library {
             }
             Err(_) => None,
         };
-        // From here on it is used: it stays.
+        // From here on the library is used, so it stays loaded.
         std::mem::forget(library);
         Ok(Self(Arc::new(Loaded { name: name.to_owned(), interface, extension })))
     }
 
-    /// What it was loaded by.
+    /// The name by which the library was loaded.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The version of the interface that it has.
+    /// The version of the library's interface.
     #[must_use]
     pub fn version(&self) -> c_int {
         self.0.interface.v2.v1.version
     }
 
-    /// Whether it has what our providers add.
+    /// Whether the library has Ringcall's extension.
     #[must_use]
     pub fn has_extension(&self) -> bool {
         self.0.extension.is_some()
@@ -113,7 +113,7 @@ impl fmt::Debug for Library {
     }
 }
 
-/// The dynamic linker's message: the cause; the error itself says only which function failed.
+/// The dynamic linker's message, which has the cause; the error itself only names the function that failed.
 fn said(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -184,7 +184,7 @@ unsafe fn read_interface(table: *const Interface) -> Result<Interface, String> {
     Ok(interface)
 }
 
-/// Whether a member of a table is code.
+/// Checks that a member of a table is the address of code.
 fn check_function(maps: &Maps, name: &str, address: Option<usize>) -> Result<(), String> {
     match address {
         None => Err(format!("its {name} is null")),
@@ -195,7 +195,7 @@ fn check_function(maps: &Maps, name: &str, address: Option<usize>) -> Result<(),
     }
 }
 
-/// Copies the extension. None if there is none, or one that is shorter than ours: a function of it is missing.
+/// Copies the extension. `None` if there is none, or if it is shorter than this crate's and so lacks a function.
 ///
 /// # Safety
 /// If `table` is mapped, it is an extension: as long as its size says.

@@ -1,5 +1,5 @@
-//! Mappings of this process, to check whether an address from a library is mapped, and how. The check does not prove
-//! that the memory is what the library says; it turns a crash at the first access into an error at the start.
+//! Mappings of this process, to check whether an address from a library is mapped, and how. The check cannot prove that
+//! the memory is what the library says; it turns a crash at the first access into an error at the start.
 
 use procfs::process::{MMPermissions, MemoryMap, Process};
 
@@ -7,7 +7,7 @@ use procfs::process::{MMPermissions, MemoryMap, Process};
 pub(super) struct Maps(Option<Vec<MemoryMap>>);
 
 impl Maps {
-    /// Reads them. Where the system does not say, everything passes.
+    /// Reads the mappings. If the system does not show them, every check passes.
     pub(super) fn read() -> Self {
         Self(Process::myself().and_then(|myself| myself.maps()).ok().map(|maps| maps.into_iter().collect()))
     }

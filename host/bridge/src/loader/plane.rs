@@ -1,4 +1,4 @@
-//! Hooks of a loaded provider's data plane, for one thread.
+//! Data plane of a loaded provider: its hooks, for one thread.
 #![allow(unsafe_code)] // named for it: calls into a shared library
 
 use super::ring::Slots;
@@ -8,30 +8,30 @@ use ringcall_wire::flag;
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-/// A data plane: requests by polling, answers by publishing. It keeps its instance alive, belongs to one thread at a time,
-/// and to one launch: after a disconnection take a new one.
+/// A data plane: requests by polling, answers by publishing. It keeps its instance alive and belongs to one thread at a
+/// time. It serves one launch: after a disconnection take a new one.
 pub struct Plane {
     ctx: *mut c_void,
     rx_poll: RxPoll,
     tx_publish: TxPublish,
     slots: Slots,
-    /// Slots whose request was taken and whose answer is to come.
+    /// Slots whose request was taken and not yet answered.
     held: Box<[bool]>,
 }
 
 // SAFETY: the hooks are for one thread at a time, which `&mut self` says; which one is all the same to them.
 unsafe impl Send for Plane {}
 
-/// What a poll found.
+/// The result of a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Polled {
-    /// Nothing.
+    /// No request.
     Empty,
     /// A request in this slot.
     Ready(u32),
     /// A slot that does not exist, or whose last request was not answered yet: the provider breaks its contract.
     Impossible(u32),
-    /// A number that means nothing.
+    /// A number without a meaning.
     Unknown(c_int),
 }
 
@@ -53,7 +53,8 @@ impl Plane {
         self.slots.tx_stride
     }
 
-    /// Asks for a request. Its slot is this side's until [`publish`](Self::publish) or [`release`](Self::release).
+    /// Polls for a request. Its slot belongs to this side until [`publish`](Self::publish) or
+    /// [`release`](Self::release).
     #[inline]
     pub fn poll(&mut self) -> Polled {
         let mut slot = u32::MAX;
@@ -72,14 +73,15 @@ impl Plane {
         }
     }
 
-    /// Copies the first bytes of a request slot; whether they are there.
+    /// Copies the first bytes of a request slot. Returns whether the slot has them.
     #[inline]
     #[must_use]
     pub fn read(&self, slot: u32, out: &mut [u8]) -> bool {
         out.len() <= self.slots.rx_stride && self.slots.rx.read(slot as usize * self.slots.rx_stride, out)
     }
 
-    /// Writes a response and sends it; the C status. A slot that is not this side's is an invalid argument.
+    /// Writes a response and sends it. Returns the C status, which is an invalid argument if the slot does not belong
+    /// to this side.
     #[inline]
     pub fn publish(&mut self, slot: u32, response: &[u8]) -> c_int {
         const INVALID: c_int = ringcall_wire::CudaqStatus::InvalidArg.raw() as c_int;
@@ -104,7 +106,7 @@ impl Plane {
         }
     }
 
-    /// By this flag the provider knows that the slot is in use.
+    /// Marks for the provider, by the slot's flag, that the slot is in use.
     fn mark(&self, slot: u32, value: u64) {
         if let Some(flags) = &self.slots.tx_flags {
             flags.store(slot as usize, value, Ordering::Release);

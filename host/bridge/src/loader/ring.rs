@@ -1,4 +1,4 @@
-//! Windows over the ring memory whose addresses a provider returns.
+//! Windows over ring memory at the addresses that a provider returns.
 #![allow(unsafe_code)] // named for it: memory that this process does not own
 
 use super::maps::Maps;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 type Owner = Arc<dyn Any + Send + Sync>;
 
-/// The fault of a ring that a C caller asked for, if any: he may have a device for what a host does not see.
+/// Checks a ring for a C caller, who may have a device that sees what the host does not.
 pub(crate) fn check_either(ring: &RingBuffer) -> Result<(), String> {
     strides(ring)?;
     for (name, device, host) in [
@@ -31,14 +31,14 @@ pub(crate) fn check_either(ring: &RingBuffer) -> Result<(), String> {
 fn strides(ring: &RingBuffer) -> Result<(u32, u32), String> {
     let stride = |name: &str, bytes: usize| {
         let stride = u32::try_from(bytes).map_err(|_| format!("{name} is {bytes}"))?;
-        // One slot at address 0: the stride's own rules.
+        // One slot at address 0, to check only the stride.
         Geometry::new(1, stride, stride, 0, 0, 0).map_err(|e| format!("{name}: {e}"))?;
         Ok::<_, String>(stride)
     };
     Ok((stride("rx_stride_sz", ring.rx_stride_sz)?, stride("tx_stride_sz", ring.tx_stride_sz)?))
 }
 
-/// A part of a ring: where, and how long.
+/// A part of a ring: its address and length.
 struct Part {
     name: &'static str,
     address: u64,
@@ -71,7 +71,7 @@ impl Part {
     }
 }
 
-/// Whether each part can be written and no two overlap, but that responses may lie in their requests' slots.
+/// Checks that each part can be written and that no two overlap, except that responses may share their requests' slots.
 fn check_parts(parts: &[Part], strides: (u32, u32)) -> Result<(), String> {
     let maps = Maps::read();
     parts.iter().try_for_each(|part| part.check(&maps))?;

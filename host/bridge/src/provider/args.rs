@@ -4,8 +4,8 @@ use crate::Refused;
 use core::fmt::Display;
 use core::str::FromStr;
 
-/// The arguments that a provider is created with. It takes the arguments that it knows and ignores the rest:
-/// callers hand their whole command line on.
+/// The arguments with which a provider is created. A provider takes the arguments that it knows and ignores the rest:
+/// callers pass on their whole command line.
 ///
 /// ```
 /// use ringcall_bridge::provider::Args;
@@ -20,27 +20,27 @@ use core::str::FromStr;
 pub struct Args(Vec<String>);
 
 impl Args {
-    /// These arguments.
+    /// A list of arguments.
     pub fn new<S: Into<String>>(args: impl IntoIterator<Item = S>) -> Self {
         Self(args.into_iter().map(Into::into).collect())
     }
 
-    /// The value of `--key=value`; the last one, if there are several.
+    /// The value of `--key=value`; the last one if there are several.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&str> {
         self.0.iter().rev().find_map(|arg| arg.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// Whether `--flag` is there.
+    /// Whether `--flag` is given.
     #[must_use]
     pub fn flag(&self, key: &str) -> bool {
         self.0.iter().any(|arg| arg == key)
     }
 
-    /// The value of `--key=value` as a number or anything else that is read from text.
+    /// The value of `--key=value`, parsed, or `default` if there is none.
     ///
     /// # Errors
-    /// It is there and cannot be read.
+    /// The value cannot be parsed.
     pub fn number<T: FromStr<Err: Display>>(&self, key: &str, default: T) -> Result<T, Refused> {
         match self.value(key) {
             None => Ok(default),

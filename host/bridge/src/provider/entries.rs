@@ -19,10 +19,10 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Every instance of this library. (A static cannot be generic; a library has one kind of them.)
+/// All instances of this library. (A static cannot be generic, but a library has instances of one type only.)
 static INSTANCES: Handles<Box<dyn Any + Send + Sync>> = Handles::new();
 
-/// An instance, and what it has handed out: memory that outlives a `Transport` which changes its mind.
+/// An instance, and copies of the answers that it has given, which stay valid even if the `Transport` changes.
 struct Instance<T> {
     transport: T,
     handed_out: Mutex<Vec<SharedRing>>,
@@ -36,7 +36,7 @@ pub fn interface<T: Transport>() -> *const Interface {
     Entries::<T>::INTERFACE
 }
 
-/// Its extension.
+/// The extension of a transport.
 #[must_use]
 pub fn extension<T: Transport>() -> *const Extension {
     Entries::<T>::EXTENSION
@@ -103,7 +103,7 @@ impl<T: Transport> Entries<T> {
             get_endpoint_info: Some(Self::get_endpoint_info),
             get_ring_geometry: Some(Self::get_ring_geometry),
         },
-        // Functions are the dispatcher's: none is called here.
+        // Functions are the dispatcher's: the provider calls none.
         set_function_table: None,
     };
 
@@ -124,7 +124,7 @@ impl<T: Transport> Entries<T> {
             // SAFETY: the interface's contract.
             let args = unsafe { read_args(argc, argv) }?;
             let transport = T::create(&Args::new(args)).map_err(|refused| {
-                // Loaders that do not know the extension have a number alone.
+                // Loaders that do not know the extension only get a number.
                 eprintln!("{}: {refused}", T::NAME);
                 refused
             })?;
@@ -158,7 +158,7 @@ impl<T: Transport> Entries<T> {
                 }
                 CONTEXT_UNIFIED => {
                     instance.transport.dataplane()?;
-                    // The loop is the caller's, over the data plane.
+                    // The caller runs the loop, over the data plane.
                     // SAFETY: not null; the caller's, of this type for this kind.
                     unsafe { out.cast::<UnifiedContext>().write(UnifiedContext::EMPTY) };
                     Ok(())
@@ -237,12 +237,12 @@ impl<T: Transport> Entries<T> {
     }
 
     unsafe extern "C" fn tx_publish(ctx: *mut c_void, slot: u32) -> c_int {
-        // No text is kept: this is called for every answer.
+        // The error's text is not kept, because this is called for every answer.
         enter_for(raw(CudaqStatus::Internal), || {
             // SAFETY: as for `rx_poll`.
             let instance = unsafe { ctx.cast::<Instance<T>>().as_ref() };
             let Some(instance) = instance else { return raw(CudaqStatus::InvalidArg) };
-            // A loop publishes what it was given: every other refusal is a fault.
+            // A loop publishes only the slots that it was given: any other refusal is a fault.
             raw(instance.transport.tx_publish(slot).map_or(CudaqStatus::Internal, |()| CudaqStatus::Ok))
         })
     }

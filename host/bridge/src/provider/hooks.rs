@@ -1,7 +1,7 @@
-//! The two hooks of a data plane, over a link.
+//! The two hooks of a data plane over a link.
 //!
-//! The link fills a ring whose flags no other agent sees; the hooks take requests out of it and put answers
-//! in, as a dispatcher would. The slots themselves are the ones that were handed out.
+//! The link fills a ring whose flags only the hooks see. The hooks take requests out of the ring and put answers in, as
+//! a dispatcher would. The slots themselves are those that the user has.
 
 use crate::Refused;
 use ringcall_protocol::scan::Scan;
@@ -18,17 +18,17 @@ pub(super) struct Hooks<W: Wire> {
     /// The slots with the user's flags.
     outer: SharedRing,
     scan: Scan,
-    /// Taken from the link, and not yet given out.
+    /// Slots taken from the link and not yet given out.
     ready: VecDeque<SlotIndex>,
-    /// Given out, and not yet published.
+    /// Slots given out and not yet published.
     held: Vec<SlotIndex>,
-    /// Published, and perhaps with a flag that their user has not cleared yet.
+    /// Published slots whose flag the user may not have cleared yet.
     standing: Vec<SlotIndex>,
     taken: Box<[Option<InFlight>]>,
 }
 
 impl<W: Wire> Hooks<W> {
-    /// Begins with the user's flags at 0: marks of an earlier launch hold no slot.
+    /// Begins with the user's flags at 0, so marks of an earlier launch hold no slot.
     pub(super) fn new(link: Link<W>, inner: SharedRing, outer: SharedRing) -> Self {
         let slots = inner.geometry().slots();
         outer.geometry().iter().for_each(|slot| outer.publish_tx(slot, flag::FREE));
@@ -47,7 +47,7 @@ impl<W: Wire> Hooks<W> {
     pub(super) fn poll(&mut self) -> Option<u32> {
         self.settle_dropped();
         self.link.publish();
-        // A request that waits for a flag of the user delays no other request.
+        // A request that waits for the user to clear a flag delays no other request.
         self.free().or_else(|| {
             self.park();
             self.fetch();
@@ -78,9 +78,9 @@ impl<W: Wire> Hooks<W> {
         }
     }
 
-    /// Keeps published slots from the link while their user's flags stand: a request that it put there would wait, though
-    /// other slots are free. To the link they are in flight, which they are from the publication on: it has had no poll,
-    /// and so no chance to see them vacant, before the first call of this.
+    /// Keeps published slots from the link while the user's flags are set: a request in such a slot would wait although
+    /// other slots are free. To the link these slots are in flight. They are so from the publication on, since the link
+    /// has had no poll, and so no chance to see them vacant, before the first call of this function.
     fn park(&mut self) {
         let Self { standing, outer, inner, .. } = self;
         standing.retain(|&slot| {
@@ -95,7 +95,7 @@ impl<W: Wire> Hooks<W> {
         });
     }
 
-    /// Tells every waiting thread that no request will come, and resets the ring for a new link.
+    /// Ends the link, and resets the ring for a new one. The sender of every waiting request gets an error.
     pub(super) fn end(mut self) {
         // Only the user could answer requests in flight, and the user has ended the transport.
         self.link.give_up();
@@ -105,7 +105,8 @@ impl<W: Wire> Hooks<W> {
         }
     }
 
-    /// What was given out, was not published, and has no flag: its user has dropped it. Its sender is told.
+    /// Answers the senders of requests that the user has dropped: their slots were given out, not published, and have
+    /// no flag.
     fn settle_dropped(&mut self) {
         let Self { held, taken, outer, inner, .. } = self;
         held.retain(|&slot| {
@@ -124,13 +125,13 @@ impl<W: Wire> Hooks<W> {
         let at = at.ok_or_else(|| Refused::invalid(format!("slot {slot} was not given out")))?;
         let slot = self.held.swap_remove(at);
         self.taken[slot.as_usize()] = None;
-        // The response is in the slot; an error mark says that it does not.
+        // The response is in the slot, unless an error mark says otherwise.
         let value = match TxState::decode(self.outer.tx(slot)) {
             TxState::Error(code) => flag::error(code),
             _ => self.inner.geometry().response_address(slot),
         };
         self.inner.publish_tx(slot, value);
-        // A peer that names slots means this one: it waits for the flag rather than be refused.
+        // If peers name slots, the request needs this slot, so it waits for the flag instead of being refused.
         if !W::NAMES_SLOTS {
             self.standing.push(slot);
         }

@@ -1,4 +1,4 @@
-//! A [`Wire`] as a provider, in both of the interface's modes.
+//! A [`Wire`] as a provider in both modes of the interface.
 
 use super::hooks::Hooks;
 use super::{Args, Transport};
@@ -15,21 +15,21 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How a wire is made from a provider's arguments; [`Linked`] is the provider.
+/// Makes a wire from a provider's arguments; [`Linked`] is the provider.
 pub trait LinkedWire: 'static {
     /// The name, for messages.
     const NAME: &'static str;
 
-    /// What moves frames.
+    /// The type of the wire.
     type Wire: Wire + 'static;
 
-    /// The ring, unless arguments say otherwise. Default: 8 slots of 256 bytes, as the reference's providers.
+    /// The default ring: 8 slots of 256 bytes, as in the reference's providers.
     const SHAPE: RingConfig = RingConfig { slots: 8, slot_bytes: 256 };
 
-    /// Memory for the ring. By default ordinary host memory, and `--pinned-rings` is refused.
+    /// Allocates the ring. By default it is in ordinary host memory, and `--pinned-rings` is refused.
     ///
     /// # Errors
-    /// A shape that is no ring, no memory, or a kind of memory that this provider does not have.
+    /// An invalid shape, not enough memory, or a kind of memory that this provider does not have.
     fn memory(args: &Args, config: RingConfig) -> Result<Ring, Refused> {
         if args.flag("--pinned-rings") {
             return Err(Refused::unsupported(
@@ -39,27 +39,27 @@ pub trait LinkedWire: 'static {
         Ring::allocate(config).map_err(|error| Refused::invalid(error.to_string()))
     }
 
-    /// Makes the wire: at the same address as `before`, if that is given.
+    /// Makes the wire, at the address of `before` if that is given.
     ///
     /// # Errors
-    /// Arguments that do not work, or an operating system that refuses.
+    /// Invalid arguments, or the operating system's error.
     fn bind(args: &Args, ring: RingConfig, before: Option<&Endpoint>) -> Result<Self::Wire, Refused>;
 }
 
-/// What every [`Linked`] takes from its arguments.
+/// The arguments common to every [`Linked`].
 ///
-/// | argument | what | default |
+/// | argument | meaning | default |
 /// |---|---|---|
 /// | `--num-slots=N` | slots of the ring | [`LinkedWire::SHAPE`] |
 /// | `--slot-size=BYTES` | bytes of a slot, header included: a multiple of 8, at least 24 | the same |
 /// | `--unified` | no threads: the user polls and publishes by the data plane's hooks | threads fill the ring |
-/// | `--stop-ms=MS` | how long `disconnect` waits for requests under way | 1000 |
-/// | `--core=N` | the core that the thread is pinned to | none |
+/// | `--stop-ms=MS` | how long `disconnect` waits for requests in flight | 1000 |
+/// | `--core=N` | the core to which the thread is pinned | none |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Slots and their bytes.
     pub ring: RingConfig,
-    /// Whether the user drives it.
+    /// Whether the user polls and publishes.
     pub unified: bool,
     /// How long a disconnection waits.
     pub stop: Duration,
@@ -68,10 +68,10 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Reads it.
+    /// Reads the arguments.
     ///
     /// # Errors
-    /// A number that is none.
+    /// A value that is not a number.
     pub fn read(args: &Args, default: RingConfig) -> Result<Self, Refused> {
         let core = args.value("--core").map(|_| args.number("--core", 0)).transpose()?;
         Ok(Self {
@@ -90,20 +90,19 @@ impl Shape {
 ///
 /// - **Ring buffer** (without `--unified`): `launch` starts a thread that fills the ring and sends its answers.
 ///   `disconnect` stops it; `connect` then binds the same address again, on the same ring.
-/// - **Data plane** (with `--unified`): no thread. The hooks work from the creation on, whether `connect` and
-///   `launch` follow or not. Slots are given out in any order they come free, each with the address of the
-///   peer that asked; a request that its user drops is answered `ABANDONED`. Requests under way at
-///   `disconnect` is answered `SHUTTING_DOWN`, and `connect` then begins with every slot free and every
-///   response flag 0.
+/// - **Data plane** (with `--unified`): no thread. The hooks work from creation on, even without `connect` and
+///   `launch`. Slots are given out in the order in which they become free, each with the address of the peer that
+///   asked; a request that the user drops is answered `ABANDONED`. Requests in flight at `disconnect` are answered
+///   `SHUTTING_DOWN`, and `connect` then begins with every slot free and every response flag 0.
 ///
-/// Everything that [`Link`] promises holds: frames are checked before they get a slot, no request stalls another, and
-/// the books balance.
+/// All promises of [`Link`] hold: frames are checked before they get a slot, no request stalls another, and every frame
+/// is accounted for.
 pub struct Linked<P: LinkedWire> {
     args: Args,
     shape: Shape,
-    /// What the link works on.
+    /// The ring of the link.
     inner: Ring,
-    /// The same slots, with flags that are the user's; equal to `inner` where a thread fills the ring.
+    /// The same slots with the user's flags; equal to `inner` if a thread fills the ring.
     outer: SharedRing,
     state: Mutex<State<P::Wire>>,
     known: Mutex<(Endpoint, Watch)>,
@@ -129,7 +128,7 @@ impl<W: Wire> State<W> {
         }
     }
 
-    /// Ready to be launched; where the user drives it, he may begin.
+    /// Ready to be launched; with `--unified`, the user may begin to poll.
     fn begin(link: Link<W>, shape: Shape, inner: &Ring, outer: &SharedRing) -> Self {
         if !shape.unified {
             return Self::Bound(Box::new(link));
@@ -214,7 +213,7 @@ impl<P: LinkedWire> Transport for Linked<P> {
                 let options = ThreadOptions { core: self.shape.core, ..ThreadOptions::default() };
                 let threaded = Threaded::start(*link, &options)?;
                 if !threaded.pin().took() {
-                    // It serves all the same, and the interface has no field for it.
+                    // The thread serves even if it is not pinned, and the interface has no field to report that.
                     eprintln!("ringcall: {}", threaded.pin());
                 }
                 *state = State::Running(Box::new(threaded));
@@ -250,7 +249,7 @@ impl<P: LinkedWire> Transport for Linked<P> {
     fn endpoint_info(&self) -> Result<String, Refused> {
         let endpoint = &lock(&self.known).0;
         let ip = endpoint.address.ip();
-        // The reference's line has no address, and means this one.
+        // The reference's line has no address, and stands for this one.
         Ok(if ip == std::net::Ipv4Addr::LOCALHOST {
             endpoint.to_string()
         } else {

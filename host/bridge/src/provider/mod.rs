@@ -1,12 +1,12 @@
 //! Providers: a transport as a shared library of the bridge interface.
 //!
-//! | you have | take |
+//! | basis | item |
 //! |---|---|
 //! | a [`Wire`](ringcall_transport::Wire) | [`LinkedWire`]: the ring, both modes and the life cycle are here |
 //! | something else | [`Transport`]: every function of the interface as a safe method |
 //!
-//! A crate of type `cdylib` with [`export_provider!`](crate::export_provider) is then a library that any loader of the
-//! interface takes, ours or the reference's:
+//! A crate of type `cdylib` with [`export_provider!`](crate::export_provider) is then a library for any loader of the
+//! interface, Ringcall's or the reference's:
 //!
 //! ```
 //! use ringcall::RingConfig;
@@ -48,69 +48,71 @@ use ringcall_protocol::SharedRing;
 use ringcall_transport::Statistics;
 use std::time::Duration;
 
-/// A transport behind the interface: one value for each instance, called from any thread.
+/// A transport under the interface: one value for each instance, called from any thread.
 ///
-/// The order of calls is the caller's to keep and this side's to survive: what makes no sense is [`Refused`].
+/// The caller is responsible for the order of calls, but the transport must survive any order: it answers calls at the
+/// wrong time with [`Refused`].
 pub trait Transport: Send + Sync + Sized + 'static {
     /// The name, for messages.
     const NAME: &'static str;
 
-    /// Makes an instance that can be reached.
+    /// Creates an instance that peers can reach.
     ///
     /// # Errors
-    /// Arguments that do not work, or an operating system that refuses.
+    /// Invalid arguments, or the operating system's error.
     fn create(args: &Args) -> Result<Self, Refused>;
 
     /// The ring that the transport fills after it is [launched](Self::launch). Its memory lives as long as the
     /// instance.
     ///
     /// # Errors
-    /// It has none.
+    /// The transport has no ring.
     fn ring(&self) -> Result<SharedRing, Refused> {
         Err(Refused::unsupported("no ring buffer"))
     }
 
-    /// The slots behind [`rx_poll`](Self::rx_poll) and [`tx_publish`](Self::tx_publish). Flags: see the C header.
+    /// The slots of [`rx_poll`](Self::rx_poll) and [`tx_publish`](Self::tx_publish). The C header describes their
+    /// flags.
     ///
     /// # Errors
-    /// It does not work that way.
+    /// The transport has no data plane.
     fn dataplane(&self) -> Result<SharedRing, Refused> {
         Err(Refused::unsupported("no data plane for a loop of the caller's"))
     }
 
-    /// Waits for a peer, if it must know one.
+    /// Waits for a peer, if the transport needs to know one.
     ///
     /// # Errors
-    /// None came, or this is not the time.
+    /// No peer came, or the call is not allowed now.
     fn connect(&self) -> Result<(), Refused> {
         Ok(())
     }
 
-    /// Begins to move data.
+    /// Starts moving data.
     ///
     /// # Errors
-    /// This is not the time, or a thread is refused.
+    /// The call is not allowed now, or the operating system refuses a thread.
     fn launch(&self) -> Result<(), Refused>;
 
-    /// Ends that.
+    /// Stops moving data.
     ///
     /// # Errors
-    /// This is not the time, or something does not end.
+    /// The call is not allowed now, or something does not end.
     fn disconnect(&self) -> Result<(), Refused>;
 
-    /// Where it is reached: one line of `key=value` pairs.
+    /// The instance's address: one line of `key=value` pairs.
     ///
     /// # Errors
-    /// Nothing to say.
+    /// The transport has no address.
     fn endpoint_info(&self) -> Result<String, Refused>;
 
-    /// How many slots, and bytes of each.
+    /// The number of slots, and the bytes of each.
     ///
     /// # Errors
-    /// It has none.
+    /// The transport has no slots.
     fn geometry(&self) -> Result<(u32, u32), Refused>;
 
-    /// A request's slot. Called by one thread at a time; never blocks.
+    /// The slot of an arrived request. Called by one thread at a time; never blocks.
     fn rx_poll(&self) -> Option<u32> {
         None
     }
@@ -123,37 +125,37 @@ pub trait Transport: Send + Sync + Sized + 'static {
         Err(Refused::unsupported(format!("slot {slot}: no data plane for a loop of the caller's")))
     }
 
-    /// What it has counted.
+    /// The counters.
     fn statistics(&self) -> Option<Statistics> {
         None
     }
 
-    /// From now on refuses requests, and continues to send answers.
+    /// Refuses further requests, and continues to send answers.
     ///
     /// # Errors
-    /// It cannot do the one without the other.
+    /// The transport cannot refuse requests while it sends answers.
     fn close(&self) -> Result<(), Refused> {
         Err(Refused::unsupported("it closes when it is disconnected"))
     }
 
-    /// As [`disconnect`](Self::disconnect), but waits at most this long for requests in flight.
+    /// As [`disconnect`](Self::disconnect), but waits at most `deadline` for requests in flight.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`disconnect`](Self::disconnect).
     fn stop(&self, deadline: Duration) -> Result<(), Refused> {
         let _ = deadline;
         self.disconnect()
     }
 
-    /// Blocks until a request may be there or the time is over; whether it blocked.
+    /// Blocks until a request may be there, or until `at_most`. Returns whether it blocked.
     fn wait(&self, at_most: Duration) -> bool {
         let _ = at_most;
         false
     }
 }
 
-/// Makes the library that this is in (crate type `cdylib`) a provider of the [`Transport`] `$transport`:
-/// exports `cudaq_realtime_get_bridge_interface`, and `ringcall_bridge_get_extension`.
+/// Makes this library (crate type `cdylib`) a provider of the [`Transport`] `$transport`: exports
+/// `cudaq_realtime_get_bridge_interface` and `ringcall_bridge_get_extension`.
 #[macro_export]
 macro_rules! export_provider {
     ($transport:ty) => {

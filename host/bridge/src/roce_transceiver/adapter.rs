@@ -1,9 +1,9 @@
-//! Queue pairs of the RoCE transceiver's pump: an adapter's, or a stand-in's in tests.
+//! Queue pairs of the RoCE transceiver's pump: an adapter's, or a simulated one in tests.
 
 use ringcall_rdma::verbs::{Completion, Operation, Pair, PairFault, Remote, SendError, VerbsError};
 use std::time::Duration;
 
-/// A queue pair; see [`Pair`], whose methods these are.
+/// A queue pair with the methods of [`Pair`].
 pub(super) trait Adapter: Send {
     fn number(&self) -> u32;
     fn key(&self) -> u32;
@@ -13,7 +13,7 @@ pub(super) trait Adapter: Send {
     fn read(&self, slot: u32, out: &mut [u8]);
     fn release(&mut self, slot: u32) -> Result<(), VerbsError>;
     fn send(&mut self, operation: Operation, bytes: &[u8]) -> Result<(), SendError>;
-    /// Blocks until something completes, or the time is over.
+    /// Blocks until something completes, or until `at_most`.
     fn doze(&self, at_most: Duration);
     fn drain(&mut self, at_most: Duration);
 }

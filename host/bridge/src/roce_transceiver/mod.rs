@@ -1,18 +1,18 @@
-//! The RoCE transceiver behind the C functions `cpu_roce_*`: it moves messages between an adapter's queue pair and
-//! two rings, at either end of a connection.
+//! The RoCE transceiver of the C functions `cpu_roce_*`: it moves messages between an adapter's queue pair and two
+//! rings, at either end of a connection.
 //!
-//! Rules of the rings are those of the [UDP transceiver](crate::transceiver), with what an adapter adds (source: the CUDA-Q Realtime CPU
-//! RoCE transport):
+//! The rings follow the rules of the [UDP transceiver](crate::transceiver). An adapter adds these (source: the CUDA-Q
+//! Realtime CPU RoCE transport):
 //!
-//! - A peer's RDMA WRITE with immediate is for the slot that the immediate names. A SEND is for the slot whose receive it took: receives
-//!   are posted in the order of the ring.
-//! - A message for a slot that is in use waits. A SEND that waits delays the later SENDs, so that SENDs come in the
-//!   order of the ring; writes name their slots, and wait for nothing else. One write that comes over another is
-//!   counted ([`RoceCounts::overwritten`]), and the later one is what the slot gets.
-//! - A response slot is sent as long as its header says, another one with [`RoceOptions::frame_bytes`] bytes; as a SEND, or written into
-//!   the peer's slot of the same number.
-//! - A connection that has ended begins anew with the same peer, and is counted. After an adapter was removed nothing moves any more:
-//!   [`fault`](RoceTransceiver::fault) says so, and [`monitor`](RoceTransceiver::monitor) returns.
+//! - A peer's RDMA WRITE with immediate is for the slot that the immediate names. A SEND is for the slot whose receive
+//!   it took: receives are posted in the order of the ring.
+//! - A message for a slot in use waits. A SEND that waits delays later SENDs, so that SENDs come in the order of the
+//!   ring; writes name their slots, and wait for nothing else. A write over another waiting write is counted
+//!   ([`RoceCounts::overwritten`]), and the slot gets the later one.
+//! - A response slot with a header is sent with the length that the header says, any other slot with
+//!   [`RoceOptions::frame_bytes`] bytes; as a SEND, or written into the peer's slot of the same number.
+//! - A connection that has ended is counted, and begins anew with the same peer. After an adapter was removed nothing
+//!   moves any more: [`fault`](RoceTransceiver::fault) says so, and [`monitor`](RoceTransceiver::monitor) returns.
 //!
 //! The queue pair is of the unreliable service, as the reference's.
 
@@ -36,23 +36,23 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Who moves slots, and which.
+/// Which slots are moved, and by which thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Role {
     /// [`monitor`](RoceTransceiver::monitor) receives and sends.
     #[default]
     Both,
-    /// It sends every message back and uses neither ring.
+    /// [`monitor`](RoceTransceiver::monitor) sends every message back and uses neither ring.
     Forward,
-    /// It receives alone.
+    /// [`monitor`](RoceTransceiver::monitor) only receives.
     ReceiveOnly,
-    /// It sends alone.
+    /// [`monitor`](RoceTransceiver::monitor) only sends.
     SendOnly,
     /// The user polls and publishes: [`rx_poll`](RoceTransceiver::rx_poll), [`tx_publish`](RoceTransceiver::tx_publish).
     Unified,
 }
 
-/// The verb of the messages sent.
+/// The verb by which messages are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Verb {
     /// SEND.
@@ -65,22 +65,22 @@ pub enum Verb {
     },
 }
 
-/// Choices of a RoCE transceiver.
+/// Options of a RoCE transceiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoceOptions {
     /// The RDMA device's name.
     pub device: String,
-    /// Its address, if it has several.
+    /// The device's address, if it has several.
     pub ip: Option<Ipv4Addr>,
     /// Slots of each ring: a power of two, at most 4096.
     pub slots: u32,
     /// Bytes of a slot: a multiple of 8, at least 24.
     pub slot_bytes: u32,
-    /// Bytes of a message without a header that says its length: at most a slot's.
+    /// Bytes of a message whose slot has no header: at most a slot's.
     pub frame_bytes: u32,
-    /// Who moves slots.
+    /// Which slots are moved, and by which thread.
     pub role: Role,
-    /// The verb of the messages sent.
+    /// The verb by which messages are sent.
     pub verb: Verb,
 }
 
@@ -111,13 +111,14 @@ pub struct RoceTransceiver {
     ring: SharedRing,
     options: Mutex<RoceOptions>,
     state: Mutex<State>,
-    /// The pump is back, or gone.
+    /// Signals that the pump has returned, or is gone.
     returned: Condvar,
     stop: StopFlag,
     counted: Arc<Counted>,
 }
 
-/// A pump that a thread runs. It comes back however that ends, by a panic as well: who closes the transceiver waits for it.
+/// A pump on loan to a thread. It returns in any case, even by a panic, because the thread that closes the transceiver
+/// waits for it.
 struct Away<'a> {
     from: &'a RoceTransceiver,
     pump: Option<Pump>,
@@ -134,10 +135,10 @@ impl Drop for Away<'_> {
 #[derive(Default)]
 struct State {
     pump: Option<Pump>,
-    /// What the peer is told: number and key.
+    /// The queue pair's number and key, for the peer.
     side: Option<(u32, u32)>,
     connected: bool,
-    /// A thread moves slots.
+    /// Whether a thread has the pump and moves slots.
     away: bool,
     closed: bool,
 }
@@ -153,10 +154,10 @@ fn refused(error: &VerbsError) -> Refused {
 }
 
 impl RoceTransceiver {
-    /// With its own rings. The device is opened by [`setup`](Self::setup).
+    /// A transceiver with rings of its own. [`setup`](Self::setup) opens the device.
     ///
     /// # Errors
-    /// An impossible shape, or no memory.
+    /// An invalid shape, or not enough memory.
     pub fn new(options: RoceOptions) -> Result<Self, Refused> {
         options.check()?;
         let config = RingConfig { slots: options.slots, slot_bytes: options.slot_bytes };
@@ -171,19 +172,19 @@ impl RoceTransceiver {
         })
     }
 
-    /// Its rings.
+    /// The transceiver's rings.
     #[must_use]
     pub fn ring(&self) -> &SharedRing {
         &self.ring
     }
 
-    /// The counters so far.
+    /// The counters.
     #[must_use]
     pub fn counts(&self) -> RoceCounts {
         self.counted.read()
     }
 
-    /// Why nothing moves any more, if so.
+    /// Why nothing moves any more, if that is so.
     #[must_use]
     pub fn fault(&self) -> Option<PairFault> {
         self.counted.fault()
@@ -197,10 +198,10 @@ impl RoceTransceiver {
         self.options.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The device's address, before it is opened.
+    /// Chooses the device's address, before the device is opened.
     ///
     /// # Errors
-    /// It is open.
+    /// The device is open.
     pub fn set_local_ip(&self, ip: Ipv4Addr) -> Result<(), Refused> {
         if self.state().side.is_some() {
             return Err(Refused::invalid("the device is open: its address is set before"));
@@ -212,7 +213,7 @@ impl RoceTransceiver {
     /// Opens the device: from now on the queue pair has its [number and key](Self::side).
     ///
     /// # Errors
-    /// It is open or was closed; see [`VerbsError`].
+    /// The device is open or was closed; see [`VerbsError`].
     pub fn setup(&self) -> Result<(), Refused> {
         self.setup_over(|options| {
             let RoceOptions { device, ip, slots, slot_bytes, .. } = options.clone();
@@ -237,16 +238,17 @@ impl RoceTransceiver {
         Ok(())
     }
 
-    /// Number of the queue pair, and the key to its window, whose first address is 0. `None` before [`setup`](Self::setup).
+    /// The queue pair's number, and the key to its window, whose first address is 0. `None` before
+    /// [`setup`](Self::setup).
     #[must_use]
     pub fn side(&self) -> Option<(u32, u32)> {
         self.state().side
     }
 
-    /// Connects the queue pair. `key` opens the peer's window, for [`Verb::Write`].
+    /// Connects the queue pair. [`Verb::Write`] needs `key`, the key to the peer's window.
     ///
     /// # Errors
-    /// It is not open, or connected, or the driver refuses.
+    /// The device is not open, the queue pair is connected already, or the driver refuses.
     pub fn connect(&self, peer: Remote, key: u32) -> Result<(), Refused> {
         let mut state = self.state();
         if state.connected {
@@ -259,11 +261,11 @@ impl RoceTransceiver {
         Ok(())
     }
 
-    /// Moves slots on the calling thread until the transceiver is [closed](Self::close), or its adapter is gone. Returns at once where
-    /// the user moves them.
+    /// Moves slots on the calling thread until the transceiver is [closed](Self::close) or its adapter is gone. With
+    /// [`Role::Unified`] it returns at once.
     ///
     /// # Errors
-    /// It is not connected, another thread moves slots, or the adapter is gone.
+    /// The queue pair is not connected, another thread moves slots, or the adapter is gone.
     pub fn monitor(&self) -> Result<(), Refused> {
         let mut state = self.state();
         if state.closed {
@@ -289,7 +291,7 @@ impl RoceTransceiver {
         ended.map_err(|fault| Refused::internal(fault.to_string()))
     }
 
-    /// Sends the responses that are ready, and closes the queue pair. By any thread; once is enough.
+    /// Sends the responses that are ready, and closes the queue pair. Any thread may call this, any number of times.
     pub fn close(&self) {
         self.stop.set();
         let mut state = self.state();
@@ -300,18 +302,19 @@ impl RoceTransceiver {
         (state.connected, state.pump) = (false, None);
     }
 
-    /// The slot of a message. For [`Role::Unified`]: request flags are not used, and a slot is free while its response flag is 0.
+    /// The slot of a message, for [`Role::Unified`]. Request flags are not used, and a slot is free while its response
+    /// flag is 0.
     ///
     /// # Errors
-    /// It is not connected, a thread moves its slots, or its adapter is gone.
+    /// The queue pair is not connected, a thread moves its slots, or its adapter is gone.
     pub fn rx_poll(&self) -> Result<Option<u32>, Refused> {
         self.driven(Pump::poll)
     }
 
-    /// Sends a response slot; leaves its flag alone.
+    /// Sends a response slot without changing its flag.
     ///
     /// # Errors
-    /// As for [`rx_poll`](Self::rx_poll); no such slot; as many are under way as there are slots.
+    /// As for [`rx_poll`](Self::rx_poll); there is no such slot; or as many messages are in flight as there are slots.
     pub fn tx_publish(&self, slot: u32) -> Result<(), Refused> {
         let index = self.ring.geometry().slot(slot).ok_or_else(|| Refused::invalid("no such slot"))?;
         self.driven(|pump| pump.publish(index))

@@ -1,4 +1,4 @@
-//! The pump that moves messages between a queue pair and two rings, on any thread.
+//! The pump that moves messages between a queue pair and two rings.
 
 use super::adapter::Adapter;
 use super::{RoceOptions, Role, Verb};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Completions between two polls of the responses.
 const BURST: u32 = 32;
-/// How long the last messages may take to leave.
+/// How long the last messages may take to be sent.
 const LINGER: Duration = Duration::from_millis(200);
 /// The bits of an immediate that name the slot.
 const SLOT_MASK: u32 = 0xFFF;
@@ -28,21 +28,21 @@ const SLOT_MASK: u32 = 0xFFF;
 /// Counters of a transceiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RoceCounts {
-    /// Messages that came into a slot, or were sent back.
+    /// Messages that were put into a slot, or sent back.
     pub received: u64,
     /// Messages sent.
     pub sent: u64,
     /// Writes whose immediate names no slot.
     pub malformed: u64,
-    /// Writes over a message that still waited for its slot.
+    /// Writes over a message that was still waiting for its slot.
     pub overwritten: u64,
-    /// Response slots that were cleared and not sent: an error mark, or more than a frame's bytes.
+    /// Response slots that were cleared without being sent, because of an error mark or a length above a frame's.
     pub unsent: u64,
     /// Connections that have ended by a fault.
     pub broken: u64,
 }
 
-/// Live counts, and why nothing moves any more.
+/// Live counters, and why nothing moves any more.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     received: DeviceU64,
@@ -84,28 +84,28 @@ fn count(count: &DeviceU64) {
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     bytes: u32,
-    /// A SEND, whose receive is posted again once it is read.
+    /// Whether the message is a SEND, whose receive is posted again once the message is read.
     posts: bool,
 }
 
 pub(super) struct Pump {
     adapter: Box<dyn Adapter>,
     peer: Option<Remote>,
-    /// Of the peer's window.
+    /// The key to the peer's window.
     key: u32,
     role: Role,
     verb: Verb,
     frame_bytes: usize,
     ring: SharedRing,
     windows: RingWindows,
-    /// Of each slot, what waits until it is free.
+    /// For each slot, the message that waits until the slot is free.
     waiting: Box<[Option<Waiting>]>,
     waiting_count: u32,
-    /// Slots of SENDs that wait, in the order of their receives, in which they came: each waits for those before it.
+    /// Slots of waiting SENDs, in the order in which they came: each waits for the ones before it.
     sends: VecDeque<u32>,
     /// Where the search for a waiting message begins.
     next: u32,
-    /// After the last response slot that was sent.
+    /// The slot after the last response that was sent.
     first: SlotIndex,
     buffer: Vec<u8>,
     looked: Instant,
@@ -132,7 +132,7 @@ impl Pump {
             waiting_count: 0,
             sends: VecDeque::with_capacity(geometry.slots() as usize),
             next: 0,
-            // A ring has a slot 0; `geometry` makes nothing else.
+            // A ring has a slot 0, since `geometry` makes no empty one.
             first: geometry.slot(0).unwrap_or_else(|| unreachable!("a ring has slots")),
             buffer: vec![0; geometry.rx_stride() as usize],
             looked: Instant::now(),
@@ -157,12 +157,12 @@ impl Pump {
                 self.adapter.doze(SLEEP);
             }
         }
-        // Bounded: a slot may be filled behind the last look, and is not sent.
+        // One bounded round: slots filled after their poll are not sent.
         self.send_ready();
         Ok(())
     }
 
-    /// Receives, sends, and looks after the connection; how many slots were moved.
+    /// Receives, sends, and checks the connection. Returns how many slots were moved.
     fn turn(&mut self) -> Result<u32, PairFault> {
         if let Some(fault) = self.counted.fault() {
             return Err(fault);
@@ -171,7 +171,7 @@ impl Pump {
         if self.role != Role::SendOnly {
             while moved < BURST {
                 let Some(slot) = self.receive()? else { break };
-                // What is sent back fills no slot.
+                // With [`Role::Forward`] messages fill no slot.
                 if self.role != Role::Forward {
                     let address = self.ring.geometry().request_address(slot);
                     self.windows.rx_flags.store(slot.as_usize(), address, Ordering::Release);
@@ -190,7 +190,7 @@ impl Pump {
         Ok(moved)
     }
 
-    /// Asks the adapter for events outside of completions, if it was not asked just now.
+    /// Polls the adapter's events other than completions, unless that was done recently.
     fn look(&mut self) -> Result<(), PairFault> {
         if self.looked.elapsed() < EVENTS_INTERVAL {
             return Ok(());
@@ -199,7 +199,7 @@ impl Pump {
         self.adapter.look().or_else(|fault| self.ended(fault))
     }
 
-    /// Whether something is in the hands of the rings' user, who answers through memory.
+    /// Whether the rings' user has a message, which it answers through memory.
     fn is_due(&self) -> bool {
         self.waiting_count > 0
             || self
@@ -209,7 +209,7 @@ impl Pump {
                 .any(|slot| self.ring.rx(slot) != FREE || self.ring.tx(slot) != FREE)
     }
 
-    /// A connection has ended: the next one begins with the same peer, if there is still an adapter.
+    /// Handles the end of a connection: the next one begins with the same peer, unless the adapter is gone.
     fn ended(&mut self, fault: PairFault) -> Result<(), PairFault> {
         count(&self.counted.broken);
         self.waiting.fill(None);
@@ -228,7 +228,7 @@ impl Pump {
         Err(fault)
     }
 
-    /// Takes every completion that is there, in the order in which they came.
+    /// Takes all completions, in the order in which they came.
     fn collect(&mut self) -> Result<(), PairFault> {
         for _ in 0..BURST {
             let (slot, waiting) = match self.adapter.poll() {
@@ -240,8 +240,8 @@ impl Pump {
                 Err(fault) => return self.ended(fault),
             };
             match self.waiting.get_mut(slot as usize) {
-                // A receive of a slot is posted again when it is read, so two SENDs never meet here; a write may come over a SEND, whose
-                // receive is still to be posted then.
+                // A slot's receive is posted again only when its message is read, so two SENDs never meet here. A write
+                // may come over a SEND, whose receive must then still be posted.
                 Some(place) => {
                     let posted = place.as_ref().is_some_and(|before| before.posts);
                     if waiting.posts && !posted {
@@ -259,7 +259,7 @@ impl Pump {
         Ok(())
     }
 
-    /// Puts the next message into its slot, if one is there and its slot is free; its flag is left alone.
+    /// Puts the next message into its slot, if there is one and the slot is free. The flag is left to the caller.
     fn receive(&mut self) -> Result<Option<SlotIndex>, PairFault> {
         self.collect()?;
         if self.waiting_count == 0 {
@@ -278,7 +278,7 @@ impl Pump {
             if self.role == Role::Forward {
                 return Ok(self.forward(slot, waiting)?.then_some(slot));
             }
-            // Who only receives has the response flags for something else.
+            // A user that only receives may use the response flags for something else.
             let is_answered = self.role == Role::ReceiveOnly || self.ring.tx(slot) == FREE;
             if self.ring.rx(slot) != FREE || !is_answered {
                 continue;
@@ -295,7 +295,7 @@ impl Pump {
         Ok(None)
     }
 
-    /// A message was read: its receive is posted again.
+    /// Posts a message's receive again after the message was read.
     fn taken(&mut self, index: u32, waiting: Waiting) -> Result<(), PairFault> {
         self.waiting[index as usize] = None;
         self.waiting_count -= 1;
@@ -309,7 +309,7 @@ impl Pump {
         Ok(())
     }
 
-    /// Sends a message back; whether there was room.
+    /// Sends a message back. Returns false if there was no room.
     fn forward(&mut self, slot: SlotIndex, waiting: Waiting) -> Result<bool, PairFault> {
         let bytes = (waiting.bytes as usize).min(self.buffer.len());
         self.adapter.read(slot.get(), &mut self.buffer[..bytes]);
@@ -334,7 +334,8 @@ impl Pump {
         }
     }
 
-    /// Sends the responses that are ready; how many. Slots filled in the order of the ring are sent in that order.
+    /// Sends the responses that are ready, and returns how many. Slots filled in the order of the ring are sent in that
+    /// order.
     fn send_ready(&mut self) -> u32 {
         let Some(last) = last_ready(&self.ring, self.first) else { return 0 };
         let geometry = *self.ring.geometry();
@@ -349,7 +350,7 @@ impl Pump {
                 };
                 match outcome {
                     Ok(()) => sent += 1,
-                    // It stays ready.
+                    // The slot stays ready.
                     Err(SendError::Full) => return sent,
                     Err(_) => count(&self.counted.unsent),
                 }
@@ -363,10 +364,10 @@ impl Pump {
         }
     }
 
-    /// Posts the contents of a response slot.
+    /// Sends the contents of a response slot.
     fn send(&mut self, slot: SlotIndex) -> Result<(), SendError> {
         let stride = self.ring.geometry().tx_stride() as usize;
-        // The slot is one of this ring's.
+        // The slot belongs to this ring.
         let _ = self.windows.tx_data.read(slot.as_usize() * stride, &mut self.buffer[..stride]);
         let whole = &self.buffer[..stride];
         let bytes = match said_length(whole) {
@@ -381,7 +382,7 @@ impl Pump {
         Ok(())
     }
 
-    /// For a user that drives it.
+    /// Receives for a user that polls.
     pub(super) fn poll(&mut self) -> Result<Option<u32>, Refused> {
         let gone = |fault: PairFault| Refused::internal(fault.to_string());
         if let Some(fault) = self.counted.fault() {
@@ -394,13 +395,13 @@ impl Pump {
         Ok(slot.map(SlotIndex::get))
     }
 
-    /// For a user that drives it.
+    /// Sends for a user that polls.
     pub(super) fn publish(&mut self, slot: SlotIndex) -> Result<(), Refused> {
         if let Some(fault) = self.counted.fault() {
             return Err(Refused::internal(fault.to_string()));
         }
         let outcome = match self.send(slot) {
-            // Messages that have left make room.
+            // Completed messages make room.
             Err(SendError::Full) => {
                 self.collect().map_err(|fault| Refused::internal(fault.to_string()))?;
                 self.send(slot)

@@ -1,4 +1,4 @@
-//! Stand-in for an adapter: two queue pairs joined in memory.
+//! Simulated adapter for tests: two queue pairs joined in memory.
 
 use super::adapter::Adapter;
 use ringcall_rdma::verbs::{Completion, Operation, PairFault, Remote, SendError, VerbsError};
@@ -6,19 +6,19 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// One end, as both see it.
+/// One end of the connection, shared by both queue pairs.
 #[derive(Debug, Default)]
 pub(super) struct End {
     slot_bytes: usize,
     window: Vec<u8>,
     pub(super) posted: VecDeque<u32>,
     pub(super) done: VecDeque<Completion>,
-    /// What the next poll finds instead.
+    /// A fault for the next poll to return.
     pub(super) fault: Option<PairFault>,
-    /// What comes when it is connected again.
+    /// Whether the next attempt to connect again is refused.
     pub(super) refuses_connections: bool,
     pub(super) connections: u32,
-    /// SENDs that found no receive.
+    /// SENDs that found no posted receive.
     pub(super) dropped: u32,
 }
 

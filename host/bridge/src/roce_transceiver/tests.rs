@@ -17,7 +17,7 @@ fn options(role: Role, verb: Verb) -> RoceOptions {
     RoceOptions { device, ip: None, slots: SLOTS, slot_bytes: BYTES, frame_bytes: BYTES, role, verb }
 }
 
-/// A service of this role and a caller, connected, and what the service's adapter sees.
+/// A connected service and caller of these roles, and the ends of their adapters.
 fn pair(service: Role, caller: Role) -> ([Arc<RoceTransceiver>; 2], [Shared; 2]) {
     let [(one, one_end), (other, other_end)] = joined(SLOTS, BYTES);
     let made = |role, verb, adapter: stand_in::StandIn| {
@@ -99,7 +99,7 @@ fn requests_are_written_where_they_are_meant_and_answers_come_in_turn() {
             put(caller, slot, &request(id));
             let came = take(service, slot);
             assert_eq!((&came[..32], &came[32..]), (&request(id)[..], &[0; 32][..]), "request {id}");
-            // While it is worked on.
+            // The mark of a request in service.
             windows(service).tx_flags.store(slot as usize, IN_FLIGHT, Ordering::Release);
             let header = RequestHeader::from_bytes(&came).expect("a header");
             let reply = ResponseHeader::reply(&header, 0, 8).to_bytes();
@@ -219,7 +219,7 @@ fn after_an_adapter_is_removed_nothing_moves_and_everything_says_so() {
     assert!(said(thread.join().expect("no panic")).contains("removed"));
     assert_eq!(service.fault(), Some(PairFault::DeviceRemoved));
     assert!(said(service.monitor()).contains("removed"));
-    // And where an adapter cannot be connected again.
+    // The adapter cannot be connected again, either.
     lock(&ends[1]).refuses_connections = true;
     lock(&ends[1]).fault = Some(PairFault::Error("a packet broke it"));
     assert!(said(caller.rx_poll().map(drop)).contains("error state"));
@@ -245,7 +245,7 @@ fn shapes_that_cannot_be_are_refused_and_a_device_that_is_not_there_is_named() {
     assert!(refused.why.contains("no-such-0") || refused.why.contains("libibverbs"), "{refused:?}");
 }
 
-/// The receive of a SEND that a write came over is posted all the same: otherwise a peer could use up all of them.
+/// A SEND's receive is posted even if a write overwrites the SEND; otherwise a peer could use up all receives.
 #[test]
 fn a_write_over_a_waiting_send_keeps_its_receive() {
     let (both, [end, _]) = pair(Role::Unified, Role::Unified);
@@ -264,7 +264,7 @@ fn a_write_over_a_waiting_send_keeps_its_receive() {
     assert_eq!(lock(&end).posted.len(), SLOTS as usize);
 }
 
-/// A user that drives it is told of what is not sent.
+/// A user that publishes a slot gets an error if it is not sent.
 #[test]
 fn what_is_not_sent_is_an_error_to_who_publishes_it() {
     let [(one, _), (_other, _)] = joined(SLOTS, BYTES);
@@ -295,7 +295,7 @@ fn messages_that_wait_together_are_sent_back_in_their_order() {
     assert!(both.iter().all(|one| windows(one).rx_flags.load(0, Ordering::Acquire) == FREE));
 }
 
-/// A SEND's slot is its receive's: a user who reads the ring in its order reads them in theirs.
+/// A SEND's slot is its receive's, so a user that reads the ring in order reads the SENDs in order.
 #[test]
 fn sends_wait_for_a_send_whose_slot_is_in_use_and_come_in_the_order_of_the_ring() {
     let (both, [_, end]) = pair(Role::Unified, Role::Unified);
@@ -307,7 +307,7 @@ fn sends_wait_for_a_send_whose_slot_is_in_use_and_come_in_the_order_of_the_ring(
     }
     assert_eq!(receiver.rx_poll(), Ok(Some(0)));
     assert_eq!(receiver.rx_poll(), Ok(None), "slot 1 is in use, and slots 2 and 3 come behind it");
-    // A write names its slot, and waits for none.
+    // A write names its slot, and waits for no SEND.
     lock(&end).done.push_back(Completion::Written { immediate: 6, bytes: 32 });
     assert_eq!(receiver.rx_poll(), Ok(Some(6)));
     windows(receiver).tx_flags.store(1, FREE, Ordering::Release);

@@ -5,20 +5,20 @@ use ringcall_gpu::{clock, hint};
 use ringcall_transport::Idle;
 use std::time::Duration;
 
-/// The longest that the thread blocks: responses come through memory, and nothing would wake it.
+/// The longest time that the thread blocks: responses come through memory, and nothing would wake it.
 pub(crate) const SLEEP: Duration = Duration::from_micros(50);
 
-/// Empty turns before the thread blocks where only a datagram is waited for.
+/// Empty turns before the thread blocks if only a datagram can come.
 const TURNS: u32 = 64;
-/// Empty turns before it blocks while a response is due.
+/// Empty turns before the thread blocks while a response is due.
 const TURNS_WHILE_DUE: u32 = 20_000;
-/// A yield that takes longer went to a thread which polls without a pause: a sleep gives the core back sooner.
+/// A longer yield has gone to a thread that polls without a pause; a sleep returns the core sooner.
 const LONG_YIELD_NS: u64 = 4 * SLEEP.as_nanos() as u64;
-/// Sleeps before the next try of a yield after a long one.
+/// Sleeps after a long yield before the next yield.
 const SLEEPS: u32 = 1000;
 
-/// Polls, yields to other threads, and says when to block: soon where only a datagram is waited for, late while a response
-/// is due, and soon where yields take longer than sleeps.
+/// Polls, yields to other threads, and says when to block: soon if only a datagram can come or yields take longer than
+/// sleeps, late while a response is due.
 #[derive(Debug)]
 pub(crate) struct IdlePolicy {
     waiter: Waiter,
@@ -33,13 +33,13 @@ impl IdlePolicy {
         Self { waiter: Idle::default().wait.waiter(), turns: 0, sleeps: 0 }
     }
 
-    /// There was something to do.
+    /// Called after a turn that found work.
     pub(crate) fn reset(&mut self) {
         self.waiter.reset();
         self.turns = 0;
     }
 
-    /// There was nothing to do; whether to block now, for no longer than a [`SLEEP`].
+    /// Called after a turn that found no work. Returns whether to block now, for at most a [`SLEEP`].
     pub(crate) fn blocks(&mut self, is_due: impl FnOnce() -> bool) -> bool {
         self.turns = self.turns.saturating_add(1);
         if self.sleeps == 0 {
@@ -73,7 +73,7 @@ mod tests {
             let mut idle = IdlePolicy::new();
             idle.turns = turns - 2;
             assert!(!idle.blocks(|| is_due));
-            // As if no other thread wanted the core.
+            // As if no other thread needed the core.
             idle.sleeps = 0;
             assert!(idle.blocks(|| is_due));
         }

@@ -1,20 +1,20 @@
-//! The UDP transceiver behind the C functions `cpu_udp_*`: it moves unchanged datagrams between a socket and two
-//! rings, at either end of a connection.
+//! The UDP transceiver of the C functions `cpu_udp_*`: it moves unchanged datagrams between a socket and two rings, at
+//! either end of a connection.
 //!
-//! The contents of a datagram are not read here; for requests there is [`ringcall_transport::udp`], which
-//! checks them. Rules of the rings (source: the CUDA-Q Realtime UDP transport):
+//! The transceiver does not read the contents of datagrams; [`ringcall_transport::udp`] checks requests. The rules of
+//! the rings (source: the CUDA-Q Realtime UDP transport):
 //!
 //! - A datagram of up to a slot's bytes goes to the next request slot **in the order of the ring**, once both flags of
-//!   that slot are 0: until then nothing is read. The slot is zeroed first; its flag becomes its address. Longer datagrams
-//!   are dropped, and counted.
-//! - A response slot whose flag is its address is sent, and the flag cleared: to the peer that [`connect`] named, or where
-//!   the datagram in the request slot of the same number came from. Any other value but 0 and the in-flight mark is
-//!   cleared and nothing sent.
-//! - A connected end sends in the order of the ring, each slot once it is ready: its user fills them in that order. A bound
-//!   end passes over slots that are not answered, so that one that never is stalls no other; what is answered in the order
-//!   of the ring is sent in that order.
-//! - A slot that begins with a request's or a response's header is sent as long as that says, another one whole. Receivers
-//!   take both.
+//!   that slot are 0: until then nothing is read. The slot is zeroed first; its flag becomes its address. Longer
+//!   datagrams are dropped and counted.
+//! - A response slot whose flag is its address is sent, and the flag cleared. It goes to the peer that [`connect`]
+//!   named, or to the source of the datagram in the request slot of the same number. Any other value but 0 and the
+//!   in-flight mark is cleared without a send.
+//! - A connected end sends in the order of the ring, each slot once it is ready: its user fills them in that order. A
+//!   bound end skips slots that are not answered, so that an unanswered one stalls no other; answers made in the order
+//!   of the ring are sent in that order.
+//! - A slot that begins with a request's or a response's header is sent with the length that the header says, any other
+//!   slot whole. Receivers accept both.
 //!
 //! [`connect`]: Transceiver::connect
 
@@ -59,34 +59,34 @@ fn os(what: &str, error: &dyn fmt::Display) -> Refused {
 }
 
 impl Transceiver {
-    /// With its own rings: slots of `slot_bytes` bytes, a multiple of 8 and at least 24.
+    /// A transceiver with rings of its own: slots of `slot_bytes` bytes, a multiple of 8 and at least 24.
     ///
     /// # Errors
-    /// An impossible shape, or no memory.
+    /// An invalid shape, or not enough memory.
     pub fn new(slots: u32, slot_bytes: u32) -> Result<Self, Refused> {
         let ring = Ring::allocate(RingConfig { slots, slot_bytes });
         Ok(Self::over(ring.map_err(|e| Refused::invalid(e.to_string()))?.shared().clone()))
     }
 
-    /// Over rings that are there.
+    /// A transceiver over the given rings.
     #[must_use]
     pub fn over(ring: SharedRing) -> Self {
         Self { ring, state: Mutex::default(), oversize: Arc::new(DeviceU64::new(0)) }
     }
 
-    /// Its rings.
+    /// The transceiver's rings.
     #[must_use]
     pub fn ring(&self) -> &SharedRing {
         &self.ring
     }
 
-    /// The local address, once it has one.
+    /// The local address, once the socket is bound.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.state().address
     }
 
-    /// Datagrams dropped because they are longer than a slot.
+    /// The number of datagrams dropped because they are longer than a slot.
     #[must_use]
     pub fn oversize(&self) -> u64 {
         self.oversize.load(Ordering::Relaxed)
@@ -96,19 +96,18 @@ impl Transceiver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The service's end: binds; port 0 takes a free one. Answers go to the sender of the same slot's
-    /// request.
+    /// Binds the service's end; port 0 takes a free one. Answers go to the sender of the request in the same slot.
     ///
     /// # Errors
-    /// It has a socket, or the operating system refuses.
+    /// There is a socket already, or the operating system refuses.
     pub fn bind(&self, address: SocketAddr) -> Result<(), Refused> {
         self.open(address, None)
     }
 
-    /// The caller's end: takes datagrams of this peer alone and sends to it.
+    /// Connects the caller's end: it receives datagrams only from this peer and sends to it.
     ///
     /// # Errors
-    /// It has a socket, or the operating system refuses.
+    /// There is a socket already, or the operating system refuses.
     pub fn connect(&self, peer: SocketAddr) -> Result<(), Refused> {
         let any = if peer.is_ipv4() {
             IpAddr::V4(Ipv4Addr::UNSPECIFIED)
@@ -133,10 +132,11 @@ impl Transceiver {
         Ok(())
     }
 
-    /// Whether the user drives it by [`rx_poll`](Self::rx_poll) and [`tx_publish`](Self::tx_publish) instead of a thread.
+    /// Sets whether the user calls [`rx_poll`](Self::rx_poll) and [`tx_publish`](Self::tx_publish) in place of a
+    /// thread.
     ///
     /// # Errors
-    /// It was started.
+    /// The transceiver was started.
     pub fn set_unified(&self, unified: bool) -> Result<(), Refused> {
         let mut state = self.state();
         if state.running.is_some() || state.pump.as_ref().is_some_and(|pump| pump.driven) {
@@ -146,10 +146,10 @@ impl Transceiver {
         Ok(())
     }
 
-    /// Starts the thread, or, if it is unified, allows polling.
+    /// Starts the thread, or, if the transceiver is unified, allows polling.
     ///
     /// # Errors
-    /// It has no socket, was started, or no thread can be had.
+    /// There is no socket, the transceiver was started, or the operating system refuses a thread.
     pub fn start(&self) -> Result<(), Refused> {
         let mut state = self.state();
         if state.running.is_some() || state.pump.as_ref().is_some_and(|pump| pump.driven) {
@@ -171,28 +171,30 @@ impl Transceiver {
         Ok(())
     }
 
-    /// Ends the thread, which sends all ready answers before that, and closes the socket. Once is enough.
+    /// Ends the thread, which first sends all ready answers, and closes the socket. May be called any number of times.
     pub fn close(&self) {
         let mut state = self.state();
         state.pump = None;
         if let Some(mut running) = state.running.take() {
             running.stop.set();
-            // Without a deadline: the memory may be the caller's, who frees it next. The thread sees the flag within a turn.
+            // Without a deadline, because the caller may own the memory and free it next. The thread sees the flag
+            // within a turn.
             let _ = running.thread.wait(Duration::MAX);
         }
         state.address = None;
     }
 
-    /// A datagram's slot. Request flags are not used: a slot is free while its response flag is 0.
+    /// The slot of a datagram. Request flags are not used: a slot is free while its response flag is 0.
     #[must_use]
     pub fn rx_poll(&self) -> Option<u32> {
         self.state().pump.as_mut().filter(|pump| pump.driven)?.poll()
     }
 
-    /// Sends a response slot; leaves its flag alone.
+    /// Sends a response slot without changing its flag.
     ///
     /// # Errors
-    /// It is not started or not unified, there is no such slot, no peer, or the operating system refuses.
+    /// The transceiver is not started or not unified, there is no such slot or no peer, or the operating system
+    /// refuses.
     pub fn tx_publish(&self, slot: u32) -> Result<(), Refused> {
         let mut state = self.state();
         let pump = state.pump.as_mut().filter(|pump| pump.driven);

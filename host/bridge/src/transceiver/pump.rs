@@ -1,4 +1,4 @@
-//! The pump that moves datagrams, on any thread.
+//! The pump that moves datagrams between a socket and two rings.
 
 use super::idle::{IdlePolicy, SLEEP};
 use crate::Refused;
@@ -16,29 +16,29 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Tries to send while the socket's buffer is full, a [`SLEEP`] between.
+/// Attempts to send while the socket's buffer is full, with a [`SLEEP`] between them.
 const TRIES: u32 = 2000;
 /// Datagrams between two polls of the responses.
 const BURST: u32 = 32;
 
 pub(super) struct Pump {
     socket: UdpSocket,
-    /// The one peer.
+    /// The peer of a connected end.
     peer: Option<SocketAddr>,
-    /// The sender of the newest datagram: for responses to no request.
+    /// The sender of the newest datagram, for responses without a request.
     newest: Option<SocketAddr>,
     ring: SharedRing,
     windows: RingWindows,
     /// The sender of each request slot's contents.
     from: Box<[Option<SocketAddr>]>,
-    /// Where the next datagram goes.
+    /// The slot for the next datagram.
     next: SlotIndex,
-    /// After the last response slot that was sent.
+    /// The slot after the last response that was sent.
     first: SlotIndex,
     buffer: Vec<u8>,
     out: Vec<u8>,
     oversize: Arc<DeviceU64>,
-    /// Driven by hooks: request flags are not used.
+    /// Whether the user polls; request flags are then not used.
     pub(super) driven: bool,
 }
 
@@ -50,7 +50,7 @@ impl Pump {
         oversize: Arc<DeviceU64>,
     ) -> Self {
         let geometry = *ring.geometry();
-        // A ring has a slot 0; `geometry` makes nothing else.
+        // A ring has a slot 0, since `geometry` makes no empty one.
         let first = geometry.slot(0).unwrap_or_else(|| unreachable!("a ring has slots"));
         Self {
             socket,
@@ -60,7 +60,7 @@ impl Pump {
             from: geometry.iter().map(|_| None).collect(),
             next: first,
             first,
-            // One byte more than a slot: what fills it is too long.
+            // One byte more than a slot: a datagram that fills the buffer is too long.
             buffer: vec![0; geometry.rx_stride() as usize + 1],
             out: vec![0; geometry.tx_stride() as usize],
             oversize,
@@ -92,8 +92,8 @@ impl Pump {
         let _ = poll(&mut [PollFd::new(&self.socket, flags)], Some(&SLEEP_SPEC));
     }
 
-    /// Whether a request that came from the socket is in the hands of the ring's user, who answers it through memory. At a
-    /// connected end what comes from the socket are the answers.
+    /// Whether the ring's user has a request from the socket, which it answers through memory. At a connected end the
+    /// socket receives answers instead.
     fn is_due(&self) -> bool {
         self.peer.is_none()
             && self
@@ -119,7 +119,7 @@ impl Pump {
                     self.oversize.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                // Nothing there; or an error that no socket listened, which is no datagram.
+                // No datagram, or a report that no socket listened.
                 Err(_) => return None,
             }
         };
@@ -134,12 +134,12 @@ impl Pump {
         Some(slot.get())
     }
 
-    /// For a user that drives it.
+    /// Receives for a user that polls.
     pub(super) fn poll(&mut self) -> Option<u32> {
         self.receive()
     }
 
-    /// Sends the responses that are ready; how many.
+    /// Sends the responses that are ready, and returns how many.
     fn send_ready(&mut self) -> u32 {
         match self.peer {
             Some(_) => self.send_in_order(),
@@ -147,8 +147,8 @@ impl Pump {
         }
     }
 
-    /// Of a connected end: in the order of the ring, up to the first slot that is not ready. Its user fills slots in that
-    /// order, so that a later one would overtake.
+    /// Sends for a connected end: in the order of the ring, up to the first slot that is not ready. The user fills
+    /// slots in that order, so a later slot would overtake an earlier one.
     fn send_in_order(&mut self) -> u32 {
         let slots = self.ring.geometry().slots();
         let mut sent = 0;
@@ -161,8 +161,8 @@ impl Pump {
         sent
     }
 
-    /// Of a bound end: past slots that are not answered. What its user answers in the order of the ring is sent in that
-    /// order: up to the last slot that was seen ready, whose flag was set after theirs.
+    /// Sends for a bound end, skipping slots that are not answered. Answers made in the order of the ring are sent in
+    /// that order: up to the last slot seen ready, whose flag was set after theirs.
     fn send_past_unanswered(&mut self) -> u32 {
         let Some(last) = last_ready(&self.ring, self.first) else { return 0 };
         let geometry = *self.ring.geometry();
@@ -179,7 +179,7 @@ impl Pump {
         }
     }
 
-    /// Sends a slot if its flag says that a response stands there, and clears the flag; how many were sent.
+    /// Sends a slot if its flag says that it has a response, and clears the flag. Returns how many were sent.
     fn send_one(&mut self, slot: SlotIndex, flag: u64) -> u32 {
         let geometry = *self.ring.geometry();
         let sent = flag == geometry.response_address(slot) && self.publish(slot).is_ok();
@@ -204,8 +204,7 @@ impl Pump {
             };
             match outcome {
                 Ok(_) => return Ok(()),
-                // The socket's buffer is full: the network takes datagrams out of it, whether or not a peer
-                // is at its end.
+                // The socket's buffer is full. The network empties it, even if no peer is at its end.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                     self.doze(PollFlags::OUT);
                 }
@@ -216,8 +215,8 @@ impl Pump {
     }
 }
 
-/// The last response slot, in the order of the ring from `first` on, whose flag is set. Slots before it were filled before it, as far as
-/// their user fills them in that order.
+/// The last response slot in the order of the ring, from `first` on, whose flag is set. Slots before it were filled
+/// before it if the user fills them in that order.
 pub(crate) fn last_ready(ring: &SharedRing, first: SlotIndex) -> Option<SlotIndex> {
     let geometry = *ring.geometry();
     let (first, slots) = (first.get(), geometry.slots());
@@ -237,12 +236,12 @@ pub(crate) fn last_ready(ring: &SharedRing, first: SlotIndex) -> Option<SlotInde
     Some(last)
 }
 
-/// How much of a slot is worth sending: what its header says, or all of it.
+/// The bytes of a slot to send: as many as its header says, or all.
 fn length(slot: &[u8]) -> usize {
     said_length(slot).map_or(slot.len(), |bytes| bytes.min(slot.len()))
 }
 
-/// The bytes of the frame in a slot as its header says, which may be more than a slot has; `None` without a header.
+/// The frame's length by the header in its slot, which may exceed the slot; `None` without a header.
 pub(crate) fn said_length(slot: &[u8]) -> Option<usize> {
     let header = RequestHeader::from_bytes(slot).ok()?;
     let payload = match header.magic {

@@ -1,14 +1,14 @@
-//! UDP as a bridge provider over [`ringcall_transport::udp`]. It takes the arguments and packets of the reference's
+//! UDP as a bridge provider over [`ringcall_transport::udp`], with the arguments and packets of the reference's
 //! `libcudaq-realtime-bridge-udp.so`.
 //!
-//! | argument | what | default |
+//! | argument | meaning | default |
 //! |---|---|---|
 //! | `--port=N` | local UDP port; 0 takes a free one | 0 |
 //! | `--bind=IP` | local address, IPv4 or IPv6 | 127.0.0.1 |
 //! | `--pinned-rings` | the ring in pinned host memory, at the same addresses for the current CUDA device | ordinary host memory |
-//! | those of every provider of ours | [`Shape`](ringcall_bridge::provider::Shape) | 8 slots of 256 bytes |
+//! | those of all Ringcall providers | [`Shape`](ringcall_bridge::provider::Shape) | 8 slots of 256 bytes |
 //!
-//! Others are ignored.
+//! Other arguments are ignored.
 
 #![forbid(unsafe_code)]
 
@@ -44,7 +44,7 @@ impl LinkedWire for Udp {
     }
 }
 
-/// A ring that a kernel can poll. CUDA's driver is loaded for such a ring and for nothing else.
+/// A ring that a kernel can poll. CUDA's driver is loaded only for such a ring.
 fn pinned(config: RingConfig) -> Result<Ring, Refused> {
     let context = || -> Result<_, CudaError> {
         let driver = Driver::load()?;
@@ -62,7 +62,7 @@ ringcall_bridge::export_provider!(Linked<Udp>);
 mod tests {
     use super::*;
 
-    /// With a device the ring is there; without one the refusal says what was asked for.
+    /// With a device the ring is created; without one the refusal says what was asked for.
     #[test]
     fn pinned_rings_need_a_device() {
         let config = RingConfig { slots: 8, slot_bytes: 256 };
