@@ -1,5 +1,5 @@
-//! The commit that the program is built from, for reports and `--version`: `RINGCALL_COMMIT` where that is set, else what git
-//! says of the sources' own repository.
+//! Build script: the commit of the sources, for reports and `--version`, from `RINGCALL_COMMIT` or else from the
+//! sources' git repository.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,8 @@ fn main() {
     if std::env::var_os("RINGCALL_COMMIT").is_some() {
         return;
     }
-    // Each commit and checkout adds a line. Of a package from a registry there is no such file, and no commit.
+    // Each commit and checkout appends a line to this file. The sources of a package from a registry have neither the
+    // file nor a commit.
     let log = Path::new("../../.git/logs/HEAD");
     if !log.exists() {
         return;

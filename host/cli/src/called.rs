@@ -1,4 +1,4 @@
-//! Commands that return their results to a caller in the same process and print nothing.
+//! Commands called in this process: they return their results and print nothing.
 
 use crate::signals::Interrupt;
 use crate::usage::{Misuse, in_words};
@@ -13,20 +13,20 @@ use std::time::Duration;
 /// The results of a command.
 #[derive(Debug, Clone)]
 pub struct Called {
-    /// What `--json` writes.
+    /// The contents of the `--json` file.
     pub json: String,
-    /// What `--report` writes.
+    /// The contents of the `--report` file.
     pub html: String,
 }
 
-/// Why there are no results.
+/// Why a called command has no results.
 #[derive(Debug)]
 pub enum CallError {
-    /// The arguments make no sense.
+    /// The arguments are invalid.
     Usage(String),
     /// The command failed.
     Failed(String),
-    /// The caller interrupted it. What a `--state` has is kept.
+    /// The caller interrupted the command. The results in `--state` are kept.
     Interrupted,
 }
 
@@ -41,10 +41,10 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// The caller in place of signals.
+/// The caller's interruptions, in place of signals.
 struct Caller<'a> {
     interrupted: &'a dyn Fn() -> bool,
-    /// It need not say so twice.
+    /// Whether the caller has interrupted, which it need not repeat.
     said: Cell<bool>,
 }
 
@@ -59,9 +59,9 @@ impl Interrupt for Caller<'_> {
     }
 }
 
-/// Does what a command line of `run` or `sweep` says, without its first word, and returns results in place of printing and
-/// writing them; `None` of a sweep's shard. `interrupted` is called on this thread, about ten times a second, while the command
-/// works, and ends it by `true`. No signal is listened for.
+/// Runs a command line of `run` or `sweep`, without the program's name, and returns its results instead of printing and
+/// writing them; `None` for a shard of a sweep. `interrupted` is called on this thread about ten times a second while
+/// the command works; `true` ends the command. Signals are not handled.
 ///
 /// ```
 /// let sweep = ["sweep", "--distances", "3", "--noises", "0.01", "--shots", "100"];
@@ -71,7 +71,7 @@ impl Interrupt for Caller<'_> {
 /// ```
 ///
 /// # Errors
-/// [`CallError`]: arguments that the program would refuse, another command, what the program would fail of, and an
+/// [`CallError`]: arguments that the program would refuse, another command, an error of the command, or an
 /// interruption.
 pub fn call(
     arguments: impl IntoIterator<Item = impl Into<OsString>>,
@@ -93,7 +93,7 @@ pub fn call(
     }
 }
 
-/// What the parser found, without its hints.
+/// The parser's message without its hints.
 fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();

@@ -64,7 +64,7 @@ pub(crate) enum MatchingArg {
 }
 
 impl MatchingArg {
-    /// As options have it.
+    /// The kind as an option's value.
     fn option(self) -> &'static str {
         match self {
             Self::Plain => "--matching plain",
@@ -84,7 +84,7 @@ impl From<MatchingArg> for MatchingEngine {
     }
 }
 
-/// The settings of Relay-BP; the rest is as published.
+/// The settings of Relay-BP; all others are as published.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub(crate) struct RelayArgs {
     /// Relay-BP: solutions to look for, of which the lightest wins: fewer errors, more time [default: 1]
@@ -98,13 +98,13 @@ pub(crate) struct RelayArgs {
     /// combination sweep of order K, up to 1000: fewer errors, more time for such shots [default: none]
     #[arg(id = "relay_osd", long = "relay-osd", value_name = "ORDER")]
     pub(crate) ordered: Option<OrderedStatistics>,
-    /// Lanes that race, where a command has an option for them.
+    /// Racing lanes, if the command has an option for them.
     #[arg(skip)]
     pub(crate) lanes: Option<u32>,
 }
 
 impl RelayArgs {
-    /// As the decoder takes them.
+    /// The settings in the decoder's form.
     pub(crate) fn config(self) -> BpConfig {
         let published = BpConfig::relay();
         BpConfig {
@@ -116,7 +116,6 @@ impl RelayArgs {
         }
     }
 
-    /// The first that was given.
     fn given(self) -> Option<&'static str> {
         let options = [
             (self.solutions.is_some(), "--relay-solutions"),
@@ -130,7 +129,7 @@ impl RelayArgs {
     /// Refuses options that would be ignored.
     ///
     /// # Errors
-    /// [`Misuse`]: an option is given, and matching decodes.
+    /// [`Misuse`]: an option is given although matching decodes.
     pub(crate) fn check(self, relay: bool) -> Result<()> {
         match self.given() {
             Some(option) if !relay => bail!(Misuse(format!(
@@ -150,7 +149,7 @@ pub(crate) struct PluginArgs {
 }
 
 impl PluginArgs {
-    /// Refuses options where no plug-in decodes.
+    /// Refuses the options unless a plug-in decodes.
     fn check(&self, family: Option<&DecoderArg>) -> Result<()> {
         if self.config.is_some() && !matches!(family, Some(DecoderArg::Plugin(_))) {
             bail!(Misuse("--decoder-config does not apply: it is for --decoder plugin:LIBRARY".to_owned()));
@@ -159,7 +158,7 @@ impl PluginArgs {
     }
 }
 
-/// How long a decode may take.
+/// The time limit of a decode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub(crate) struct DeadlineArgs {
     /// Cut matching off after so long, in us, from the begin of each decode: where the second pass does not end in time, the answer
@@ -170,13 +169,13 @@ pub(crate) struct DeadlineArgs {
 }
 
 impl DeadlineArgs {
-    /// The option whose field [`Given::refuse`](crate::usage::Given::refuse) takes.
+    /// The options' fields, for [`Given::refuse`](crate::usage::Given::refuse).
     pub(crate) const FIELDS: [&'static str; 1] = ["deadline"];
 
-    /// The problem with this deadline.
+    /// Applies the deadline to the problem.
     ///
     /// # Errors
-    /// [`Misuse`]: slices or a plug-in decode it, which are not cut off.
+    /// [`Misuse`]: slices or a plug-in decode the problem, neither of which can be cut off.
     pub(crate) fn limit(self, problem: Problem) -> Result<Problem> {
         if self.deadline.is_none() {
             return Ok(problem);
@@ -210,11 +209,11 @@ pub(crate) struct DecoderArgs {
 }
 
 impl DecoderArgs {
-    /// The option whose fields [`Given::refuse`](crate::usage::Given::refuse) takes.
+    /// The options' fields, for [`Given::refuse`](crate::usage::Given::refuse).
     pub(crate) const FIELDS: [&'static str; 6] =
         ["decoder", "decoder_config", "matching", "relay_solutions", "relay_iterations", "relay_osd"];
 
-    /// Plain matching where no decoder was given: after a network.
+    /// These options, with plain matching if no decoder was given: the default after a network.
     pub(crate) fn or_plain(self) -> Self {
         match self.family {
             Some(DecoderArg::Relay | DecoderArg::Plugin(_)) => self,
@@ -222,12 +221,11 @@ impl DecoderArgs {
         }
     }
 
-    /// Whether correlated matching may come of it.
+    /// Whether the decoder may be correlated matching.
     pub(crate) fn may_correlate(&self) -> bool {
         self.kind != Some(MatchingArg::Plain)
     }
 
-    /// Whether Relay-BP decodes this model.
     pub(crate) fn is_relay_of(&self, model: &DetectorErrorModel) -> bool {
         match &self.family {
             Some(family) => *family == DecoderArg::Relay,
@@ -235,7 +233,7 @@ impl DecoderArgs {
         }
     }
 
-    /// What is asked for.
+    /// The requested decoder.
     ///
     /// # Errors
     /// [`Misuse`]: options that exclude each other.
@@ -256,7 +254,7 @@ impl DecoderArgs {
         })
     }
 
-    /// The plug-in's decoders of the model, where a plug-in decodes.
+    /// The plug-in's decoders of the model, if a plug-in decodes.
     ///
     /// # Errors
     /// The library cannot be loaded, or refuses the model or its options.
@@ -268,11 +266,11 @@ impl DecoderArgs {
         Ok(Some(ModelDecoders::Plugin(Arc::new(factory))))
     }
 
-    /// The model, decoded as the options say.
+    /// The model with the decoder that the options select.
     ///
     /// # Errors
-    /// [`Misuse`]: options that exclude each other or would be ignored. Of the model: matching cannot take it, though it was
-    /// asked for, or it cannot be decoded at all.
+    /// [`Misuse`]: options that exclude each other or have no effect. Otherwise an error of the model: matching was
+    /// asked for and cannot take it, or no decoder can.
     pub(crate) fn problem(&self, model: DetectorErrorModel) -> Result<Problem> {
         let options = self.options()?;
         if let Some(decoders) = self.plugin(&model)? {

@@ -98,15 +98,13 @@ impl FromStr for Preset {
 }
 
 impl Preset {
-    /// Slots of its ring.
     pub(crate) const SLOTS: u32 = 64;
 
-    /// Its name.
     pub(crate) fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// What it sets of a [`Choice`] that names nothing else but the noise.
+    /// Sets the configuration in a [`Choice`] that otherwise has only the noise.
     pub(crate) fn choose(&self, choice: Choice) -> Choice {
         let Self(Configuration { distance, rounds, basis, .. }) = self;
         let basis = match basis {
@@ -122,8 +120,8 @@ impl Preset {
         }
     }
 
-    /// Bytes of a slot that a request fits: header, and a bit for each detector or an integer for each measurement; `least` at
-    /// least, a power of two.
+    /// Bytes of a slot for a request: the header, and a bit for each detector or an integer for each measurement; a
+    /// power of two, at least `least`.
     pub(crate) fn slot_bytes(&self, least: u32, measurements: bool) -> u32 {
         let Self(configuration) = self;
         let request = if measurements {
@@ -135,12 +133,12 @@ impl Preset {
     }
 }
 
-/// Options that choose an experiment, as far as they were given.
+/// Given options that choose an experiment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Choice {
     pub(crate) code: CodeArg,
     pub(crate) distance: Option<u32>,
-    /// The distance of a code of any distance, where none was given.
+    /// The default distance for codes of any distance.
     pub(crate) default_distance: u32,
     pub(crate) rounds: Option<u32>,
     pub(crate) basis: Option<BasisArg>,
@@ -152,8 +150,8 @@ impl Choice {
     /// The experiment.
     ///
     /// # Errors
-    /// [`Misuse`]: an option that the code has no use for; a distance, a number of rounds or a strength of noise that it
-    /// cannot have.
+    /// [`Misuse`]: an option that does not apply to the code, or an invalid distance, number of rounds or strength of
+    /// noise.
     pub(crate) fn experiment(self) -> Result<Experiment> {
         let Self { distance, default_distance, rounds, basis, detectors, p, .. } = self;
         let code = Code::from(self.code);
@@ -199,16 +197,16 @@ impl Choice {
 /// Reads a detector error model.
 ///
 /// # Errors
-/// The file cannot be read, is no model, or is larger than the memory that it may take.
+/// The file cannot be read, is not a model, or needs more memory than allowed.
 pub(crate) fn read_model(path: &Path, memory: MemoryLimit) -> Result<DetectorErrorModel> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     read(BufReader::new(file), memory.of_model()).with_context(|| path.display().to_string())
 }
 
-/// Reads a circuit in Stim's format, and gives its model: split for matching where it splits.
+/// Reads a circuit in Stim's format and derives its model, split for matching if possible.
 ///
 /// # Errors
-/// Those of [`circuit_of`], or the circuit has a detector that is random without noise.
+/// Those of [`circuit_of`], or a detector of the circuit is random without noise.
 pub(crate) fn read_circuit(path: &Path) -> Result<DetectorErrorModel> {
     circuit_of(path)?.split_detector_error_model().with_context(|| path.display().to_string())
 }
@@ -216,7 +214,7 @@ pub(crate) fn read_circuit(path: &Path) -> Result<DetectorErrorModel> {
 /// Reads a circuit in Stim's format.
 ///
 /// # Errors
-/// The file cannot be read, is no circuit, or is larger than a circuit may be.
+/// The file cannot be read, is not a circuit, or is larger than a circuit may be.
 fn circuit_of(path: &Path) -> Result<Circuit> {
     let shown = || path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -228,10 +226,10 @@ fn circuit_of(path: &Path) -> Result<Circuit> {
     text.parse::<Circuit>().with_context(shown)
 }
 
-/// The largest file of a circuit.
+/// The most bytes of a circuit's file.
 const MAX_CIRCUIT_BYTES: u64 = 1 << 26;
 
-/// A model of a file, in place of a generated experiment.
+/// A file with a model in place of a generated experiment.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ModelFile {
     /// Detector error model in Stim's format, in place of the generated experiment
@@ -249,12 +247,12 @@ const GENERATED: [&str; 7] = ["code", "distance", "rounds", "p", "basis", "detec
 pub(crate) const CONFIGURED: [&str; 5] = ["code", "distance", "rounds", "basis", "detectors"];
 
 impl ModelFile {
-    /// The file, where one was given.
+    /// The path of the file, if one was given.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.dem.as_deref().or(self.circuit.as_deref())
     }
 
-    /// The model, where a file was given.
+    /// The file's model, if one was given.
     ///
     /// # Errors
     /// Those of [`read_model`] and [`read_circuit`].
@@ -308,7 +306,7 @@ pub(crate) struct ExperimentArgs {
     pub(crate) decoder: DecoderArgs,
 }
 
-/// The options that `--slices` leaves nothing to do.
+/// The options without effect under `--slices`.
 pub(crate) const SLICED: [&str; 8] = [
     "decoder",
     "decoder_config",
@@ -320,7 +318,7 @@ pub(crate) const SLICED: [&str; 8] = [
     "circuit",
 ];
 
-/// The surface code's experiment, for options that are for it.
+/// The surface code's experiment, for an option that needs it.
 ///
 /// # Errors
 /// [`Misuse`]: another code, or a model of a file.
@@ -333,7 +331,7 @@ pub(crate) fn surface_for(option: &str, experiment: Option<&Experiment>) -> Resu
 }
 
 impl ExperimentArgs {
-    /// The options that a command that decodes nothing refuses.
+    /// The options that a command without a decoder refuses.
     pub(crate) const FIELDS: [&'static str; 12] = [
         "preset",
         "code",
@@ -349,19 +347,19 @@ impl ExperimentArgs {
         "confidence",
     ];
 
-    /// The options of requests and answers, which a command without either refuses.
+    /// The options of requests and answers, which a command without them refuses.
     pub(crate) const FORMS: [&'static str; 3] = ["measurements", "slices", "confidence"];
 
-    /// The same with the decoder that runs after a network unless another is named.
+    /// These options with the default decoder after a network, unless another one is named.
     pub(crate) fn after_a_network(&self) -> Self {
         Self { decoder: self.decoder.clone().or_plain(), ..self.clone() }
     }
 
-    /// The memory experiment, or the model of the file, with its decoder and the form of its answers; `around` adds to the
-    /// estimate what the command takes beside the decoder.
+    /// The memory experiment or the file's model, with its decoder and the form of its answers. `around` adds the
+    /// memory that the command needs besides the decoder.
     ///
     /// # Errors
-    /// [`Misuse`], also for what takes more memory than it may. The file, the experiment, the decoder.
+    /// [`Misuse`], including a need for more memory than allowed. An error of the file, the experiment or the decoder.
     pub(crate) fn problem(
         &self,
         memory: MemoryLimit,
@@ -411,7 +409,7 @@ impl ExperimentArgs {
     /// The circuit of the experiment.
     ///
     /// # Errors
-    /// [`Misuse`]: it is known by its error model alone. The file, the experiment.
+    /// [`Misuse`]: only the error model is known. An error of the file or the experiment.
     pub(crate) fn circuit(&self) -> Result<Circuit> {
         if self.file.dem.is_some() {
             let text = "--readout needs a circuit, which --dem does not have: give --circuit, or a generated experiment";
@@ -423,10 +421,10 @@ impl ExperimentArgs {
         }
     }
 
-    /// The surface code's experiment, with no fewer rounds than these.
+    /// The surface code's experiment with at least `least_rounds` rounds.
     ///
     /// # Errors
-    /// [`Misuse`]: another code, or a model of a file. The experiment.
+    /// [`Misuse`]: another code, or a model of a file. An error of the experiment.
     pub(crate) fn surface_run(&self, least_rounds: u32) -> Result<MemoryExperiment> {
         let experiment = self.choice().experiment()?;
         let surface = experiment.surface().filter(|_| self.file.path().is_none());
@@ -436,7 +434,7 @@ impl ExperimentArgs {
         Ok(MemoryExperiment { rounds: memory.rounds.max(least_rounds), ..memory })
     }
 
-    /// Refuses a generated experiment of another code.
+    /// Refuses codes other than the surface code, and models of files.
     ///
     /// # Errors
     /// [`Misuse`].
@@ -447,7 +445,7 @@ impl ExperimentArgs {
         }
     }
 
-    /// The generated experiment of the surface code; `None` where another is decoded.
+    /// The generated experiment of the surface code; `None` for another code or a model of a file.
     ///
     /// # Errors
     /// [`Misuse`].
@@ -465,8 +463,7 @@ impl ExperimentArgs {
     }
 }
 
-/// A digest of the experiment, by which two processes know that they decode the same: CRC-32 of the error
-/// model's text.
+/// A digest by which two processes know that they decode the same experiment: CRC-32 of the error model's text.
 pub(crate) fn digest(problem: &Problem) -> String {
     struct Digest(crc32fast::Hasher);
     impl fmt::Write for Digest {
@@ -476,12 +473,12 @@ pub(crate) fn digest(problem: &Problem) -> String {
         }
     }
     let mut digest = Digest(crc32fast::Hasher::new());
-    // Hashing fails nowhere.
+    // Writing to a hasher cannot fail.
     let _ = write!(digest, "{}", problem.model());
     format!("{:08x}", digest.0.finalize())
 }
 
-/// `decode_syndrome` by the problem's decoder alone, on the calling thread. Nothing is allocated after it is made.
+/// `decode_syndrome` by the problem's decoder on the calling thread. Nothing is allocated after creation.
 pub(crate) struct Syndromes {
     form: WireForm,
     /// The detectors of a request, a bit each.
@@ -503,17 +500,16 @@ impl Syndromes {
         })
     }
 
-    /// What an answer says.
     pub(crate) fn answer_in(&self, result: &[u8]) -> Option<Answer> {
         self.form.read_result(result)
     }
 
-    /// Whether an answer says that time was up.
+    /// Whether an answer says that the time was up.
     pub(crate) fn is_late(&self, result: &[u8]) -> bool {
         self.answer_in(result).is_some_and(|answer| answer.outcome.is_late())
     }
 
-    /// Takes a request of the problem's form, writes observables, corrections and convergence, or the last two alone.
+    /// Decodes a request of the problem's form. Writes observables, corrections and convergence, or only the last two.
     pub(crate) fn answer(&mut self, request: &[u8], result: &mut [u8]) -> Result<usize, Status> {
         self.form.detectors(request, &mut self.bits)?;
         let detectors = BitView::new(&self.bits, 8 * self.bits.len()).map_err(|_| Status::ENGINE_FAILED)?;

@@ -1,7 +1,7 @@
-//! The `ringcall` command as a library, which the program `ringcall` and the command of the Python package call.
+//! The `ringcall` command as a library, for the program `ringcall` and the command of the Python package.
 //!
-//! It parses arguments as the program does, prints what the program prints and listens for the same signals
-//! ([`main`]), or gives the results of one command to its caller ([`call`]).
+//! [`main`] acts as the program does: it parses arguments, prints results and handles signals. [`call`] returns the
+//! results of one command to its caller.
 
 mod bench;
 mod called;
@@ -82,10 +82,10 @@ enum Command {
     Help(command::help::Args),
 }
 
-/// Does what the command line says, of which the first word is the program's name, and returns the exit status.
+/// Runs a command line, whose first word is the program's name, and returns the exit status.
 ///
-/// Help, versions and command lines that make no sense end the process, as do signals during set-up and second
-/// signals. SIGINT and SIGTERM are listened for from the first moment on.
+/// Help, versions and invalid command lines end the process, as do signals during set-up and second signals. SIGINT and
+/// SIGTERM are handled from the first moment on.
 pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
     let status = match Signals::listen().and_then(|signals| started(arguments, &signals)) {
         Ok(status) => status,
@@ -98,7 +98,7 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
             if error.is::<Misuse>() { Misuse::CODE } else { 1 }
         }
     };
-    // A caller that is no Rust program does not do this; what cannot be written was said where it mattered.
+    // A caller that is not a Rust program does not flush. Write errors were reported where they mattered.
     let _ = std::io::stdout().flush();
     status
 }

@@ -1,8 +1,8 @@
-//! The machine that figures are measured on.
+//! Description of the machine on which figures are measured.
 
 use procfs::Current;
 
-/// What the figures were measured on.
+/// The processor's model and the number of usable cores.
 pub(crate) fn describe() -> String {
     let cpu = procfs::CpuInfo::current().ok();
     let model = cpu.as_ref().and_then(|cpu| cpu.model_name(0).map(str::to_owned));

@@ -4,15 +4,14 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The longest time that an option takes: 1e9 s.
+/// The longest time that an option accepts: 1e9 s.
 const LONGEST: f64 = 1e9;
-/// The most values that one range stands for.
 const MOST_VALUES: usize = 10_000;
 
-/// Reads a count: digits, with `_` between them, or a whole number such as `1e6` and `2.5e3`.
+/// Parses a count: digits, with `_` between them, or a whole number such as `1e6` or `2.5e3`.
 ///
 /// # Errors
-/// It is no whole number from 0 to 2^64 - 1.
+/// The text is not a whole number from 0 to 2^64 - 1.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     let digits = text.replace('_', "");
     if let Ok(count) = digits.parse() {
@@ -28,7 +27,6 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads a count that is in a range.
 pub(crate) fn within<T: TryFrom<u64>>(
     least: u64,
     most: u64,
@@ -42,32 +40,32 @@ pub(crate) fn within<T: TryFrom<u64>>(
     }
 }
 
-/// Reads a time whose number alone is in nanoseconds.
+/// Parses a time; a number without a unit is in nanoseconds.
 pub(crate) fn nanoseconds(text: &str) -> Result<Duration, String> {
     time(text, "ns")
 }
 
-/// Reads a time: `10us`, `2.5ms`, `5s`, `3min`; a number alone is in microseconds.
+/// Parses a time: `10us`, `2.5ms`, `5s`, `3min`; a number without a unit is in microseconds.
 pub(crate) fn microseconds(text: &str) -> Result<Duration, String> {
     time(text, "us")
 }
 
-/// The same, whose number alone is in milliseconds.
+/// Parses a time; a number without a unit is in milliseconds.
 pub(crate) fn milliseconds(text: &str) -> Result<Duration, String> {
     time(text, "ms")
 }
 
-/// The same, whose number alone is in seconds.
+/// Parses a time; a number without a unit is in seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     time(text, "s")
 }
 
-/// The same, more than no time.
+/// The same, but not 0.
 pub(crate) fn some_milliseconds(text: &str) -> Result<Duration, String> {
     milliseconds(text).and_then(some)
 }
 
-/// The same, more than no time.
+/// The same, but not 0.
 pub(crate) fn some_seconds(text: &str) -> Result<Duration, String> {
     seconds(text).and_then(some)
 }
@@ -93,7 +91,7 @@ fn time(text: &str, unit: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads one number, for a command that has one experiment; says which command has several.
+/// Parses one number, for a command with one experiment; the error names the command for several.
 pub(crate) fn one<T: FromStr>(text: &str) -> Result<T, String> {
     let is_list =
         text.contains([',', ':']) || text.trim_start_matches('-').contains('-') && !text.contains('e');
@@ -106,7 +104,7 @@ pub(crate) fn one<T: FromStr>(text: &str) -> Result<T, String> {
     })
 }
 
-/// Strengths of noise: one, or a range `FROM:TO:COUNT`, evenly spaced on a logarithmic axis.
+/// Strengths of noise: one value, or a range `FROM:TO:COUNT`, evenly spaced on a logarithmic axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Noises(pub(crate) Vec<f64>);
 
@@ -134,7 +132,7 @@ impl FromStr for Noises {
     }
 }
 
-/// Values of one ratio, in as few digits as keep them where they belong: three, unless the ratio is close to 1.
+/// Values with a constant ratio, rounded to three digits, or more if the ratio is close to 1.
 fn spaced(from: f64, to: f64, values: usize) -> Vec<f64> {
     let step = (to / from).ln() / (values - 1) as f64;
     let digits = (2.0 - step.min(1.0).log10()).floor() as usize;
@@ -149,7 +147,7 @@ fn spaced(from: f64, to: f64, values: usize) -> Vec<f64> {
     (0..values).map(value).collect()
 }
 
-/// Distances of a code: one, or a range `FROM-TO` of every odd one.
+/// Distances of a code: one, or a range `FROM-TO` of all odd distances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Distances(pub(crate) Vec<u32>);
 

@@ -1,4 +1,4 @@
-//! Assignment of cores to threads, and whether each thread was pinned.
+//! Cores for threads, and whether each thread was pinned.
 
 use anyhow::{Result, bail};
 use ringcall::pin::{PinReport, pin_current};
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-/// Core numbers, separated by commas, each once.
+/// Core numbers separated by commas, without repetitions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CoreList(pub(crate) Vec<usize>);
 
@@ -29,12 +29,12 @@ impl FromStr for CoreList {
     }
 }
 
-/// Pins the calling thread; says so if it did not take.
+/// Pins the calling thread, and reports a failure.
 pub(crate) fn pin(thread: &str, core: usize) {
     tell(&pin_current(thread, Some(core)));
 }
 
-/// Says on standard error that a thread does not run where it was asked to: once of each thread and core.
+/// Reports on standard error, once for each thread and core, that a thread is not pinned.
 pub(crate) fn tell(pin: &PinReport) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if let Some(line) = news(&mut SAID.lock().unwrap_or_else(PoisonError::into_inner), pin) {
@@ -42,17 +42,17 @@ pub(crate) fn tell(pin: &PinReport) {
     }
 }
 
-/// The remark about a thread that was not made before.
+/// A report that was not made before.
 fn news(said: &mut BTreeSet<String>, pin: &PinReport) -> Option<String> {
     let line = pin.to_string();
     (!pin.took() && said.insert(line.clone())).then_some(line)
 }
 
-/// A core for each thread of a pipeline of so many workers, consecutive for the workers. The first allowed core is left to
-/// the driver and to the system.
+/// A core for each thread of a pipeline with `workers` workers, whose cores are consecutive. The first allowed core is
+/// left to the driver and the system.
 ///
 /// # Errors
-/// Too few consecutive cores.
+/// There are too few consecutive cores.
 pub(crate) fn auto(workers: u32) -> Result<CorePinning> {
     let allowed = pin_current("run", None).got;
     match allowed.get(1..3 + workers as usize) {
@@ -72,8 +72,7 @@ pub(crate) fn auto(workers: u32) -> Result<CorePinning> {
     }
 }
 
-/// Workers where no option says how many: dispatcher, consumer and driver have a core each where there are
-/// enough.
+/// The default number of workers: dispatcher, consumer and driver have a core each if there are enough.
 pub(crate) fn workers() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     cores.saturating_sub(3).clamp(1, 8) as u32

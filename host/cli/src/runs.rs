@@ -1,4 +1,4 @@
-//! Long runs, drawn from the error model of a short one: its beginning, a round that repeats, and its end.
+//! Long runs, drawn from the error model of a short one: its beginning, a repeated middle round, and its end.
 
 use anyhow::Result;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -6,26 +6,26 @@ use rand_xoshiro::rand_core::Rng;
 use ringcall_qec::circuit::MemoryExperiment;
 use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
 
-/// A run's defects, round by round, and which observables flipped.
+/// A run's defects by round, and the observables that flipped.
 pub(crate) struct Run {
-    /// Where the defects of each round begin, and those of the last end.
+    /// Where each round's defects begin, followed by the end of the last ones.
     offsets: Vec<u32>,
     defects: Vec<u32>,
     observables: u64,
 }
 
 impl Run {
-    /// The detectors of a round that fired, by their positions in it.
+    /// The detectors of a round that fired, by their positions in the round.
     pub(crate) fn round(&self, t: usize) -> &[u32] {
         &self.defects[self.offsets[t] as usize..self.offsets[t + 1] as usize]
     }
 
-    /// Defects of all rounds.
+    /// The number of defects in all rounds.
     pub(crate) fn num_defects(&self) -> usize {
         self.defects.len()
     }
 
-    /// Whether an observable flipped, of the first 64.
+    /// Whether one of the first 64 observables flipped.
     pub(crate) fn flips(&self, observable: u32) -> bool {
         self.observables >> observable & 1 != 0
     }
@@ -34,23 +34,23 @@ impl Run {
 /// Errors of a short experiment, from which runs of any length are drawn.
 pub(crate) struct RunSource {
     model: DetectorErrorModel,
-    /// Per detector, its round and its position there.
+    /// Per detector, its round and its position in the round.
     places: Vec<(u32, u32)>,
     layers: u32,
 }
 
 impl RunSource {
-    /// Of an experiment.
+    /// The errors of an experiment.
     ///
     /// # Errors
-    /// It cannot be.
+    /// The experiment has no error model.
     pub(crate) fn of(experiment: &MemoryExperiment) -> Result<Self> {
         let layout = experiment.detector_layout()?;
         let rounds = layout.detectors().iter().map(|detector| detector.layer);
         Ok(Self::new(experiment.detector_error_model()?, rounds))
     }
 
-    /// Of a model, with the round of each of its detectors. Rounds in the middle are alike.
+    /// The errors of a model, with the round of each of its detectors. The rounds in the middle must be alike.
     pub(crate) fn new(model: DetectorErrorModel, rounds: impl Iterator<Item = u32>) -> Self {
         let mut sizes = Vec::new();
         let mut places = Vec::new();
@@ -63,12 +63,11 @@ impl RunSource {
         Self { model, places, layers: sizes.len() as u32 }
     }
 
-    /// The errors of the short run.
     pub(crate) fn model(&self) -> &DetectorErrorModel {
         &self.model
     }
 
-    /// Per detector of the short run, its round and its position there.
+    /// Per detector of the short run, its round and its position in the round.
     pub(crate) fn places(&self) -> &[(u32, u32)] {
         &self.places
     }
@@ -77,8 +76,8 @@ impl RunSource {
         mechanism.detectors.iter().map(|&detector| self.places[detector as usize].0).min()
     }
 
-    /// Draws a run of so many rounds of detectors, no fewer than the short one has: each mechanism of the round in the middle in every
-    /// round that repeats it.
+    /// Draws a run with `layers` rounds of detectors, at least as many as the short run has. Mechanisms of the middle
+    /// round are drawn in every round that repeats it.
     pub(crate) fn draw(&self, layers: u32, rng: &mut Xoshiro256PlusPlus) -> Run {
         let longer = layers.saturating_sub(self.layers);
         let repeating = self.layers.saturating_sub(1) / 2;
@@ -93,7 +92,7 @@ impl RunSource {
             };
             let mut at = u64::from(*times.start());
             loop {
-                // As many times without it as come before the next one with it.
+                // The number of rounds without it before the next one with it.
                 let uniform = ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
                 let without = uniform.ln() / (1.0 - mechanism.probability).ln();
                 at = at.saturating_add(without as u64);

@@ -36,7 +36,7 @@ impl From<ReadoutArg> for Readout {
 }
 
 impl ReadoutArg {
-    /// As the option has it.
+    /// The name as an option's value.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Soft4 => "soft4",
@@ -48,7 +48,7 @@ impl ReadoutArg {
     }
 }
 
-/// What requests say of their shots beside the detectors.
+/// The side information of requests.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct SideArgs {
     /// `decode_weighted`, with other weights of edges in each request, at most N; without this option it is not served
@@ -64,10 +64,11 @@ impl SideArgs {
     /// The options whose fields [`Given::refuse`](crate::usage::Given::refuse) takes.
     pub(crate) const FIELDS: [&'static str; 2] = ["weights", "readout"];
 
-    /// What requests say of shots of this experiment.
+    /// The side information for shots of this experiment.
     ///
     /// # Errors
-    /// [`Misuse`](crate::usage::Misuse): a read-out, and no circuit. A measurement without an edge in the model's graph.
+    /// [`Misuse`](crate::usage::Misuse): a read-out without a circuit, or a measurement without an edge in the model's
+    /// graph.
     pub(crate) fn of(self, experiment: &ExperimentArgs, problem: &Problem) -> Result<Vec<SideInformation>> {
         let mut sides = Vec::new();
         sides.extend(self.weights.map(|most| SideInformation::Weights { most }));

@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM: during set-up they end the process at once; while a command runs, the first one asks it to finish in
-//! order, and a second one ends the process.
+//! SIGINT and SIGTERM: during set-up they end the process at once; while a command runs, the first one asks it to
+//! finish in order, and a second one ends the process.
 
 use anyhow::{Context, Result};
 use ringcall_gpu::atomic::DeviceU64;
@@ -15,19 +15,19 @@ pub(crate) fn status(signal: usize) -> u8 {
     128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))
 }
 
-/// What may ask a command to finish before its time.
+/// A request to a command to finish early.
 pub(crate) trait Interrupt {
-    /// Set-up is over. From now on the command asks, about ten times a second; with `grace`, it may be busy for so long when it is
-    /// asked to finish.
+    /// Marks the end of set-up. From now on the command asks about ten times a second; with `grace`, it may stay busy
+    /// for so long after the request.
     fn begin(&self, grace: Option<Duration>);
 
-    /// The signal's number, once there is one.
+    /// The signal's number, once one has come.
     fn received(&self) -> Option<usize>;
 
-    /// Sets the last act of a command that is still busy at the end of its time.
+    /// Sets the last act of a command that is still busy when its grace period ends.
     fn at_the_end_of_time(&self, _: Last) {}
 
-    /// The command has come to its end itself. Does not return where time was up before: the process ends.
+    /// Marks the command's regular end. Does not return if the grace period was over before: the process ends.
     fn came_to_an_end(&self) {}
 }
 
@@ -63,37 +63,35 @@ impl Interrupt for Signals {
     }
 }
 
-/// A command runs that a signal ends at once.
+/// A signal ends the running command at once.
 const AT_ONCE: u64 = 2;
 
 /// Who ends the command.
 enum End {
-    /// The command itself, unless it has no more time: then this is done.
+    /// The command itself, unless its grace period ends: then this act runs.
     Open(Option<Last>),
-    /// Its time was up.
     OutOfTime,
 }
 
-/// Listens for signals, on its own thread.
+/// Listens for signals on a thread of its own.
 pub(crate) struct Signals {
     shared: Arc<Shared>,
     handle: Handle,
 }
 
 struct Shared {
-    /// The signal that came, or 0.
     received: DeviceU64,
-    /// Not 0: set-up is over; 1: the command finishes in order when a signal comes.
+    /// 0 during set-up; 1 if the command finishes in order after a signal.
     running: DeviceU64,
-    /// Not 0: how long that may take, in milliseconds.
+    /// The grace period in milliseconds, or 0.
     grace_ms: DeviceU64,
     end: Mutex<End>,
-    /// Not 0: a hang-up came, which asks a service to read its configuration again.
+    /// Not 0 if a hang-up has come, which asks a service to read its configuration again.
     reload: DeviceU64,
 }
 
 impl Signals {
-    /// Begins to listen, once a process. Until [`run`](Self::run) is called, a signal ends the process at once.
+    /// Starts listening, once in a process. Until [`run`](Self::run) is called, a signal ends the process at once.
     pub(crate) fn listen() -> Result<Self> {
         let mut signals =
             signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("cannot listen for signals")?;
@@ -113,12 +111,12 @@ impl Signals {
         Ok(Self { shared, handle })
     }
 
-    /// From now on a hang-up ends nothing, and is there to be [taken](Self::take_reload): for a service.
+    /// From now on a hang-up no longer ends the process, and can be [taken](Self::take_reload): for a service.
     pub(crate) fn keep_hang_ups(&self) -> Result<()> {
         self.handle.add_signal(SIGHUP).context("cannot listen for signals")
     }
 
-    /// Whether a hang-up came since this was asked last.
+    /// Whether a hang-up has come since the last call.
     pub(crate) fn take_reload(&self) -> bool {
         let came = self.shared.reload.load(Ordering::Relaxed) != 0;
         if came {
@@ -127,24 +125,24 @@ impl Signals {
         came
     }
 
-    /// Set-up is over: from now on the first signal asks the command to finish.
+    /// Marks the end of set-up: from now on the first signal asks the command to finish.
     pub(crate) fn run(&self) {
         self.shared.running.store(1, Ordering::Release);
     }
 
-    /// Set-up is over, and a signal still ends the process at once: there is nothing to finish.
+    /// Marks the end of set-up for a command with nothing to finish: a signal still ends the process at once.
     pub(crate) fn run_to_the_signal(&self) {
         self.shared.running.store(AT_ONCE, Ordering::Release);
     }
 
-    /// As [`run`](Self::run), for a command whose files are whole at any moment, and which may be busy for long when a signal
-    /// comes: the process ends so long after it at the latest.
+    /// As [`run`](Self::run), for a command whose files are complete at any moment and which may be busy for long: the
+    /// process ends `grace` after a signal at the latest.
     pub(crate) fn run_bounded(&self, grace: Duration) {
         self.shared.grace_ms.store(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.run();
     }
 
-    /// The signal's number, once one came.
+    /// The signal's number, once one has come.
     pub(crate) fn received(&self) -> Option<usize> {
         Some(self.shared.received.load(Ordering::Relaxed) as usize).filter(|&signal| signal != 0)
     }
@@ -185,13 +183,13 @@ impl Shared {
     }
 }
 
-/// How long the last words may take, which is long only where nobody reads standard error, and how long after them what was printed before:
-/// a thread that waits for somebody to read it holds standard output.
+/// How long writing the last message may take, and then the flush of standard output. It takes long only if standard
+/// error is not being read, or if a thread holds standard output while its reader does not read.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Ends the process: unfinished files are removed, the last words and what was printed before are written, and no exit handler or destructor
-/// runs. Libraries take down in these what other threads, which run to the last moment, still use.
+/// Ends the process: unfinished files are removed, the last message and earlier output are written, and no exit handler
+/// or destructor runs. Those of libraries destroy objects that other threads, which run to the last moment, still use.
 fn end(signal: i32, during: &str) -> ! {
     crate::output::discard();
     let words = format!("ringcall: stopped by signal {signal} {during}");
@@ -199,7 +197,7 @@ fn end(signal: i32, during: &str) -> ! {
     let writer = std::thread::Builder::new().spawn(move || {
         say(&words);
         let _ = done.send(());
-        // What cannot be written now never will be.
+        // Output that cannot be written now is lost.
         let _ = std::io::stdout().flush();
         let _ = done.send(());
     });
@@ -211,7 +209,7 @@ fn end(signal: i32, during: &str) -> ! {
 
 fn say(words: &str) {
     let mut out = std::io::stderr();
-    // What a progress bar has left of its line.
+    // Clears the rest of a progress bar's line.
     let line = if out.is_terminal() { "\r\x1b[K" } else { "" };
     let _ = out.write_all(format!("{line}{words}\n").as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Style of text for a terminal: width, colours, units, and the sign of progress.
+//! Style of terminal output: width, colours, units, and progress.
 
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,19 +15,18 @@ pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const PALE: Style = Style::new().dimmed();
 
-/// Text in a style. Where it goes decides whether the style does as well: [`anstream`] leaves it out of files, of pipes, and
-/// where `NO_COLOR` is set.
+/// Text in a style. [`anstream`] removes the style in files and pipes, and if `NO_COLOR` is set.
 pub(crate) fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// A time of so many microseconds in three digits: `850 ns`, `12.4 µs`, `1.20 ms`, `3.00 s`; a dash where there is none.
+/// A time in microseconds with three digits: `850 ns`, `12.4 µs`, `1.20 ms`, `3.00 s`; a dash if it is not a number.
 pub(crate) fn time(us: f64) -> String {
     let ns = us * 1e3;
     if !ns.is_finite() {
         return "-".to_owned();
     }
-    // 999.5 is the first that rounds to four digits.
+    // 999.5 is the first number that rounds to four digits.
     let units = [(1.0, "ns"), (1e3, "µs"), (1e6, "ms")];
     match units.into_iter().find(|(unit, _)| ns.abs() < 999.5 * unit) {
         Some((1.0, _)) => format!("{ns:.0} ns"),
@@ -56,7 +55,7 @@ fn digits(number: f64) -> String {
     }
 }
 
-/// A time that a person waits: `40 ms`, `3.2 s`, `3 min 20 s`, `2 h 5 min`.
+/// A duration for people who wait: `40 ms`, `3.2 s`, `3 min 20 s`, `2 h 5 min`.
 pub(crate) fn span(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let whole = seconds.round() as u64;
@@ -68,8 +67,8 @@ pub(crate) fn span(time: Duration) -> String {
     }
 }
 
-/// Words under a label of so many columns, no line wider than the terminal is taken for. A word longer than a line is cut
-/// where the line ends.
+/// Words next to a label of `width` columns, in lines no wider than [`WIDTH`]. A word longer than a line is broken at
+/// the line's end.
 pub(crate) fn paragraph(label: &str, width: usize, words: &str) -> String {
     let room = WIDTH - width;
     let (mut out, mut row, mut length) = (String::new(), String::new(), 0);
@@ -107,7 +106,7 @@ pub(crate) fn paragraph(label: &str, width: usize, words: &str) -> String {
     out
 }
 
-/// Text in at most so many columns: the end of a longer one is left out.
+/// Text cut to at most `columns`.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
@@ -116,22 +115,22 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     kept + "…"
 }
 
-/// Without control characters, which a terminal would obey.
+/// The text without control characters, which a terminal would obey.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// A bar on standard error where that is a terminal; nothing otherwise.
+/// A progress bar on standard error if that is a terminal; hidden otherwise.
 pub(crate) fn bar(length: Option<u64>, template: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
-    // A template that does not parse leaves the library's own style.
+    // The library's style replaces a template that does not parse.
     ProgressStyle::with_template(template).map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style))
 }
 
-/// A sign on a terminal that something is being made, until it is dropped.
+/// A busy sign on a terminal, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Busy(ProgressBar);
 

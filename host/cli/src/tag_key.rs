@@ -6,11 +6,11 @@ use std::fs::File;
 use std::io::Read;
 use std::str::FromStr;
 
-/// The key, from a file or as it is.
+/// The key, from a file or the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TagKey(FrameKey);
 
-/// Frames with tags, as an option of both ends.
+/// The option for tagged frames, for both ends.
 #[derive(Debug, Clone, Copy, ClapArgs)]
 pub(crate) struct TagArgs {
     /// The key of 16 bytes that both sides tag each frame with; frames without their tag are counted (wrong_tag) and not
@@ -21,14 +21,13 @@ pub(crate) struct TagArgs {
 }
 
 impl TagArgs {
-    /// The options, by their fields.
     pub(crate) const FIELDS: [&'static str; 1] = ["tag_key"];
 
     pub(crate) fn key(&self) -> Option<FrameKey> {
         self.tag_key.map(|TagKey(key)| key)
     }
 
-    /// What each frame is longer by.
+    /// Bytes that the tag adds to each frame.
     pub(crate) const fn bytes(&self) -> usize {
         if self.tag_key.is_some() { TAG_BYTES } else { 0 }
     }
@@ -41,7 +40,7 @@ impl FromStr for TagKey {
         if let Ok(key) = text.parse() {
             return Ok(Self(key));
         }
-        // A key, its digits or a little more: a file that never ends is no key.
+        // A key, its digits or a little more: an endless file is not a key.
         let mut bytes = Vec::new();
         File::open(text)
             .and_then(|file| file.take(64).read_to_end(&mut bytes))

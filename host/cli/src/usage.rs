@@ -1,4 +1,4 @@
-//! Usage errors: options that exclude each other in ways that the command line's parser cannot check.
+//! Usage errors: combinations of options that the command line's parser cannot check.
 
 use crate::style;
 use anyhow::{Result, bail};
@@ -7,12 +7,12 @@ use clap::parser::ValueSource;
 use std::fmt;
 use std::io::{IsTerminal, Write};
 
-/// A command line that makes no sense; the process ends with [`Misuse::CODE`].
+/// An invalid command line; the process ends with [`Misuse::CODE`].
 #[derive(Debug)]
 pub(crate) struct Misuse(pub(crate) String);
 
 impl Misuse {
-    /// That of the parser.
+    /// The parser's exit code for invalid command lines.
     pub(crate) const CODE: u8 = 2;
 }
 
@@ -24,12 +24,12 @@ impl fmt::Display for Misuse {
 
 impl std::error::Error for Misuse {}
 
-/// A command line that makes no sense, for this reason.
+/// An error for an invalid command line, with its reason.
 pub(crate) fn misuse(why: impl fmt::Display) -> anyhow::Error {
     Misuse(why.to_string()).into()
 }
 
-/// An error and its causes in one line, none of which is said twice: some errors' own words end with their cause's.
+/// An error and its causes in one line without repetitions, since the messages of some errors include their cause's.
 pub(crate) fn in_words(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |said, cause| {
         let cause = cause.to_string();
@@ -41,7 +41,7 @@ pub(crate) fn in_words(error: &anyhow::Error) -> String {
     })
 }
 
-/// What else is to be said of an error in a program that can load no library: nothing, unless the error is of a library.
+/// A hint for a program that cannot load libraries, if the error is about a library.
 pub(crate) fn of_static_program(error: &str) -> Option<&'static str> {
     let is_static = cfg!(all(target_env = "musl", target_feature = "crt-static"));
     let of_library = ["library", "loaded", "loading", "dlopen"].iter().any(|word| error.contains(word));
@@ -51,8 +51,8 @@ pub(crate) fn of_static_program(error: &str) -> Option<&'static str> {
     )
 }
 
-/// Says a line on standard error: on a terminal in as many as it takes, for a log or a script in one. An error that cannot be said is
-/// not another one.
+/// Prints a line on standard error: wrapped on a terminal, unbroken for a log or a script. A failure to print is
+/// ignored.
 pub(crate) fn tell(line: &str) {
     let mut out = std::io::stderr();
     let line = format!("ringcall: {line}");
@@ -62,11 +62,11 @@ pub(crate) fn tell(line: &str) {
     };
 }
 
-/// Which options the command line names, be it with their default's value.
+/// The options that the command line names, even with their default values.
 pub(crate) struct Given<'a>(Option<&'a ArgMatches>);
 
 impl<'a> Given<'a> {
-    /// Those of the command that was asked for.
+    /// The options of the command line's subcommand.
     pub(crate) fn to_command(matches: &'a ArgMatches) -> Self {
         Self(matches.subcommand().map(|(_, matches)| matches))
     }
@@ -76,7 +76,7 @@ impl<'a> Given<'a> {
         self.0.is_some_and(|matches| matches.value_source(field) == Some(ValueSource::CommandLine))
     }
 
-    /// Refuses the options of these fields where the command line names one of them: it would be ignored.
+    /// Refuses these options if the command line names one of them, because it would be ignored.
     ///
     /// # Errors
     /// [`Misuse`]: `--OPTION does not apply to WHAT`.

@@ -1,4 +1,4 @@
-//! Baseline of the host: a bare flag goes from one thread to another and back. No protocol can be faster.
+//! Baseline of the host: a bare flag travels from one thread to another and back. No protocol can be faster.
 
 use super::measure::{Bench, Row, histogram};
 use crate::pinning;
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 const STOP: u64 = u64::MAX;
 
-/// Ends the echo when this is dropped, however its client has ended.
+/// Dropping this ends the echo, even if its client has panicked.
 struct Stop<'a>(&'a SystemU64);
 
 impl Drop for Stop<'_> {
@@ -20,7 +20,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Sends back what comes, until it is told to stop.
+/// Sends each flag back, until it is told to stop.
 fn echo(there: &SystemU64, back: &SystemU64) {
     let mut last = 0;
     loop {
@@ -38,7 +38,7 @@ fn echo(there: &SystemU64, back: &SystemU64) {
 }
 
 pub(super) fn run(bench: &Bench) -> Result<Row> {
-    // Two flags on lines of their own, as a ring has them.
+    // Each flag has a cache line to itself, as in a ring.
     let there = CachePadded(SystemU64::new(0));
     let back = CachePadded(SystemU64::new(0));
     let mut times = histogram()?;
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn the_echo_ends_with_its_client_however_that_does() {
         let (there, back) = (SystemU64::new(0), SystemU64::new(0));
-        // The scope ends when both have.
+        // The scope ends when both threads have ended.
         std::thread::scope(|scope| {
             scope.spawn(|| echo(&there, &back));
             let client = scope.spawn(|| {

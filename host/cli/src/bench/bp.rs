@@ -1,6 +1,8 @@
 //! Relay-BP, one shot at a time: on one core, as a captured graph, and over a ring that the device polls.
 //!
-//! Memory experiments of bivariate bicycle codes, and of the surface code of distance 13 with its errors of both bases together, with as many
+//! The experiments are memory experiments of bivariate bicycle codes, and of the surface code of distance 13 with the
+//! errors of both bases together, with as many rounds as their distance, circuit noise of 0.003, and one solution.
+//! Every answer of a device must equal the CPU's, to the bit.
 //! rounds as their distance, circuit noise of 0.003, one solution. Every answer of a device is held to the CPU's, to the bit.
 
 use super::device::{context, round_trips};
@@ -23,12 +25,12 @@ use std::time::Duration;
 const FUNCTION: &str = "decode_syndrome";
 const NOISE: f64 = 0.003;
 const SEED: u64 = 5;
-/// Of the surface code. Its errors count as wholes, of both bases together, and flip more checks than a device's kernel takes.
+/// Distance of the surface code. Its errors are not split by basis, and flip more checks than a device's kernel takes.
 const SURFACE_DISTANCE: u32 = 13;
-/// How long the CPU may decode for a row, and how long the row may take in all.
+/// How long the CPU may decode for a row, and how long the row may take in total.
 const CPU_NS: u64 = 3_000_000_000;
 const WHOLE_NS: u64 = 2 * CPU_NS;
-/// Shots over which round trips with a device take turns.
+/// Shots through which round trips with a device cycle.
 const SHOTS: usize = 4000;
 
 /// A code's graph, its shots and the CPU's answers.
@@ -44,7 +46,7 @@ fn counts() -> Result<Histogram<u64>> {
 }
 
 impl Case {
-    /// Decodes shots until there are enough or the time is over, and says what that took.
+    /// Decodes shots until there are enough or the time is over, and returns the row of the times.
     fn new(code: Code, lanes: u32, most: usize) -> Result<(Self, Row)> {
         let distance = code.distance().unwrap_or(SURFACE_DISTANCE);
         let experiment = Experiment { distance, rounds: distance, p: NOISE, ..Experiment::of(code) };
@@ -101,7 +103,7 @@ impl Case {
     }
 }
 
-/// Why this device does not run the kernel, if it does not.
+/// Why this device cannot run the kernel, if it cannot.
 pub(super) fn unfit() -> Option<String> {
     let (major, minor) = context().ok()?.device().capability();
     (major < 9).then(|| {
@@ -115,7 +117,7 @@ pub(super) fn cpu(bench: &Bench, code: Code) -> Result<Row> {
     bench.on_client_core(|| Ok(Case::new(code, 1, most)?.1))
 }
 
-/// What answers of a device said of themselves.
+/// Figures that a device's answers contain.
 struct Said {
     iterations: Histogram<u64>,
     inside: Histogram<u64>,
@@ -140,7 +142,7 @@ impl Said {
     }
 }
 
-/// As a captured graph: a request into mapped memory, launch, its answer out of it.
+/// As a captured graph: a request is put into mapped memory, the graph launched, and the answer read.
 pub(super) fn graph(bench: &Bench, code: Code) -> Result<Row> {
     let (case, _) = Case::new(code, 1, SHOTS)?;
     let model = GpuModel::new(case.factory.graph(), &case.config, &context()?, Bounds::default())?;
@@ -168,7 +170,7 @@ pub(super) fn graph(bench: &Bench, code: Code) -> Result<Row> {
     })
 }
 
-/// Over a ring, by the cooperative dispatcher, with so many lanes that race.
+/// Over a ring, by the cooperative dispatcher, with `lanes` that race.
 pub(super) fn ring(bench: &Bench, code: Code, lanes: u32) -> Result<Row> {
     let (case, _) = Case::new(code, lanes, SHOTS)?;
     let context = context()?;

@@ -9,19 +9,19 @@ use plotters::prelude::*;
 
 const WIDTH: u32 = 900;
 const PANEL: u32 = 112;
-/// Room on either side of the bars, for half of the axis's outermost label.
+/// Margin on either side of the bars, for half of the axis's outermost label.
 const SIDE: u32 = 34;
-/// Room for what a panel says.
+/// Height of a panel's title.
 const TITLE: u32 = 26;
-/// Room for the axis below the last panel.
+/// Height of the axis below the last panel.
 const FOOT: u32 = 48;
 const BARS: RGBColor = RGBColor(59, 130, 246);
 const MEDIAN: RGBColor = RGBColor(217, 119, 6);
 
-/// An SVG of every row that timed round trips, with where they were timed; `None` if there is none.
+/// An SVG of every row with timed round trips, and the machine that timed them; `None` if there is no such row.
 ///
 /// # Errors
-/// The drawing library's.
+/// The drawing library's error.
 pub(super) fn svg(rows: &[Row], provenance: &Provenance) -> Result<Option<String>> {
     let rows: Vec<&Row> = rows.iter().filter(|row| !row.bins.is_empty()).collect();
     let ends = rows.iter().flat_map(|row| [row.min_ns, row.max_ns]);
@@ -74,7 +74,7 @@ fn draw<'a>(
         chart.draw_series([PathElement::new([(p50, 0.0), (p50, 1.05)], MEDIAN.stroke_width(2))])?;
         let [p50, p99, p999] = [row.p50_ns, row.p99_ns, row.p999_ns].map(|ns| time(ns as f64));
         let title = format!("{}: p50 {p50}, p99 {p99}, p99.9 {p999}, {} trips", row.name, row.n);
-        // From the left, above the bars: the longest title is as wide as half of the picture.
+        // Left-aligned above the bars, because the longest title takes half of the picture's width.
         panel.draw_text(&title, &FONT.into_font().color(&BLACK), (12, 6))?;
     }
     root.present()
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(super::svg(&[], &made).unwrap(), None);
     }
 
-    /// Less than a decade, and across a decade's end, where every unit has a tick.
+    /// Times within less than a decade, and across a decade's end, where every unit has a tick.
     #[test]
     fn labels_of_the_axis_have_room() {
         for (least, most) in [(4_700, 10_800), (3_400, 33_000), (900, 1_100), (1_100, 1_150), (50, 9_000_000)]

@@ -1,4 +1,5 @@
-//! An inline call through the host dispatcher: every byte of the payload incremented, every answer checked.
+//! An inline call through the host dispatcher: the handler increments every byte of the payload, and every answer is
+//! checked.
 
 use super::measure::{Bench, Row, histogram};
 use crate::pinning;
@@ -11,9 +12,9 @@ use std::time::Duration;
 
 /// Slots in flight in the throughput measurement.
 const SLOTS: u32 = 64;
-/// Turns of the throughput measurement between looks at the clock, which take longer than a turn.
+/// Turns of the throughput measurement between readings of the clock, which take longer than a turn.
 const LOOK_EVERY: u32 = 1 << 10;
-/// Longer than any round trip: beyond this a request counts as lost.
+/// A request without an answer after this time counts as lost.
 const TIMEOUT_NS: u64 = 5_000_000_000;
 
 pub(super) fn run(bench: &Bench, payload_bytes: usize) -> Result<Row> {
@@ -54,7 +55,7 @@ pub(super) fn run(bench: &Bench, payload_bytes: usize) -> Result<Row> {
     measured
 }
 
-/// What the answer to request `id` with this payload must be.
+/// Checks the answer to request `id` with this payload.
 fn is_right(response: &Response, ring: &SharedRing, id: u32, payload: &[u8], out: &mut [u8]) -> bool {
     let len = response.read(ring, out);
     response.header().status == 0
@@ -117,7 +118,7 @@ fn many_outstanding(bench: &Bench, client: &mut Client, payload_bytes: usize) ->
     while got < requests {
         turns = turns.wrapping_add(1);
         if turns.is_multiple_of(LOOK_EVERY) && clock::now_ns() - begin >= bench.limits.requests_ns {
-            // Those under way are still answered.
+            // Requests in flight are still answered.
             requests = sent;
         }
         while sent < requests {

@@ -1,5 +1,4 @@
-//! Journal of a run of `bench`: each row is shown, compared with an earlier run, and written as soon as it is
-//! measured.
+//! Journal of a run of `bench`: each row is shown, compared with an earlier run, and written as soon as it is measured.
 
 use super::measure::{Row, time};
 use super::{matching, whole};
@@ -19,13 +18,13 @@ pub(super) struct Skipped {
     pub(super) why: String,
 }
 
-/// Everything measured, as JSON has it.
+/// All results, in the form of the JSON file.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) device: String,
     pub(super) provenance: Provenance,
     pub(super) cores: Vec<usize>,
-    /// Every benchmark that was asked for has been measured or is among those skipped.
+    /// Whether every requested benchmark was measured or skipped.
     pub(super) complete: bool,
     pub(super) results: Vec<Row>,
     pub(super) pipeline: Vec<whole::Row>,
@@ -33,11 +32,11 @@ pub(super) struct Report {
     pub(super) matching_endless: Vec<matching::endless::Row>,
     pub(super) matching_patches: Vec<matching::patches::Row>,
     pub(super) skipped: Vec<Skipped>,
-    /// Benchmarks that began and could not be measured.
+    /// Benchmarks that failed.
     pub(super) failed: Vec<Skipped>,
 }
 
-/// A report in the making.
+/// A report under construction.
 pub(super) struct Journal {
     pub(super) report: Report,
     json: Option<PathBuf>,
@@ -49,7 +48,7 @@ pub(super) struct Journal {
 #[derive(Debug)]
 pub(super) struct Before(BTreeMap<String, f64>);
 
-/// A row as it is compared: its name, and its median in ns.
+/// The name and the median in ns by which a row is compared.
 fn median(row: &Value) -> Option<(String, f64)> {
     let name = row["name"].as_str()?;
     let name = row["interval_us"].as_f64().map_or_else(|| name.to_owned(), |us| format!("{name} every {us}"));
@@ -58,10 +57,10 @@ fn median(row: &Value) -> Option<(String, f64)> {
 }
 
 impl Before {
-    /// What an earlier `--json` wrote.
+    /// Reads the `--json` file of an earlier run.
     ///
     /// # Errors
-    /// The file cannot be read, or is no report of a bench.
+    /// The file cannot be read, or is not a report of a bench.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let read = || -> Result<Self> {
             let report: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
@@ -74,7 +73,7 @@ impl Before {
         read().with_context(|| format!("--baseline {}", path.display()))
     }
 
-    /// How a row compares, in one line; `noise` is the share by which its own repetitions differ.
+    /// How a row compares, in one line; `noise` is the share by which its repetitions differ.
     fn compare(&self, row: &Value, noise: Option<f64>) -> Option<String> {
         let (name, ns) = median(row)?;
         let Some(&before) = self.0.get(&name) else { return Some("not in the baseline".to_owned()) };
@@ -88,7 +87,7 @@ impl Before {
     }
 }
 
-/// The text with every line that is wider than a terminal broken at its words.
+/// The text, with lines that are wider than a terminal broken between words.
 fn fitting(lines: &str) -> String {
     let wide = |line: &str| line.chars().count() > style::WIDTH;
     let each = |line| if wide(line) { style::paragraph("", 0, line) } else { format!("{line}\n") };
@@ -101,12 +100,12 @@ impl Journal {
         Self { report, json: json.map(Path::to_owned), before, quiet }
     }
 
-    /// Whether rows are compared, for which each is measured several times.
+    /// Whether rows are compared, and so measured several times each.
     pub(super) fn compares(&self) -> bool {
         self.before.is_some()
     }
 
-    /// A line for people.
+    /// Prints a line for people.
     pub(super) fn say(&self, line: &str) -> Result<()> {
         if !self.quiet {
             let mut out = std::io::stdout();
@@ -116,7 +115,7 @@ impl Journal {
         Ok(())
     }
 
-    /// A row that was measured: `keep` puts it into its list.
+    /// Records a measured row: `keep` adds it to its list.
     pub(super) fn row<R: Serialize + std::fmt::Display>(
         &mut self,
         row: R,
@@ -133,19 +132,19 @@ impl Journal {
         self.save()
     }
 
-    /// A benchmark that this machine cannot run.
+    /// Records a benchmark that this machine cannot run.
     pub(super) fn skip(&mut self, name: &'static str, why: String) {
         self.report.skipped.push(Skipped { name, why });
     }
 
-    /// A benchmark that could not be measured; what was measured before stays, and the others follow.
+    /// Records a failed benchmark. Earlier rows stay, and the remaining benchmarks still run.
     pub(super) fn fail(&mut self, name: &'static str, error: &anyhow::Error) -> Result<()> {
         eprintln!("ringcall: benchmark {name}: {error:#}");
         self.report.failed.push(Skipped { name, why: format!("{error:#}") });
         self.save()
     }
 
-    /// Writes what there is to the file, if there is one.
+    /// Writes the results so far to the file, if there is one.
     fn save(&self) -> Result<()> {
         match &self.json {
             Some(path) if !self.quiet => crate::output::write_json(path, &self.report),
@@ -153,7 +152,7 @@ impl Journal {
         }
     }
 
-    /// What was skipped, a line for each reason, and where everything was measured; then the whole report is written.
+    /// Prints the skipped benchmarks, a line for each reason, and the machine; then writes the whole report.
     pub(super) fn finish(mut self) -> Result<Report> {
         let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for Skipped { name, why } in &self.report.skipped {

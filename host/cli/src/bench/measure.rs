@@ -1,4 +1,4 @@
-//! Shared parts of the benchmarks: cores, percentiles, the table of names.
+//! Shared parts of the benchmarks: cores, round trips, percentiles, rows.
 
 use crate::pinning;
 use crate::usage::misuse;
@@ -17,13 +17,13 @@ pub(super) struct Bench {
     pub(super) trips: u64,
     pub(super) requests: u64,
     pub(super) cores: Cores,
-    /// The longest pause before a round trip with a device, ns.
+    /// The longest pause before a round trip with a device, in ns.
     pub(super) spread_ns: u64,
-    /// How long a row's timed round trips may take, and its throughput.
+    /// How long a row's timed round trips, and its throughput measurement, may take.
     pub(super) limits: Limits,
 }
 
-/// Where the machine gives no cores, measuring ends by the clock.
+/// Limits by the clock, which end a measurement on a machine without free cores.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) trips_ns: u64,
@@ -31,7 +31,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// What one may take, many times longer than on a machine with free cores.
+    /// Time for one round trip, many times longer than on a machine with free cores.
     const TRIP_NS: u64 = 100_000;
     const REQUEST_NS: u64 = 10_000;
     const LEAST_NS: u64 = 10_000_000_000;
@@ -43,18 +43,18 @@ impl Limits {
 }
 
 impl Bench {
-    /// The same with less to measure: for what takes long.
+    /// The same with less to measure, for slow benchmarks.
     pub(super) fn shorter(&self, by: u64) -> Self {
         let less = |n: u64| (n / by).max(1);
         Self { trips: less(self.trips), requests: less(self.requests), ..self.clone() }
     }
 
-    /// The trips of a row, a tenth as many before them to warm up.
+    /// The round trips of a row, after a tenth as many for the warm-up.
     pub(super) fn all_trips(&self) -> Trips {
         self.trips_after(self.trips / 10, self.trips)
     }
 
-    /// So many timed trips, and those before them that warm up.
+    /// `timed` round trips after `warm_up` others.
     pub(super) fn trips_after(&self, warm_up: u64, timed: u64) -> Trips {
         Trips::new(warm_up, timed, Duration::from_nanos(self.limits.trips_ns), clock::now_ns())
     }
@@ -64,7 +64,7 @@ impl Bench {
         Pause { most_ns: self.spread_ns, random: Xoshiro256PlusPlus::seed_from_u64(1) }
     }
 
-    /// Runs on its own thread, pinned to the client's core.
+    /// Runs `run` on a thread of its own, pinned to the client's core.
     pub(super) fn on_client_core<T: Send>(&self, run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
         std::thread::scope(|scope| {
             scope
@@ -78,7 +78,8 @@ impl Bench {
     }
 }
 
-/// Round trips in order: those that warm up, then those that are timed. Either ends early where its time is up; one trip is timed in any case.
+/// Round trips in order: the warm-up, then the timed ones. Either part ends early when its time is up, but at least one
+/// trip is timed.
 #[derive(Debug)]
 pub(super) struct Trips {
     number: u64,
@@ -86,7 +87,7 @@ pub(super) struct Trips {
     timed: u64,
     timed_left: u64,
     limit_ns: u64,
-    /// Of the trips that warm up; then of those that are timed.
+    /// The end of the warm-up; later the end of the timed trips.
     end_ns: u64,
     is_timing: bool,
 }
@@ -94,7 +95,7 @@ pub(super) struct Trips {
 /// One round trip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Trip {
-    /// From 0 on.
+    /// The trip's number, from 0.
     pub(super) number: u64,
     pub(super) is_timed: bool,
 }
@@ -114,7 +115,7 @@ impl Trips {
         }
     }
 
-    /// The next one, if there is one more; `now_ns` is the caller's, whose clock is part of what it measures.
+    /// The next trip, if any. `now_ns` is the caller's, because reading the clock is part of what the caller measures.
     pub(super) fn next(&mut self, now_ns: u64) -> Option<Trip> {
         let is_over = now_ns >= self.end_ns;
         if !self.is_timing && (self.warm_up_left == 0 || is_over) {
@@ -130,14 +131,14 @@ impl Trips {
         Some(Trip { number, is_timed: self.is_timing })
     }
 
-    /// How many were to be timed, where time was up before.
+    /// The intended number of timed trips, if the time ran out earlier.
     pub(super) fn cut_from(&self) -> Option<u64> {
         (self.timed_left > 0).then_some(self.timed)
     }
 }
 
-/// Random pauses: a client that asks again at once falls into step with the poller, and a little more or less
-/// work on either side then makes a whole poll's difference, or none.
+/// Random pauses: a client that asks again at once falls into step with the poller, so that a little more or less work
+/// on either side changes the time by a whole poll or not at all.
 #[derive(Debug)]
 pub(super) struct Pause {
     most_ns: u64,
@@ -154,12 +155,12 @@ impl Pause {
     }
 }
 
-/// The cores that threads are pinned to, by role.
+/// The cores to which threads are pinned, by role.
 #[derive(Debug, Clone)]
 pub(super) struct Cores(Vec<usize>);
 
 impl Cores {
-    /// The cores asked for, or those this process may run on.
+    /// The requested cores, or the cores on which this process may run.
     pub(super) fn choose(asked: &[usize]) -> Result<Self> {
         let allowed = pin::pin_current("bench", None).got;
         if allowed.len() < 2 {
@@ -183,17 +184,17 @@ impl Cores {
         &self.0
     }
 
-    /// The dispatcher, or the worker that answers.
+    /// The core of the dispatcher, or of the worker that answers.
     pub(super) fn server(&self) -> usize {
         self.0[0]
     }
 
-    /// The client that asks.
+    /// The core of the client.
     pub(super) fn client(&self) -> usize {
         self.0[1]
     }
 
-    /// A separate core for a third and a fourth thread, if there is one.
+    /// The core of a third or fourth thread, if there is one.
     pub(super) fn extra(&self, index: usize) -> Option<usize> {
         self.0.get(2 + index).copied()
     }
@@ -204,7 +205,7 @@ impl Cores {
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) n: u64,
-    /// How many there were to be, where time was up before.
+    /// The intended number, if the time ran out earlier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cut_from: Option<u64>,
     pub(super) min_ns: u64,
@@ -213,29 +214,29 @@ pub(super) struct Row {
     pub(super) p99_ns: u64,
     pub(super) p999_ns: u64,
     pub(super) max_ns: u64,
-    /// `null` where it is not measured.
+    /// `null` if not measured.
     pub(super) per_s: Option<f64>,
-    /// `null` where there is nothing to compare with.
+    /// `null` if there is no baseline.
     pub(super) ratio_to_floor: f64,
-    /// What the arithmetic alone would take on the device that the bench is made for, and the floor of this row.
+    /// The arithmetic's time on the device for which the benchmark is made, which is this row's baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) arithmetic_floor_ns: Option<f64>,
-    /// Of belief propagation.
+    /// Figures of belief propagation.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(super) bp: Option<DecodeFigures>,
     pub(super) lost: u64,
     pub(super) wrong: u64,
     #[serde(skip)]
     pub(super) p9999_ns: u64,
-    /// For the picture: from, to (ns), how many.
+    /// Bins of the picture: from, to (ns), count.
     #[serde(skip)]
     pub(super) bins: Vec<(u64, u64, u64)>,
 }
 
-/// The widest that bins of the picture get: each ends so many times as far out as the one before.
+/// Ratio of a bin's end to its begin, at most.
 const BIN_RATIO: f64 = 1.03;
 
-/// The recorded times in bins of one ratio.
+/// The recorded times in bins of a constant ratio.
 fn bins(times: &Histogram<u64>) -> Vec<(u64, u64, u64)> {
     let mut bins: Vec<(u64, u64, u64)> = Vec::new();
     let mut from = 0;
@@ -277,7 +278,7 @@ impl Row {
     }
 }
 
-/// A time in nanoseconds, with a unit that a person reads.
+/// A time in nanoseconds, in a unit for people.
 pub(super) fn time(ns: f64) -> String {
     match ns {
         few if few < 1e3 => format!("{few:.0} ns"),
@@ -289,7 +290,7 @@ pub(super) fn time(ns: f64) -> String {
     }
 }
 
-/// How often in a second.
+/// A rate per second, in a unit for people.
 pub(super) fn per_second(rate: f64) -> String {
     match rate {
         few if few < 1e4 => format!("{few:.0} /s"),
@@ -334,7 +335,7 @@ pub(super) fn cut_in_words(n: u64, cut_from: Option<u64>) -> Option<String> {
     })
 }
 
-/// What a row of belief propagation has beside its times.
+/// Figures of a row of belief propagation besides its times.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct DecodeFigures {
     p9999_ns: u64,
@@ -342,7 +343,7 @@ pub(super) struct DecodeFigures {
     iterations_p50: u64,
     iterations_p99: u64,
     iterations_max: u64,
-    /// From the request to the answer on the device, by its own clock.
+    /// From the request to the answer by the device's own clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     inside_ns: Option<Inside>,
 }
@@ -390,7 +391,7 @@ impl DecodeFigures {
     }
 }
 
-/// Nanoseconds up to a minute, to three digits.
+/// A histogram of nanoseconds up to a minute, to three digits.
 pub(super) fn histogram() -> Result<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
 }
@@ -420,9 +421,9 @@ mod tests {
             (made, trips.cut_from())
         };
         assert_eq!(made(Trips::new(2, 5, limit, 0), 1), ([2, 5], None));
-        // A tenth of the time is for those that warm up.
+        // A tenth of the time is for the warm-up.
         assert_eq!(made(Trips::new(20, 500, limit, 0), 2), ([5, 50], Some(500)));
-        // However slow the machine is, there is a time to report.
+        // However slow the machine is, at least one time is reported.
         assert_eq!(made(Trips::new(3, 5, limit, 0), 1000), ([1, 1], Some(5)));
         assert_eq!(made(Trips::new(0, 1, limit, 0), 1000), ([0, 1], None));
     }

@@ -1,4 +1,4 @@
-//! `ringcall bench`: figures for one machine, in one run.
+//! `ringcall bench`: benchmarks of one machine in one run.
 
 mod baseline;
 mod bp;
@@ -88,31 +88,31 @@ pub(crate) struct Args {
     core: Option<PathBuf>,
 }
 
-/// Options that the pipelines of a preset have no use for.
+/// Options without effect on the pipelines of a preset.
 const OF_OTHERS: [&str; 8] = ["trips", "requests", "spread", "cores", "shots", "rounds", "model", "core"];
 
 /// Measures one thing.
 type Measure = fn(&Bench) -> Result<Row>;
 
-/// What a figure is compared with.
+/// The baseline of a row's figures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Baseline {
-    /// A flag between two threads of the host.
+    /// A flag between two threads of the host, and back.
     Host,
     /// A flag from the host to the device and back.
     Device,
-    /// Nothing: the network on the CPU.
+    /// None: the network on the CPU.
     None,
-    /// What the arithmetic would take on the device, which the row itself says.
+    /// The arithmetic's time on the device, which the row itself states.
     Arithmetic,
-    /// Nothing: on the CPU, belief propagation or what a transport does.
+    /// None: belief propagation or a transport on the CPU.
     Cpu,
-    /// Nothing: belief propagation on the device.
+    /// None: belief propagation on the device.
     Gpu,
 }
 
 impl Baseline {
-    /// The benchmark that has it.
+    /// The benchmark that measures the baseline.
     const fn name(self) -> Option<&'static str> {
         match self {
             Self::Host => Some("floor-host"),
@@ -121,7 +121,7 @@ impl Baseline {
         }
     }
 
-    /// Why a benchmark with this floor cannot run here, if it cannot.
+    /// Why a benchmark with this baseline cannot run here, if it cannot.
     fn absent(self) -> Option<String> {
         let no_gpu = || device::context().err().map(|error| format!("no GPU: {error}"));
         match self {
@@ -134,7 +134,7 @@ impl Baseline {
     }
 }
 
-/// Everything that can be measured, in order.
+/// All benchmarks, in order.
 const BENCHES: &[(&str, Baseline, Measure)] = &[
     ("floor-host", Baseline::Host, baseline::run),
     ("host-call/32", Baseline::Host, |bench| host_call::run(bench, 32)),
@@ -218,17 +218,17 @@ const BENCHES: &[(&str, Baseline, Measure)] = &[
     ("bp/d13/cpu", Baseline::Cpu, |bench| bp::cpu(bench, Code::Surface)),
 ];
 
-/// How often a round trip is measured that is compared with a baseline.
+/// How often a round trip is measured for a comparison.
 const REPETITIONS: usize = 3;
 
-/// Whether a name is meant: by itself, by its beginning up to a `/`, or by a pattern.
+/// Whether `asked` selects `name`: by the whole name, by its beginning up to a `/`, or by a pattern.
 fn means(asked: &str, name: &str) -> bool {
     let beginning = || name.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let pattern = || glob::Pattern::new(asked).is_ok_and(|pattern| pattern.matches(name));
     beginning() || pattern()
 }
 
-/// Runs the named benches, each after the floor that it is compared with.
+/// Runs the named benchmarks, each after its baseline.
 pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<()> {
     signals.run_to_the_signal();
     if args.preset.is_some() && args.names.is_empty() {
@@ -363,7 +363,7 @@ fn decoders(args: &Args, bench: &Bench, asked: &dyn Fn(&str) -> bool, journal: &
         let absent = matching::run(&options, asked, |row| {
             journal.row(row, None, |report, row| report.matching.push(row))
         })?;
-        // Columns, not rows: nothing stands in them.
+        // The missing decoders are columns of rows, which are complete without them.
         absent.into_iter().for_each(|(name, why)| journal.skip(name, why));
     }
     if matching::endless::names().any(asked) {
@@ -382,7 +382,7 @@ fn decoders(args: &Args, bench: &Bench, asked: &dyn Fn(&str) -> bool, journal: &
     Ok(())
 }
 
-/// Whether every row is right.
+/// Fails if a row is wrong.
 fn judge(report: &Report) -> Result<()> {
     let broken: Vec<&str> =
         report.results.iter().filter(|row| row.lost + row.wrong > 0).map(|row| row.name.as_str()).collect();

@@ -18,17 +18,17 @@ use std::time::Duration;
 
 /// Payload: d = 7's syndrome, bit-packed, 336 detectors.
 const PAYLOAD: usize = 42;
-/// How long an answer may take, and how long while threads wait for cores.
+/// How long an answer may take, without and with threads that wait for cores.
 const TIMEOUTS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
-/// Polls between looks at the clock.
+/// Polls between readings of the clock.
 const LOOK_EVERY: u32 = 1 << 10;
-/// Requests of the throughput measurement between looks at the clock.
+/// Requests of the throughput measurement between readings of the clock.
 const SUBMITTED_EVERY: u64 = 1 << 6;
 
 pub(super) fn run(bench: &Bench) -> Result<Row> {
     let model =
         Passthrough::new("copy", vec![TensorSpec::new("syndrome", ElementType::U8, vec![1, PAYLOAD])?])?;
-    // Five busy threads where there are cores for them; else they take turns.
+    // Five threads spin if there are cores for them; otherwise they take turns.
     let wait = if bench.cores.all().len() >= 4 { Wait::Spin } else { Wait::Auto };
     let config = StageConfig {
         workers: 1,

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Shares {
     ran: Duration,
-    /// Ready to run, and waiting for a core.
+    /// Time in which threads were ready to run and waited for a core.
     waited: Duration,
 }
 
 impl Shares {
-    /// What the kernel says now; `None` where it does not say.
+    /// The kernel's sums so far; `None` if it does not report them.
     fn now() -> Option<Self> {
         let mut sum = Self::default();
         for task in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
-            // A thread that ends meanwhile has no file any more.
+            // The file of a thread that has ended meanwhile is gone.
             if let Ok(text) = std::fs::read_to_string(task.path().join("schedstat")) {
                 let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
                 sum.ran += Duration::from_nanos(numbers.next()?);
@@ -26,7 +26,7 @@ impl Shares {
     }
 }
 
-/// Waits that may be the machine's fault.
+/// A wait whose length may be the machine's fault.
 #[derive(Debug)]
 pub(super) struct Timeout {
     begin: Instant,
@@ -35,12 +35,12 @@ pub(super) struct Timeout {
     most: Duration,
 }
 
-/// What a wait that took too long was.
+/// The cause of a wait that took longer than usual.
 #[derive(Debug, PartialEq)]
 pub(super) enum Judgement {
-    /// Threads wait for a core: it may go on.
+    /// Threads wait for a core: the wait may continue.
     Starved,
-    /// Over, and why.
+    /// The wait is over, for this reason.
     Over(String),
 }
 
@@ -50,7 +50,7 @@ impl Timeout {
         Self { begin: Instant::now(), shares: Shares::now(), usual, most }
     }
 
-    /// What to think of it now: `None` while it takes no longer than usual.
+    /// Judges the wait so far; `None` while it takes no longer than usual.
     pub(super) fn judge(&self) -> Option<Judgement> {
         let took = self.begin.elapsed();
         if took < self.usual {
@@ -70,7 +70,7 @@ fn judgement(took: Duration, shares: Option<Shares>, most: Duration) -> Judgemen
     let Some(Shares { ran, waited }) = shares else {
         return Judgement::Over(format!("in {}", seconds(took)));
     };
-    // Threads that poll always want a core: more time without one than with one is a machine that is too busy.
+    // Polling threads always want a core: if they spend more time without one than with one, the machine is too busy.
     let starved = waited > ran;
     if starved && took < most {
         return Judgement::Starved;

@@ -1,4 +1,4 @@
-//! A request over UDP on loopback, client and service in turns on one thread, with tags and without; and the tags alone.
+//! Requests over UDP on loopback, client and service in turns on one thread, with and without tags; and the tags alone.
 
 use super::measure::{Bench, Row, histogram};
 use anyhow::{Result, bail};
@@ -10,15 +10,16 @@ use ringcall_wire::names;
 use ringcall_wire::tag::{FrameKey, TAG_BYTES};
 use std::hint::black_box;
 
-/// Requests that are timed together: the clock takes as long as a tag.
+/// Requests timed together, because reading the clock takes as long as a tag.
 const BATCH: u64 = 64;
 
-/// Any key: no tag takes longer than another.
+/// An arbitrary key, since the time of a tag does not depend on it.
 fn key() -> FrameKey {
     FrameKey::new([0x5a; FrameKey::BYTES])
 }
 
-/// What a service does for a request's tag: the request's is checked, its answer's is made, the payload as long both ways.
+/// A service's work for a request's tag: it checks the request's and makes the answer's, with payloads of the same
+/// length.
 pub(super) fn tag(bench: &Bench, payload_bytes: usize) -> Result<Row> {
     let frame_bytes = HEADER_BYTES + payload_bytes;
     let mut request = vec![7; frame_bytes + TAG_BYTES];
@@ -41,7 +42,7 @@ pub(super) fn tag(bench: &Bench, payload_bytes: usize) -> Result<Row> {
     Ok(Row { wrong, ratio_to_floor: f64::NAN, cut_from: batches.cut_from(), ..Row::new(&times) })
 }
 
-/// Round trips, one outstanding.
+/// Round trips with one outstanding request.
 pub(super) fn run(bench: &Bench, payload_bytes: usize, tagged: bool) -> Result<Row> {
     bench.on_client_core(|| round_trips(bench, payload_bytes, tagged.then(key)))
 }

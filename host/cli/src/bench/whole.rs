@@ -17,21 +17,21 @@ use std::time::Duration;
 /// Strength of the circuit noise, and the seed of the shots.
 const P: f64 = 0.003;
 const SEED: u64 = 1;
-/// From one request to the next, of the paced runs.
+/// Interval between requests of the paced runs.
 const PACE: Duration = Duration::from_micros(30);
 
 /// Where inference runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// Nowhere: matching alone, in one pass.
+    /// No inference: matching in one pass.
     Matching,
-    /// Nowhere: correlated matching alone.
+    /// No inference: correlated matching.
     Correlated,
-    /// Graphs of host workers.
+    /// Graphs of the host's workers.
     GpuHost,
-    /// So many dispatchers of the device.
+    /// This many dispatchers of the device.
     GpuDevice(u32),
-    /// Nowhere: each basis and layer of time matched alone.
+    /// No inference: each basis and layer of time matched separately.
     Slices,
 }
 
@@ -77,7 +77,8 @@ const BENCHES: &[(&str, u32, Shape)] = &[
     ("pipeline/d31/gpu-device", 31, Shape::GpuDevice(1)),
 ];
 
-/// The named configurations, matched whole and by slices, over rings of their size: measured where they are asked for.
+/// The named configurations, matched whole and by slices, over rings of their size. They are measured only if asked
+/// for.
 const PRESETS: &[(&str, &str, Shape)] = &[
     ("preset/d7", "d7", Shape::Matching),
     ("preset/d7/slices", "d7", Shape::Slices),
@@ -93,12 +94,11 @@ const PRESETS: &[(&str, &str, Shape)] = &[
     ("preset/d21_r42/slices", "d21_r42", Shape::Slices),
 ];
 
-/// The names of all rows.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     BENCHES.iter().map(|&(name, ..)| name).chain(PRESETS.iter().map(|&(name, ..)| name))
 }
 
-/// What a row is of.
+/// A row's configuration.
 struct Measured {
     name: &'static str,
     experiment: MemoryExperiment,
@@ -106,7 +106,6 @@ struct Measured {
     shape: Shape,
 }
 
-/// All rows in order.
 fn rows() -> Result<Vec<Measured>> {
     let noise = CircuitNoise::uniform(P);
     let square = |&(name, distance, shape): &(&'static str, u32, Shape)| Measured {
@@ -124,14 +123,14 @@ fn rows() -> Result<Vec<Measured>> {
     Ok(rows)
 }
 
-/// How long to measure, and with what.
+/// How long to measure, and with which network.
 #[derive(Debug)]
 pub(super) struct EndToEndOptions<'a> {
-    /// Each run.
+    /// Seconds of each run.
     pub(super) seconds: f64,
-    /// The predecoder; the built-in network where no file is given.
+    /// The predecoder; without a file the built-in network.
     pub(super) model: Option<&'a Path>,
-    /// Why no GPU runs it, if none does.
+    /// Why no GPU can run it, if none can.
     pub(super) no_device: Option<&'a str>,
 }
 
@@ -139,7 +138,7 @@ pub(super) struct EndToEndOptions<'a> {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Row {
     pub(super) name: &'static str,
-    /// From one request to the next; 0: as fast as slots come free.
+    /// Interval between requests; 0: as fast as slots become free.
     interval_us: f64,
     requests: u64,
     p50_us: f64,
@@ -147,16 +146,16 @@ pub(super) struct Row {
     p999_us: f64,
     max_us: f64,
     per_s: f64,
-    /// The median of each part of the way, as the report of `ringcall run` has them.
+    /// The median of each stage, as in the report of `ringcall run`.
     stages_p50_us: BTreeMap<&'static str, f64>,
-    /// Share of requests that inference left nothing of.
+    /// Share of requests of which inference left no defects.
     matching_skipped: f64,
     density_in: f64,
     density_out: f64,
     logical_errors: u64,
     pinned: bool,
     lost: u64,
-    /// Refused or timed out.
+    /// Refused or timed-out requests.
     failed: u64,
 }
 
@@ -164,7 +163,7 @@ impl Row {
     pub(super) const HEADING: &'static str =
         "a request                  every      p50      p99    p99.9      max      rate";
 
-    /// Requests that were not answered by the stages they were meant for.
+    /// Requests that were not answered by the intended stages.
     pub(super) fn wrong(&self) -> u64 {
         self.lost + self.failed
     }
@@ -190,7 +189,7 @@ impl std::fmt::Display for Row {
     }
 }
 
-/// Measures the requested rows, paced and not; returns what cannot be measured here, and why.
+/// Measures the requested rows, paced and not. Returns the rows that cannot be measured here, and why.
 pub(super) fn run(
     options: &EndToEndOptions<'_>,
     asked: &dyn Fn(&str) -> bool,
@@ -219,12 +218,12 @@ fn measure(options: &EndToEndOptions<'_>, row: &Measured, interval: Duration) ->
     };
     let source = ShotSource::sampled(&problem, SEED)?;
     let workers = crate::pinning::workers();
-    // Where there are too few cores threads take turns: pinned they could not.
+    // With too few cores threads have to take turns, which pinned threads cannot.
     let cores = crate::pinning::auto(workers).unwrap_or_default();
     let default = ServiceConfig::default();
     let mut config = ServiceConfig { workers, cores, slots: slots.unwrap_or(default.slots), ..default };
     if let Shape::GpuDevice(kernels) = shape {
-        // Each has an equal part of the ring, of whole sectors of four flags.
+        // Each has an equal part of the ring, in whole sectors of four flags.
         config.slots -= config.slots % (4 * kernels);
     }
     let predecoder = || {

@@ -1,7 +1,7 @@
 //! A user's defaults, from `ringcall.toml` and from variables `RINGCALL_COMMAND_OPTION`.
 //!
-//! They take the place of the options' defaults, and help shows them as such. A default that does not apply to what the
-//! command line asks for is not used, as the declared ones are.
+//! They replace the options' defaults, and help shows them as such. As with declared defaults, a default that does not
+//! apply to the command line is not used.
 
 use crate::usage::Misuse;
 use anyhow::{Context, Result};
@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::ErrorKind;
 
-/// The file's name, in the folder that the program is started in.
+/// The file's name in the current folder.
 const FILE: &str = "ringcall.toml";
-/// The variable that names another file, or none where it is empty.
+/// The variable that names another file, or with an empty value none.
 const FILE_VARIABLE: &str = "RINGCALL_CONFIG";
 
-/// What a file may give an option.
+/// A value that a file may give an option.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 enum Setting {
@@ -29,7 +29,7 @@ enum Setting {
 }
 
 impl Setting {
-    /// As the command line would have it.
+    /// The value as on a command line.
     fn text(&self) -> String {
         match self {
             Self::Switch(on) => on.to_string(),
@@ -41,16 +41,15 @@ impl Setting {
     }
 }
 
-/// A table for each command: options and what they are.
+/// A table for each command: values by option.
 type Sections = BTreeMap<String, BTreeMap<String, Setting>>;
 
-/// What was found, by command and option.
+/// The defaults found, by command and option.
 #[derive(Debug, Default)]
 pub(crate) struct Defaults {
     found: BTreeMap<(String, String), Default>,
 }
 
-/// One default, and where it is from.
 #[derive(Debug, PartialEq)]
 struct Default {
     value: String,
@@ -58,10 +57,10 @@ struct Default {
 }
 
 impl Defaults {
-    /// Those of the file and of the environment, for the options of this command line.
+    /// Reads the defaults of the file and the environment for this command line.
     ///
     /// # Errors
-    /// [`Misuse`]: the file is no TOML, or has a command or an option that there is not. It was named, and cannot be read.
+    /// [`Misuse`]: the file is not TOML, names an unknown command or option, or was named and cannot be read.
     pub(crate) fn read(command: &Command) -> Result<Self> {
         let named = std::env::var(FILE_VARIABLE).ok();
         let path = named.as_deref().unwrap_or(FILE);
@@ -113,7 +112,6 @@ impl Defaults {
         Ok(Self { found })
     }
 
-    /// The command line with these defaults.
     pub(crate) fn apply(&self, command: Command) -> Command {
         let named: std::collections::BTreeSet<&String> = self.found.keys().map(|(name, _)| name).collect();
         named.into_iter().fold(command, |command, name| {
@@ -133,7 +131,7 @@ impl Defaults {
         arg.required(false).hide_default_value(false).default_values(values)
     }
 
-    /// Says of a value that the parser refused where it is from, unless it is from the command line.
+    /// Names the origin of a value that the parser refused, unless it is the command line.
     pub(crate) fn explain(&self, error: &clap::Error) -> Option<String> {
         let text = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => Some(text.as_str()),
@@ -153,7 +151,7 @@ impl Defaults {
     }
 }
 
-/// The option of this name, one that it had earlier among them.
+/// The option with this name, or which had this name earlier.
 fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|arg| {
         arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
@@ -193,7 +191,7 @@ mod tests {
         assert_eq!(sweep.get_one::<u64>("shots"), Some(&1_000_000));
         let predict = matches(&defaults, &["ringcall", "predict"]);
         assert!(predict.subcommand().expect("predict").1.get_flag("enable_correlations"));
-        // What does not go together is no matter where one of them is a default.
+        // Options that exclude each other do not conflict if one of them is a default.
         matches(&defaults, &["ringcall", "run", "--dem", "m.dem"]);
         matches(&defaults, &["ringcall", "run", "--preset", "d7"]);
     }

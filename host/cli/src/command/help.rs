@@ -13,7 +13,7 @@ pub(crate) struct Args {
     topic: Option<String>,
 }
 
-/// What may be read about, in a line and in full.
+/// The topics: name, one line, and full text.
 const TOPICS: [(&str, &str, &str); 6] = [
     ("numbers", "Counts, times, lists and ranges", include_str!("topics/numbers.txt")),
     ("models", "Your own device: error models and circuits", include_str!("topics/models.txt")),
@@ -165,7 +165,7 @@ pub(super) fn overview() -> String {
     text
 }
 
-/// Writes a topic or a command's help to standard output.
+/// Prints a topic or a command's help.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let text = match args.topic.as_deref() {
         None => command().render_long_help().ansi().to_string(),
@@ -193,7 +193,7 @@ fn of_command(name: &str) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// A longer line would be broken, and be no command any more.
+    /// A longer line would be broken and so no longer be a command.
     #[test]
     fn examples_fit_a_terminal() {
         for (name, text) in EXAMPLES {

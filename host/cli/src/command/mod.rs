@@ -7,10 +7,10 @@ use crate::Cli;
 use clap::{Arg, Command, CommandFactory};
 pub(crate) use defaults::Defaults;
 
-/// Columns of help: what a terminal has unless its user made it wider, and few enough to read.
+/// Columns of help: the usual width of a terminal, and few enough to read.
 pub(crate) const WIDTH: usize = 80;
 
-/// The command line, its defaults as they are declared.
+/// The command line with its declared defaults.
 pub(crate) fn command() -> Command {
     let command = Cli::command().max_term_width(WIDTH).after_help(help::overview());
     help::EXAMPLES.iter().fold(command, |command, (name, examples)| {
@@ -18,7 +18,7 @@ pub(crate) fn command() -> Command {
     })
 }
 
-/// The option in the group that help shows it in.
+/// The option under its heading of the help.
 fn grouped(arg: Arg) -> Arg {
     let heading = HEADINGS.iter().find(|(_, ids)| ids.contains(&arg.get_id().as_str()));
     match heading {
@@ -122,7 +122,7 @@ const HEADINGS: [(&str, &[&str]); 8] = [
 mod tests {
     use super::*;
 
-    /// Every name of the table above belongs to an option, and stands in one group.
+    /// Every name of the table belongs to an option, and to one group.
     #[test]
     fn groups_are_of_options_that_there_are() {
         let command = command();

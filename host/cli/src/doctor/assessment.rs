@@ -7,10 +7,10 @@ use clap::ValueEnum;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Where the second column starts.
+/// Column at which the second column starts.
 const LABEL: usize = 11;
 
-/// How good this machine's latencies will be.
+/// The grade of this machine's latencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Latency {
@@ -19,7 +19,7 @@ pub(super) enum Latency {
     Poor,
 }
 
-/// What costs latency, the worst first, and how much of it.
+/// Findings that affect latency, the worst first, with their weights.
 const LATENCY: [(&str, u32); 13] = [
     ("cores", 4),
     ("load", 4),
@@ -36,11 +36,11 @@ const LATENCY: [(&str, u32); 13] = [
     ("kernel", 1),
 ];
 
-/// What has to do with a GPU, and with an RDMA adapter: no advice where there is none.
+/// Findings about a GPU and about an RDMA adapter, without advice if there is none.
 const OF_GPU: [&str; 5] = ["nvidia_driver", "gpus", "libcudadevrt", "tensorrt", "device_toolchain"];
 const OF_ADAPTER: [&str; 3] = ["rdma_devices", "verbs", "doca"];
 
-/// After what decides about latency: what makes more possible.
+/// Findings that limit features rather than latency, which follow the others.
 const OTHERS: [&str; 12] = [
     "nvidia_driver",
     "gpus",
@@ -60,12 +60,12 @@ fn of<'a>(findings: &'a [Finding], key: &str) -> Option<&'a Finding> {
     findings.iter().find(|finding| finding.key == key)
 }
 
-/// Whether a GPU is there, driven or not.
+/// Whether there is a GPU, with or without a driver.
 fn has_gpu(findings: &[Finding]) -> bool {
     of(findings, "gpus").is_some_and(|gpus| gpus.found != "none")
 }
 
-/// The grade, and what lowers it, the worst first.
+/// The grade, and the findings that lower it, the worst first.
 pub(super) fn latency(findings: &[Finding]) -> (Latency, Vec<&Finding>) {
     let wanting = LATENCY.iter().filter_map(|&(key, cost)| Some((of(findings, key)?, cost)));
     let wanting: Vec<(&Finding, u32)> = wanting.filter(|(finding, _)| finding.state != State::Ok).collect();
@@ -78,7 +78,7 @@ pub(super) fn latency(findings: &[Finding]) -> (Latency, Vec<&Finding>) {
     (grade, wanting.into_iter().map(|(finding, _)| finding).collect())
 }
 
-/// What was found, in a word or two: its first clause.
+/// A finding in short: its first clause.
 fn in_short(finding: &Finding) -> String {
     let Finding { key, name, found, .. } = finding;
     let clause = found.split([',', ';', '(']).next().unwrap_or_default().trim();
@@ -91,7 +91,6 @@ fn in_short(finding: &Finding) -> String {
     }
 }
 
-/// The first lines.
 pub(super) fn summary(findings: &[Finding]) -> String {
     let mut text = String::new();
     let mut row = |style, label: &str, words: &str| {
@@ -126,7 +125,7 @@ pub(super) fn summary(findings: &[Finding]) -> String {
     text
 }
 
-/// Findings that ask for something which applies to this machine, the most important first.
+/// Findings whose remedy applies to this machine, the most important first.
 fn wanting(findings: &[Finding]) -> Vec<&Finding> {
     let gpu = has_gpu(findings);
     let adapter = of(findings, "rdma_devices").is_some_and(|devices| devices.found != "none");
@@ -140,12 +139,12 @@ fn wanting(findings: &[Finding]) -> Vec<&Finding> {
         .collect()
 }
 
-/// Advice to do nothing.
+/// Whether the advice is to do nothing.
 fn is_idle(finding: &Finding) -> bool {
     finding.remedy.as_deref().is_none_or(|remedy| remedy.starts_with("nothing"))
 }
 
-/// What would improve this machine.
+/// The list of improvements for this machine.
 pub(super) fn improvements(findings: &[Finding]) -> String {
     let wanting = wanting(findings);
     if wanting.is_empty() {
@@ -161,7 +160,7 @@ pub(super) fn improvements(findings: &[Finding]) -> String {
     text + "\n`ringcall doctor --fix` prints commands, `--verbose` shows everything.\n"
 }
 
-/// Commands of a finding, for a shell of the superuser; what no command does is a remark.
+/// Commands for a superuser's shell that remedy a finding; a remedy without a command becomes a comment.
 fn commands(finding: &Finding) -> Vec<String> {
     let remedy = finding.remedy.clone().unwrap_or_default();
     let lines: &[&str] = match finding.key {
@@ -179,14 +178,14 @@ fn commands(finding: &Finding) -> Vec<String> {
         "onnxruntime" if finding.state == State::Missing => &["pip install onnxruntime"],
         "verbs" => &["apt-get install libibverbs1 ibverbs-providers"],
         "libcudadevrt" => &["pip install nvidia-cuda-runtime"],
-        // Their remedy is a command.
+        // The remedies of these findings are commands.
         "idle_states" | "socket_buffers" | "onnxruntime" | "device_toolchain" => return vec![remedy],
         _ => return Vec::new(),
     };
     lines.iter().map(|&line| line.to_owned()).collect()
 }
 
-/// A shell script that would do what can be done by commands.
+/// A shell script of all remedies that are commands.
 pub(super) fn fixes(findings: &[Finding]) -> String {
     let mut text =
         "#!/bin/sh -e\n# What would improve this machine. Read it, then run it as root.\n".to_owned();
@@ -208,7 +207,7 @@ pub(super) fn fixes(findings: &[Finding]) -> String {
     text
 }
 
-/// A command on lines that fit, of which a shell makes one again. In single quotes it would not.
+/// A command broken over lines that fit, which a shell joins again. Within single quotes a shell would not.
 fn continued(command: &str) -> String {
     if command.contains('\'') {
         return command.to_owned();
@@ -218,7 +217,7 @@ fn continued(command: &str) -> String {
     lines.join("\\\n")
 }
 
-/// What a script may require.
+/// A property that a script may require of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Requirement {
     /// A GPU of ours: driven, and open to this process
@@ -234,7 +233,7 @@ pub(super) enum Requirement {
 }
 
 impl Requirement {
-    /// The finding that falls short, in words.
+    /// The finding that does not meet the requirement, in words.
     pub(super) fn lacking(self, findings: &[Finding]) -> Option<String> {
         let (keys, least): (&[&str], _) = match self {
             Self::Gpu => (&["nvidia_driver", "gpus"], State::Ok),

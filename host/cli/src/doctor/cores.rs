@@ -1,4 +1,4 @@
-//! The processor: its model, the cores that this process may use, and disturbances of them.
+//! The processor: its model, the cores that this process may use, and disturbances on them.
 
 use super::finding::{Finding, State};
 use super::machine::Machine;
@@ -7,12 +7,12 @@ use serde_json::json;
 use std::collections::BTreeSet;
 
 const SYSFS: &str = "/sys/devices/system/cpu";
-/// The dispatcher, the client, a worker and the consumer each poll on one.
+/// The dispatcher, the client, a worker and the consumer each poll on a core of their own.
 const WANTED: usize = 4;
 
 pub(super) fn cpu(machine: &Machine) -> Finding {
     let info = machine.text("/proc/cpuinfo").and_then(|text| CpuInfo::from_read(text.as_bytes()).ok());
-    // Not every architecture gives its processors names; then the numbers of maker and model are all there is.
+    // Some architectures do not name their processors and only give numbers of maker and model.
     let model = info.as_ref().and_then(|info| {
         let arm = || {
             let field = |name| info.get_field(0, name);
@@ -43,7 +43,7 @@ pub(super) fn cores(machine: &Machine) -> Finding {
             .but(State::Limited, "mount /proc and /sys where this process can read them")
             .with(json!({ "online": online, "allowed": allowed, "quota": quota }));
     };
-    // What a control group allows may not be online.
+    // A core that a control group allows may be offline.
     let usable: Vec<u32> = allowed.iter().copied().filter(|core| online.contains(core)).collect();
     let mut found = format!("{} of {} ({})", usable.len(), online.len(), show_list(&usable));
     if let Some(quota) = quota {
@@ -65,14 +65,14 @@ pub(super) fn cores(machine: &Machine) -> Finding {
         .with(json!({ "online": online, "allowed": allowed, "quota": quota }))
 }
 
-/// How many cores this process may use; 0 where the machine does not say.
+/// How many cores this process may use; 0 if the machine does not say.
 pub(super) fn usable(machine: &Machine) -> usize {
     let allowed = machine.field("/proc/self/status", "Cpus_allowed_list").and_then(|list| parse_list(&list));
     let online = list_file(machine, "online").unwrap_or_default();
     allowed.map_or(0, |allowed| allowed.iter().filter(|core| online.contains(core)).count())
 }
 
-/// Whether all of them are of one NUMA node.
+/// Whether all of them belong to one NUMA node.
 pub(super) fn within_node(machine: &Machine, node: i64) -> bool {
     let list = |text: Option<String>| text.and_then(|list| parse_list(&list)).unwrap_or_default();
     let cores = list(machine.text(&format!("/sys/devices/system/node/node{node}/cpulist")));
@@ -159,7 +159,7 @@ pub(super) fn governor(machine: &Machine) -> Finding {
     finding.with(json!({ "governors": governors }))
 }
 
-/// The cores' worth of time that the control group and its parents grant this process, if they limit it.
+/// The limit of the control group and its parents on this process, in cores' worth of time.
 fn quota(machine: &Machine) -> Option<f64> {
     let groups = machine.text("/proc/self/cgroup")?;
     let mut group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -183,9 +183,9 @@ fn list_file(machine: &Machine, name: &str) -> Option<Vec<u32>> {
     machine.text(&format!("{SYSFS}/{name}")).and_then(|list| parse_list(&list))
 }
 
-/// Reads the kernel's `0-3,8`; none where it is something else, such as `(null)`.
+/// Parses the kernel's lists, such as `0-3,8`; `None` for other text, such as `(null)`.
 pub(super) fn parse_list(text: &str) -> Option<Vec<u32>> {
-    /// More cores than any kernel is built for.
+    /// More cores than any kernel supports.
     const MOST: u32 = 1 << 16;
     let mut cores = BTreeSet::new();
     for part in text.split(',') {

@@ -16,7 +16,7 @@ pub(super) fn libcudadevrt(machine: &Machine) -> Finding {
         folders.extend(in_toolkit(machine, &glob::Pattern::escape(prefix)));
     }
     for packages in machine.python_folders() {
-        // `cu13` of CUDA 13, `cuda_runtime` before.
+        // `cu13` for CUDA 13, `cuda_runtime` for earlier versions.
         folders.extend(machine.glob(&format!("{}/nvidia/cu*/lib", glob::Pattern::escape(&packages))));
     }
     folders.extend(machine.library_folders());
@@ -40,7 +40,7 @@ pub(super) fn libcudadevrt(machine: &Machine) -> Finding {
     finding.with(json!({ "paths": paths }))
 }
 
-/// Where a toolkit may keep libraries; `home` is a pattern.
+/// The folders of a toolkit's libraries; `home` is a pattern.
 fn in_toolkit(machine: &Machine, home: &str) -> Vec<String> {
     let home = home.trim_end_matches('/');
     ["lib64", "lib", "targets/*/lib"]

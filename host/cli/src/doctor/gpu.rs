@@ -4,9 +4,9 @@ use super::finding::{Finding, State};
 use super::machine::Machine;
 use serde_json::{Value, json};
 
-/// The first driver that takes code compiled for CUDA 13.
+/// The first driver that accepts code compiled for CUDA 13.
 const DRIVER_WANTED: u32 = 580;
-/// The first architecture with loads and stores of a chosen order and scope.
+/// The first architecture whose loads and stores have an order and a scope.
 const TARGET_WANTED: u32 = 70;
 
 pub(super) fn driver(machine: &Machine) -> Finding {
@@ -37,7 +37,7 @@ pub(super) fn driver(machine: &Machine) -> Finding {
             None => "none, though a GPU is there".to_owned(),
         })
         .but(State::Missing, format!("install driver {DRIVER_WANTED} or newer and load it: modprobe nvidia")),
-        // A paravirtual GPU, as under WSL, has a library and no such module.
+        // A paravirtual GPU, as under WSL, has a library but no such module.
         (None, Some(library)) => named(format!("no kernel module visible, {library}")).but(
             State::Limited,
             "start a GPU program to see whether this works; else install the driver's kernel module",
@@ -48,7 +48,7 @@ pub(super) fn driver(machine: &Machine) -> Finding {
     finding.with(json!({ "version": version, "open": open, "library": library }))
 }
 
-/// The number in the line: `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build …`
+/// The version in a line such as `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build …`
 fn version(line: &str) -> Option<&str> {
     line.split_whitespace().find(|word| {
         word.contains('.')
@@ -56,7 +56,7 @@ fn version(line: &str) -> Option<&str> {
     })
 }
 
-/// NVIDIA's display and compute devices on the PCI bus, whether or not anything drives them.
+/// The number of NVIDIA's display and compute devices on the PCI bus, with or without a driver.
 fn on_bus(machine: &Machine) -> usize {
     let is_gpu = |folder: &String| {
         let field = |name: &str| machine.text(&format!("{folder}/{name}"));
@@ -114,12 +114,12 @@ pub(super) fn gpus(machine: &Machine) -> Finding {
     finding.with(json!({ "gpus": Value::from(devices) }))
 }
 
-/// The architecture that a model's name tells, and the number of its compilation target.
+/// The architecture that a model's name implies, and the number of its compilation target.
 fn architecture(model: &str) -> Option<(&'static str, u32)> {
     let words: Vec<&str> =
         model.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let has = |wanted: &str| words.contains(&wanted);
-    // Names that were used again for another architecture say which.
+    // Model names that were reused for another architecture include its name.
     if has("Blackwell") {
         return Some(("Blackwell", 120));
     }
@@ -129,7 +129,7 @@ fn architecture(model: &str) -> Option<(&'static str, u32)> {
     if let Some(found) = words.iter().find_map(|word| by_word(word)) {
         return Some(found);
     }
-    // GeForce RTX 4090, Quadro RTX 6000, GTX 1660.
+    // Models such as GeForce RTX 4090, Quadro RTX 6000, GTX 1660.
     let digits = |word: &&str| word.len() == 4 && word.bytes().all(|byte| byte.is_ascii_digit());
     let number = words.iter().copied().find(digits)?;
     match (&number[..2], has("RTX"), has("GTX")) {

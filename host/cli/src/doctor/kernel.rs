@@ -1,4 +1,4 @@
-//! The kernel: its clock, how it was started, and whether it lets a thread run before all others.
+//! The kernel: its clock, its arguments, and whether it lets a thread run before all others.
 
 use super::finding::{Finding, State};
 use super::machine::Machine;
@@ -6,11 +6,11 @@ use super::memory::{Capability, capable, limits};
 use procfs::process::LimitValue;
 use serde_json::json;
 
-/// Clock sources that are read without a call into the kernel or a trip to a slow device.
+/// Clock sources that are read without a system call and without access to a slow device.
 const FAST_CLOCKS: [&str; 5] =
     ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "riscv_clocksource"];
 
-/// Arguments of the kernel that decide about latency or about devices' access to memory.
+/// Kernel arguments that affect latency or devices' access to memory.
 const ARGUMENTS: [&str; 18] = [
     "isolcpus",
     "nohz_full",
@@ -56,7 +56,7 @@ pub(super) fn kernel(machine: &Machine) -> Finding {
     let line = machine.text("/proc/cmdline").unwrap_or_default();
     let arguments: Vec<&str> = line
         .split_whitespace()
-        // What follows is for the first process.
+        // Later arguments are for the init process.
         .take_while(|argument| *argument != "--")
         .filter(|argument| ARGUMENTS.contains(&argument.split_once('=').map_or(*argument, |(name, _)| name)))
         .collect();

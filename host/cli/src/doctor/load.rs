@@ -4,11 +4,11 @@ use super::finding::{Finding, State};
 use super::machine::Machine;
 use serde_json::{Value, json};
 
-/// The share of time that a hypervisor may take before it shows in a latency's tail.
+/// The share of time that a hypervisor may take before the tail of latencies shows it.
 const STEAL: f64 = 0.001;
-/// An idle state that takes longer to leave is longer than a decode, us.
+/// Leaving a deeper idle state takes longer than a decode, us.
 const WAKE_UP_US: u64 = 20;
-/// What the sockets of UDP and software RoCE ask for.
+/// The buffer that the sockets of UDP and software RoCE request.
 const SOCKET_BUFFER: u64 = 4 << 20;
 
 pub(super) fn virtual_machine(machine: &Machine) -> Finding {
@@ -39,12 +39,12 @@ pub(super) fn virtual_machine(machine: &Machine) -> Finding {
     finding.with(details)
 }
 
-/// The share of all time since boot that a hypervisor gave to others.
+/// The share of time since boot that a hypervisor gave to others.
 fn steal(machine: &Machine) -> Option<f64> {
     let stat = machine.text("/proc/stat")?;
     let times: Vec<f64> =
         stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().map_while(|n| n.parse().ok()).collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal; what guests of this machine have is in the first.
+    // user, nice, system, idle, iowait, irq, softirq, steal. The time of guests of this machine is part of user.
     let total: f64 = times.iter().take(8).sum();
     Some(*times.get(7)? / total.max(1.0))
 }
@@ -108,7 +108,7 @@ pub(super) fn numa(machine: &Machine) -> Finding {
         devices
             .extend(node(&format!("/sys/class/infiniband/{name}/device")).map(|node| (name.clone(), node)));
     }
-    // -1: the firmware does not say.
+    // -1: the firmware does not name the node.
     devices.retain(|(_, node)| *node >= 0);
     let apart = devices.windows(2).any(|pair| pair[0].1 != pair[1].1);
     let count = nodes.as_ref().map_or(1, Vec::len);

@@ -1,14 +1,14 @@
-//! A machine's files, wherever they are mounted, and the environment that says where more of them are.
+//! A machine's files under any root, and the environment variables that name further files.
 
 use rustix::fs::Access;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// No file that is read here is longer.
+/// More bytes than any file that is read here.
 const LONGEST: u64 = 1 << 22;
 
-/// A machine to look at. Paths are as the machine itself would use them.
+/// A machine to examine. Paths are those of the machine itself.
 #[derive(Debug)]
 pub(crate) struct Machine {
     root: PathBuf,
@@ -36,7 +36,7 @@ impl Machine {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// What the file says, without white space around it; none for an empty or unreadable one.
+    /// The file's text without surrounding white space; `None` for an empty or unreadable file.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         std::fs::File::open(self.real(path)).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
@@ -44,7 +44,7 @@ impl Machine {
         (!text.is_empty()).then_some(text)
     }
 
-    /// What follows `name` and a colon in a file of such lines.
+    /// The text after `name` and a colon in a file of such lines.
     pub(crate) fn field(&self, path: &str, name: &str) -> Option<String> {
         self.text(path)?.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
@@ -60,32 +60,31 @@ impl Machine {
         self.real(path).exists()
     }
 
-    /// Whether this process may read and write the file, which a driver asks of those that use its device.
+    /// Whether this process may read and write the file, which drivers require for their devices.
     pub(super) fn usable(&self, path: &str) -> bool {
         rustix::fs::access(self.real(path), Access::READ_OK | Access::WRITE_OK).is_ok()
     }
 
-    /// The environment variable, unless empty.
+    /// The environment variable, unless it is empty.
     pub(super) fn variable(&self, name: &str) -> Option<&str> {
         self.environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Every file or folder that a pattern with `*` names, sorted.
+    /// All files and folders that match a pattern with `*`, sorted.
     pub(super) fn glob(&self, pattern: &str) -> Vec<String> {
         let root = glob::Pattern::escape(&self.root.to_string_lossy());
         let pattern = format!("{}/{}", root.trim_end_matches('/'), pattern.trim_start_matches('/'));
-        // A pattern that cannot be read names nothing, and so does a folder that cannot be.
+        // A pattern or folder that cannot be read matches nothing.
         let found = glob::glob(&pattern).into_iter().flatten().flatten();
         found.filter_map(|path| Some(format!("/{}", path.strip_prefix(&self.root).ok()?.to_str()?))).collect()
     }
 
-    /// The names in a folder, sorted.
     pub(super) fn names(&self, folder: &str) -> Vec<String> {
         let paths = self.glob(&format!("{folder}/*"));
         paths.iter().filter_map(|path| Some(path.rsplit_once('/')?.1.to_owned())).collect()
     }
 
-    /// The files that `name`, which may have `*`, is in these folders; one that has several names only once.
+    /// The files that match `name`, which may have `*`, in these folders; a file with several names counts once.
     pub(super) fn find(&self, folders: &[String], name: &str) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let all =
@@ -97,7 +96,7 @@ impl Machine {
         .collect()
     }
 
-    /// Where programs of these names are on the path.
+    /// Paths of the programs with these names on the search path.
     pub(super) fn programs(&self, names: &[&str]) -> Vec<String> {
         let folders = self.list("PATH");
         names.iter().flat_map(|name| self.find(&folders, name)).collect()
@@ -109,7 +108,7 @@ impl Machine {
         self.find(&folders, name)
     }
 
-    /// The folders in which the dynamic linker looks, and a few where drivers are put in containers.
+    /// The folders that the dynamic linker searches, and some into which containers put drivers.
     pub(super) fn library_folders(&self) -> Vec<String> {
         let mut folders: Vec<String> = self.list("LD_LIBRARY_PATH");
         for file in ["/etc/ld.so.conf".to_owned()].into_iter().chain(self.glob("/etc/ld.so.conf.d/*.conf")) {
@@ -132,7 +131,7 @@ impl Machine {
         unique(folders)
     }
 
-    /// The folders in which Python's packages lie, for every Python in sight.
+    /// The folders of Python's packages, for every Python found.
     pub(super) fn python_folders(&self) -> Vec<String> {
         let prefix = |folder: String| folder.strip_suffix("/bin").map(str::to_owned);
         let mut prefixes: Vec<String> = self.list("PATH").into_iter().filter_map(prefix).collect();
@@ -155,7 +154,7 @@ impl Machine {
         unique(unique(prefixes).iter().flat_map(packages))
     }
 
-    /// The absolute paths in a variable like `PATH`.
+    /// The absolute paths in a variable such as `PATH`.
     fn list(&self, name: &str) -> Vec<String> {
         let paths = self.variable(name).unwrap_or_default().split(':');
         paths
@@ -166,7 +165,6 @@ impl Machine {
     }
 }
 
-/// The first of each.
 fn unique(paths: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     paths.into_iter().filter(|path| seen.insert(path.clone())).collect()
@@ -176,12 +174,12 @@ fn unique(paths: impl IntoIterator<Item = String>) -> Vec<String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A machine of these files; one that ends in `/` is a folder.
+    /// A simulated machine with these files; a name that ends in `/` is a folder.
     pub(crate) fn made_up(
         files: &[(&str, &str)],
         environment: &[(&str, &str)],
     ) -> (tempfile::TempDir, Machine) {
-        // A name that would be a pattern, if it were taken for one.
+        // A name that would be a pattern if it were not escaped.
         let root = tempfile::Builder::new().prefix("root[*]").tempdir().unwrap();
         for (path, content) in files {
             let path_there = root.path().join(path.trim_start_matches('/'));

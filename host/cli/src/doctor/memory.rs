@@ -1,4 +1,4 @@
-//! Memory: large pages, and how much this process may lock.
+//! Memory: large pages, and the amount that this process may lock.
 
 use super::finding::{Finding, State};
 use super::machine::Machine;
@@ -6,17 +6,18 @@ use procfs::FromRead;
 use procfs::process::{LimitValue, Limits};
 use serde_json::{Value, json};
 
-/// Enough for rings and buffers of the largest codes; the default of most systems, 64 KiB to 8 MiB, is not.
+/// Enough for rings and buffers of the largest codes; the default of most systems, 64 KiB to 8 MiB, is too small.
 const ENOUGH: u64 = 64 << 20;
 
-/// A right that a process may hold independently of its limits; the number is the kernel's.
+/// A capability that a process may have regardless of its limits, by the kernel's number.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Capability {
     IpcLock = 14,
     SysNice = 23,
 }
 
-/// Whether this process holds a capability. Inside a user namespace it holds all, and the kernel does not mind them.
+/// Whether this process has a capability that counts. Inside a user namespace it has all of them, but the kernel
+/// ignores them.
 pub(super) fn capable(machine: &Machine, capability: Capability) -> bool {
     let effective = machine.field("/proc/self/status", "CapEff");
     let held = effective.and_then(|mask| u64::from_str_radix(&mask, 16).ok());
@@ -93,9 +94,9 @@ pub(super) fn memory_lock(machine: &Machine) -> Finding {
     finding.with(json!({ "limit_bytes": bytes }))
 }
 
-/// What the control group leaves of the machine's memory.
+/// The machine's memory that the control group leaves to this process.
 pub(super) fn memory(machine: &Machine) -> Finding {
-    /// What the largest generated codes take.
+    /// Memory that the largest generated codes need.
     const WANTED: u64 = 4 << 30;
     let purpose = "decoders of large codes take gigabytes: `ringcall run` refuses what does not fit";
     let kib = |name: &str| {
@@ -117,7 +118,7 @@ pub(super) fn memory(machine: &Machine) -> Finding {
         .with(json!({ "total_bytes": total, "free_bytes": free }))
 }
 
-/// Bytes in the largest binary unit that leaves at least one.
+/// Bytes in the largest binary unit of which there is at least one.
 pub(super) fn size(bytes: u64) -> String {
     let (unit, name) = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
         .into_iter()
@@ -133,7 +134,7 @@ mod tests {
     use super::super::machine::tests::made_up;
     use super::*;
 
-    /// `/proc/self/limits` of Linux 6, with these in the two lines that matter.
+    /// `/proc/self/limits` of Linux 6, with these values in the two relevant lines.
     pub(super) fn limits_file(memory: &str, priority: &str) -> String {
         let mut text = format!("{:26}{:21}{:21}Units     \n", "Limit", "Soft Limit", "Hard Limit");
         for (name, value, unit) in [

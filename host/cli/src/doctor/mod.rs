@@ -1,7 +1,7 @@
 //! `ringcall doctor`: the parts of this machine, what Ringcall can do with each, and remedies for missing parts.
 //!
-//! Nothing is opened that could change the machine, and no library is loaded: everything comes from files under
-//! `/proc`, `/sys` and the usual folders, so that it can be run anywhere, by anybody, at any time.
+//! The checks open nothing that could change the machine and load no library: they read files under `/proc`, `/sys` and
+//! the usual folders, so that any user can run them at any time.
 //!
 //! `--json FILE` writes the same for programs:
 //!
@@ -51,7 +51,7 @@
 //! | `onnxruntime` | `paths` |
 //! | `device_toolchain` | `sources`: paths of the standard library, `programs`: paths of compilers and linkers |
 //!
-//! Without `--verbose`, the text is a assessment and what would improve it.
+//! Without `--verbose`, the text is an assessment and a list of improvements.
 
 mod assessment;
 mod cores;
@@ -95,7 +95,7 @@ pub(crate) struct Args {
     root: PathBuf,
 }
 
-/// Everything that is looked at, in the order in which it is shown.
+/// All checks, in the order in which they are shown.
 const CHECKS: &[fn(&Machine) -> Finding] = &[
     cores::cpu,
     cores::cores,
@@ -156,10 +156,10 @@ fn by_key<S: Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S
     serializer.collect_map(findings.iter().map(|finding| (finding.key, finding)))
 }
 
-/// Looks, and says what it found. What a machine lacks is no error, unless it is required.
+/// Runs the checks and prints the findings. A missing part is not an error unless it is required.
 pub(crate) fn run(args: &Args) -> Result<u8> {
     match examine(args) {
-        // The reader of the output has seen enough: end quietly, as filters do.
+        // The reader of the output has closed it: end quietly, as filters do.
         Err(error) if broken_pipe(&error) => Ok(0),
         result => result,
     }

@@ -1,4 +1,4 @@
-//! Network hardware that carries requests past the kernel: RDMA devices, their libraries, DOCA.
+//! Network hardware that carries requests around the kernel: RDMA devices, their libraries, DOCA.
 
 use super::finding::{Finding, State};
 use super::machine::Machine;
@@ -60,7 +60,7 @@ pub(super) fn rdma_devices(machine: &Machine) -> Finding {
     )
 }
 
-/// What the device is, by its number on the PCI bus.
+/// The device's kind, by its number on the PCI bus.
 fn nic(machine: &Machine, folder: &str) -> String {
     let field = |name: &str| machine.text(&format!("{folder}/device/{name}"));
     let (Some(vendor), Some(device)) = (field("vendor"), field("device")) else {
@@ -127,7 +127,7 @@ pub(super) fn doca(machine: &Machine) -> Finding {
     let mut include = vec!["/usr/include".to_owned()];
     include.extend(folder.map(|folder| format!("{folder}/include")));
     let headers = machine.find(&include, "doca_gpunetio.h");
-    // Written where the packages are, for pkg-config.
+    // The packages write it there for pkg-config.
     let version = machine
         .find(&libraries, "pkgconfig/doca-common.pc")
         .first()

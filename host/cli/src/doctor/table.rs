@@ -5,7 +5,7 @@ use crate::style::{BAD, GOOD, WARNING, paragraph, styled};
 use anstyle::Style;
 use std::fmt::Write;
 
-/// A mark, a name and what was found, each in its column; what it is for and what to do below.
+/// A mark, a name and the finding, each in its column; purpose and remedy below.
 pub(super) fn render(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);
     let column = MARK + 2 + width + 2;
@@ -14,7 +14,7 @@ pub(super) fn render(findings: &[Finding]) -> String {
         let (word, style) = mark(finding.state);
         let label = format!("{word:MARK$}  {:width$}  ", finding.name);
         let lines = paragraph(&label, column, &plain(&finding.found));
-        // Colours take no columns: they come after the lines are made.
+        // Colours take no columns, so they are added after the lines are made.
         text += &lines.replacen(word, &styled(style, word), 1);
         text += &paragraph("", column, &format!("for: {}", finding.purpose));
         if let Some(remedy) = &finding.remedy {
@@ -32,7 +32,6 @@ pub(super) fn render(findings: &[Finding]) -> String {
     text
 }
 
-/// Columns of a mark.
 const MARK: usize = 7;
 
 fn mark(state: State) -> (&'static str, Style) {
@@ -43,7 +42,8 @@ fn mark(state: State) -> (&'static str, Style) {
     }
 }
 
-/// Names of devices and packages come from outside: none may command the terminal or break the table.
+/// Removes control characters: names of devices and packages come from outside and must not control the terminal or
+/// break the table.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -19,7 +19,7 @@ pub(super) fn tensorrt(machine: &Machine) -> Finding {
             add_home(machine, home.trim_end_matches('/'), &mut folders, &mut headers);
         }
     }
-    // What the engine itself is told by.
+    // The variable that also tells the engine.
     if let Some(library) = machine.variable(LIBRARY_VARIABLE) {
         let parent =
             std::path::Path::new(library).parent().map(|folder| folder.to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! Requests by an RDMA adapter, in place of the sensor bridge's software RDMA.
+//! Requests through an RDMA adapter instead of software RoCE.
 
 use super::datagrams::{self, DatagramOptions, Way};
 use super::faulty::Counts;
@@ -15,7 +15,7 @@ use ringcall_transport::verbs::{PairOptions, Remote, VerbsCaller, VerbsWindow};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Refuses what an adapter would ignore, or lacks.
+/// Refuses options that have no effect with an adapter, and missing ones.
 pub(super) fn check(args: &Args, given: &Given<'_>, transport: TransportArg) -> Result<()> {
     if transport != TransportArg::Verbs {
         return given.refuse(&["device"], &format!("--transport {}", transport.name()));
@@ -55,7 +55,7 @@ pub(super) fn run(
         device,
         ip: None,
         reliable,
-        // Answers of requests that were given up may still come.
+        // Answers to requests that were given up may still come.
         slots: (2 * in_flight).min(4096),
         slot_bytes: window.page_bytes,
         mtu: args.mtu.into(),

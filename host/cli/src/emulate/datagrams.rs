@@ -1,5 +1,4 @@
-//! Requests over a caller's wire, in place of the sensor bridge's software RDMA, with the same loop and the same
-//! report.
+//! Requests over a caller's wire instead of software RoCE, with the same loop and the same report.
 
 use super::faulty::Faulty;
 use super::work::{Checker, FunctionArg, Source};
@@ -23,15 +22,14 @@ pub(super) struct DatagramOptions {
     pub(super) timeout: Duration,
     /// The longest request or answer.
     pub(super) frame_bytes: usize,
-    /// Loss, duplication and reordering.
     pub(super) faults: Faults,
 }
 
-/// How long answers are waited for after a stop.
+/// How long to wait for answers after a stop.
 const DRAIN: Duration = Duration::from_millis(300);
-/// After this time without any answer, and with a request past its timeout, the service counts as absent.
+/// A service counts as absent after this time without any answer while a request is past its timeout.
 pub(super) const SILENCE: Duration = Duration::from_secs(2);
-/// The longest sleep: how fast a signal is noticed.
+/// The longest sleep, which bounds how late a signal is noticed.
 const SLEEP: Duration = Duration::from_millis(2);
 
 struct Open {
@@ -40,7 +38,7 @@ struct Open {
     withheld: bool,
 }
 
-/// A socket whose requests suffer.
+/// A socket that injects faults into requests.
 pub(super) fn connect(options: &DatagramOptions) -> Result<(Faulty, super::faulty::Counts)> {
     let any = match options.to {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -49,17 +47,16 @@ pub(super) fn connect(options: &DatagramOptions) -> Result<(Faulty, super::fault
     let mut wire =
         udp::Udp::bind(&udp::UdpOptions { address: SocketAddr::new(any, 0), ..Default::default() })?;
     wire.connect(options.to).with_context(|| format!("no route to {}", options.to))?;
-    // A lost request is one that is never sent: the caller's table knows it.
+    // Losses are requests that are never sent, and the caller's table handles them.
     Ok(Faulty::new(wire, options.to.into(), Faults { loss: 0.0, ..options.faults }))
 }
 
-/// A wire to a service.
 pub(super) struct Way<W: Wire> {
     pub(super) wire: W,
     pub(super) peer: W::Peer,
-    /// What goes wrong on purpose in the wire itself.
+    /// Faults injected by the wire itself.
     pub(super) faults: super::faulty::Counts,
-    /// Why the wire works no more, if it does not.
+    /// Why the wire has failed, if it has.
     pub(super) fault: fn(&W) -> Option<anyhow::Error>,
 }
 
@@ -159,7 +156,7 @@ pub(super) fn run<W: Wire>(
             std::thread::yield_now();
         }
     }
-    // Left where the port is closed, and after a stop.
+    // Some are left if the port is closed, and after a stop.
     let withheld = open.values().filter(|open| open.withheld).count() as u64;
     report.lost += withheld;
     report.unanswered += open.len() as u64 - withheld;
@@ -178,7 +175,7 @@ pub(super) fn run<W: Wire>(
     Ok(report)
 }
 
-/// From 0 up to 1, without it.
+/// A random number from 0 to 1, without 1.
 fn uniform(random: &mut Xoshiro256PlusPlus) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -1,4 +1,4 @@
-//! `--protocol decoding`: a control system that asks a decoding server, and checks every correction.
+//! `--protocol decoding`: a control system that calls a decoding server and checks every correction.
 
 use super::measurements::Measurements;
 use super::{Args, target::Target};
@@ -30,33 +30,33 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// So many calls in a row that fail end the run: the server is gone, or serves something else.
+/// This many consecutive failed calls end the run: the server is gone, or serves something else.
 const MAX_FAILURES: u64 = 16;
 
-/// What the server did.
+/// Counters and latencies of the server's answers.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     decoders: usize,
-    /// Volumes that were sent, and calls in all.
+    /// Volumes sent, and calls in total.
     shots: u64,
     calls: u64,
-    /// Corrections that are those of a decoder of our own, and that are not.
+    /// Corrections that equal those of a local decoder, and corrections that do not.
     correct: u64,
     wrong: u64,
     /// Volumes without corrections.
     failed: u64,
     first_failure: Option<String>,
-    /// Corrections that are not what the sampled errors flip: the code's own failures.
+    /// Corrections that differ from the sampled errors' flips: the code's logical errors.
     logical_errors: u64,
-    /// Runs of any length: decisions that later rounds might have changed, by our own decoder.
+    /// Endless runs: decisions of the local decoder that later rounds might have changed.
     forced: u64,
-    /// From the last measurements sent to the corrections.
+    /// From the last measurements to the corrections.
     latency_ns: Latency,
     elapsed_s: f64,
     ok: bool,
 }
 
-/// One decoder, and the requests for it.
+/// One decoder of the server, with its requests.
 struct Patient {
     client: DecodingClient<Tagged<udp::Udp>>,
     volumes: Volumes,
@@ -67,11 +67,10 @@ struct Patient {
     found: Vec<u8>,
 }
 
-/// What is measured.
 enum Volumes {
     /// Shots of the decoder's errors.
     Whole { sampler: Box<Sampler>, shot: Shot, measurements: Measurements, count: usize },
-    /// Runs of so many rounds, with the measurements of each round, and those of the first and the last.
+    /// Runs of `rounds` rounds, with the measurements of each round, and of the first and the last.
     Endless { source: RunSource, rounds: u32, each: u32, boundary: u32 },
 }
 
@@ -239,7 +238,7 @@ fn drive(args: &Args, config: &Config, patients: &mut [Patient], stop: &dyn Fn()
                 failures += 1;
                 report.failed += 1;
                 report.first_failure.get_or_insert_with(|| error.to_string());
-                // Its own failure is counted by the next volume.
+                // A failed reset is counted with the next volume.
                 let _ = client.reset();
                 own.reset();
             }
@@ -252,7 +251,7 @@ fn drive(args: &Args, config: &Config, patients: &mut [Patient], stop: &dyn Fn()
     Ok(report)
 }
 
-/// Sends a run round by round, also to our own decoder; how long it took from the last round to the corrections.
+/// Sends a run round by round, and decodes it locally, too. Returns the time from the last round to the corrections.
 fn endless_run(
     client: &mut DecodingClient<Tagged<udp::Udp>>,
     run: &Run,
@@ -282,7 +281,7 @@ fn endless_run(
     Ok(begin.elapsed())
 }
 
-/// Sends one volume in parts; how long it took from the last part to the corrections.
+/// Sends one volume in parts. Returns the time from the last part to the corrections.
 fn volume(
     client: &mut DecodingClient<Tagged<udp::Udp>>,
     count: usize,
@@ -291,7 +290,7 @@ fn volume(
     found: &mut [u8],
     calls: &mut u64,
 ) -> Result<Duration, ringcall_transport::DecodingError> {
-    // Whole bytes, so that no part is shifted.
+    // Whole bytes, so that no part needs to be shifted.
     let part = count.div_ceil(parts).next_multiple_of(8);
     let mut from = 0;
     while count - from > part {
@@ -300,7 +299,8 @@ fn volume(
         from += part;
     }
     *calls += 2;
-    // A control system's rounds come slower than they are answered; a queue of them is not what is measured.
+    // A control system's rounds come more slowly than they are answered, so the latency must not include a queue of
+    // them.
     client.wait();
     let begin = Instant::now();
     client.finish(count - from, &bytes[from / 8..], true, found)?;
@@ -321,7 +321,7 @@ impl fmt::Display for Report {
         if let Some(why) = &self.first_failure {
             f.write_str(&style::paragraph("first failure", 15, why))?;
         }
-        // From the last measurements to the corrections.
+        // The latency is measured from the last measurements to the corrections.
         if correct + wrong == 0 {
             return Ok(());
         }

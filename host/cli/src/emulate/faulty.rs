@@ -1,4 +1,4 @@
-//! A UDP socket that doubles requests and changes their order on purpose.
+//! A UDP socket that duplicates and reorders requests on purpose.
 
 use ringcall_sim::fpga::{FaultCounts, Faults, Injector};
 use ringcall_transport::wire::{Arrival, Sent};
@@ -8,32 +8,32 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Read from outside while the wire is its caller's.
+/// Counters of faults, readable while the caller has the wire.
 pub(super) type Counts = Arc<Mutex<FaultCounts>>;
 
 #[derive(Debug)]
 pub(super) struct Faulty {
     udp: udp::Udp,
-    /// None: requests go out as they are.
+    /// `None` sends requests unchanged.
     injector: Option<Injector>,
     to: udp::Peer,
     out: Outbox<udp::Peer>,
     datagram: Vec<u8>,
-    /// Looks in a row at a socket with nothing in it.
+    /// Consecutive polls that found the socket empty.
     empty: u32,
-    /// The system has said, while something was sent, that no socket is bound there: not told yet.
+    /// Whether a send has reported that no socket is bound to the service's port, which is still to be returned.
     closed: bool,
     counts: Counts,
 }
 
-/// What one request may turn into: itself twice, and all that was held back.
+/// The most datagrams for one request: itself twice, and all that were held back.
 const MOST: usize = 16;
 const CAPACITY: usize = 64;
-/// After so many looks for answers in vain nothing follows for now that held requests could come after.
+/// After this many empty polls no further request comes for now, so held ones are sent.
 const MAX_EMPTY_POLLS: u32 = 256;
 
 impl Faulty {
-    /// Faults of `faults` but loss, which is the caller's: only it knows which request is lost.
+    /// Injects `faults` except for losses, which are the caller's: only it knows which request is lost.
     pub(super) fn new(udp: udp::Udp, to: udp::Peer, faults: Faults) -> (Self, Counts) {
         let wanted = faults.duplication + faults.reordering > 0.0;
         let counts = Counts::default();
@@ -59,9 +59,9 @@ impl Faulty {
                     self.closed = true;
                     return;
                 }
-                // Not now: offered again, until the requests' time is up.
+                // No room now: it is offered again until the request's timeout.
                 Some(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // This one goes nowhere: it is unanswered.
+                // This one cannot be sent: it stays unanswered.
                 Some(_) => self.out.remove(1),
                 None if frames == 0 => return,
                 None => {}

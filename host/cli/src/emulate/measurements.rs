@@ -1,13 +1,13 @@
-//! Measurements for a syndrome: what a control system would have measured, given the detectors that fired.
+//! Measurements for a syndrome: a control system's measurements that make the given detectors fire.
 
 use anyhow::{Result, bail};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 
-/// The most detectors or measurements of equations that are solved. A matrix whose rows have one measurement each has no limit.
+/// The most detectors or measurements in equations to solve. A matrix with one measurement in each row has no limit.
 const MOST: usize = 1 << 13;
 
-/// Solves D m = d over bits for measurements m, and draws those that are free.
+/// Solves D m = d over bits for measurements m, with random free variables.
 pub(super) enum Measurements {
     /// Detector `i` is measurement `at[i]`.
     Copies {
@@ -17,19 +17,19 @@ pub(super) enum Measurements {
     Equations(Equations),
 }
 
-/// D brought to reduced echelon form, with the row operations that brought it there.
+/// D in reduced echelon form, with the row operations that lead to it.
 pub(super) struct Equations {
     count: usize,
     rows: Vec<Row>,
-    /// Row operations of rows that became empty: what detectors never do.
+    /// Row operations that give empty rows: sums of detectors that are always 0.
     never: Vec<Vec<u64>>,
 }
 
 struct Row {
     pivot: usize,
-    /// Measurements of the reduced row, without its pivot.
+    /// Free measurements of the reduced row.
     free: Vec<u64>,
-    /// Detectors whose sum it is.
+    /// Detectors whose sum the row is.
     from: Vec<u64>,
 }
 
@@ -46,7 +46,7 @@ fn flip(words: &mut [u64], i: usize) {
 }
 
 impl Measurements {
-    /// For each detector, the measurements whose parity it is.
+    /// `detectors` lists, for each detector, the measurements whose parity it is.
     pub(super) fn new(detectors: &[Vec<u32>], count: usize) -> Result<Self> {
         let mut single: Vec<u32> = detectors.iter().filter(|row| row.len() == 1).map(|row| row[0]).collect();
         if single.len() == detectors.len() {
@@ -93,7 +93,7 @@ impl Measurements {
         Ok(Self::Equations(Equations { count, rows: rows.collect(), never }))
     }
 
-    /// Writes measurements, packed in bits, whose detectors are `detectors`; false where none have those.
+    /// Writes measurements, packed in bits, with these `detectors`; false if there are none.
     pub(super) fn solve(
         &self,
         detectors: &[u64],
@@ -112,7 +112,7 @@ impl Measurements {
                     return false;
                 }
                 out.resize_with(count.div_ceil(64), || random.next_u64());
-                // Those of rows are set below; what is left are measurements that detectors leave free.
+                // The measurements of rows are set below; the others are free.
                 for Row { pivot, .. } in rows {
                     if bit(out, *pivot) {
                         flip(out, *pivot);

@@ -39,10 +39,10 @@ use summary::Summary;
 use target::Target;
 use work::{Asked, Checker, FunctionArg, Source};
 
-/// How long after a signal answers are waited for.
+/// How long to wait for answers after a signal.
 const GRACE_PERIOD: Duration = Duration::from_millis(1500);
 
-/// How a time stamp is in a request's 64 bits.
+/// The form of a time stamp in a request's 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum TimeStampsArg {
     /// Nanoseconds since 1970
@@ -165,11 +165,10 @@ pub(crate) struct Args {
     verbose: bool,
 }
 
-/// Options of a queue pair.
 const QUEUE_PAIR: [&str; 9] =
     ["metadata", "time_stamps", "rendezvous", "qp", "bind", "icrc", "mtu", "qp_type", "psn"];
 
-/// What is spoken.
+/// The protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ProtocolArg {
     /// Requests of one function, each with its answer
@@ -178,7 +177,7 @@ enum ProtocolArg {
     Decoding,
 }
 
-/// How far a packet is held back, in packets.
+/// How many packets later a held-back packet is sent, at most.
 const REORDER_DEPTH: u32 = 4;
 
 pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u8> {
@@ -296,17 +295,17 @@ fn faults(args: &Args) -> Faults {
     }
 }
 
-/// The address that the socket is bound to.
+/// The address to which the socket is bound.
 fn local(args: &Args, service: SocketAddrV4) -> Result<SocketAddrV4> {
     if let Some(address) = args.bind {
         return Ok(address);
     }
     let local = RoceSocket::route_source(service).with_context(|| format!("no route to {service}"))?;
-    // A rendezvous tells no port.
+    // A rendezvous names no port.
     Ok(SocketAddrV4::new(local, if args.rendezvous.is_some() { ROCE_PORT } else { 0 }))
 }
 
-/// What a rendezvous says in place of what the endpoint says.
+/// Overrides the endpoint's values by those of a rendezvous.
 fn introduce(args: &Args, service: SocketAddr, target: &mut PlayerTarget) -> Result<()> {
     let timeout = args.timeout;
     let here = rendezvous::Side { qp: args.qp, key: 0, ip: *local(args, target.peer)?.ip() };
@@ -356,7 +355,7 @@ fn play(
             return false;
         }
         left -= 1;
-        // The player writes number and time. A payload that does not fit a page is refused there.
+        // The emulated FPGA writes number and time, and refuses a payload that does not fit a page.
         let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         window.clear();
         window.extend_from_slice(&RequestHeader::new(function.0, length, 0, 0).to_bytes());

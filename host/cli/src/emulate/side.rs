@@ -1,4 +1,5 @@
-//! Requests with side information: random weights of edges, and read-outs with errors as frequent as they say.
+//! Requests with side information: random weights of edges, and read-outs with errors as frequent as their confidences
+//! say.
 
 use anyhow::Result;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -11,27 +12,26 @@ use ringcall_wire::readout::{Level, Readout};
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::weighted::{log_likelihood_of_4_bits, log_likelihood_of_8_bits, write_weighted_request};
 
-/// One measurement in so many is doubted.
+/// One of this many measurements is doubtful.
 const DOUBTED: u64 = 8;
-/// A confidence that leaves nothing to doubt, as a number.
+/// The confidence of a measurement without doubt.
 const CERTAIN: f32 = 1e6;
 
-/// From 0 up to 1, without it.
+/// A random number from 0 to 1, without 1.
 fn uniform(random: &mut Xoshiro256PlusPlus) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Appends a request to `out`.
 fn append(schema: &HandlerSchema, out: &mut Vec<u8>, write: impl FnOnce(&mut [u8]) -> bool) -> bool {
     let begin = out.len();
     out.resize(begin + schema.args_bytes().map_or(0, |bytes| bytes as usize), 0);
     write(&mut out[begin..])
 }
 
-/// Weights of edges that are drawn for each shot, up to twice what they are in the model.
+/// Random weights of edges, drawn for each shot, up to twice those of the model.
 pub(super) struct Weights {
     schema: HandlerSchema,
-    /// Edges with their own weights, in an order that changes.
+    /// Edges with their weights in the model, in an order that changes.
     edges: Vec<(u32, f64)>,
     most: usize,
     given: Vec<(u32, f32)>,
@@ -70,7 +70,7 @@ impl Weights {
     }
 }
 
-/// Read-outs that are drawn for each shot. Where one says that it may be wrong, it is with that probability.
+/// Random read-outs, drawn for each shot. A doubtful one is wrong with the probability that it states.
 pub(super) struct Doubts {
     schema: HandlerSchema,
     flips: Vec<Component>,

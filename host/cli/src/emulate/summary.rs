@@ -16,35 +16,34 @@ use std::time::Duration;
 pub(super) struct Summary {
     transport: &'static str,
     function: &'static str,
-    /// Asked for.
     requests: u64,
     sent: u64,
     answered: u64,
     correct: u64,
     wrong: u64,
-    /// Answered with a status of the protocol's.
+    /// Answers with an error status of the protocol.
     refused: u64,
-    /// Those, by the name of their status.
+    /// These answers, by the name of their status.
     refusals: BTreeMap<&'static str, u64>,
-    /// Not answered, because of an injected fault.
+    /// Requests without an answer because of an injected fault.
     lost: u64,
-    /// Not answered, and nothing was done to it.
+    /// Requests without an answer and without an injected fault.
     unanswered: u64,
     late: u64,
-    /// Answered rightly or not, and marked: the decode took longer than the service's deadline.
+    /// Answers, right or wrong, that say that the decode took longer than the service's deadline.
     past_deadline: u64,
-    /// How sure of its answers the service's decoder was; empty where it does not say.
+    /// Confidences of the service's decoder; empty if it does not report them.
     confidences: Vec<ConfidenceRow>,
     duplicates: u64,
     unexpected: u64,
     malformed: u64,
-    /// Answers without their tag, or with a wrong one.
+    /// Answers with a missing or wrong tag.
     wrong_tag: u64,
-    /// RoCE: packets of which nothing was taken, by reason.
+    /// RoCE: ignored packets, by reason.
     ignored: Refusals,
-    /// RoCE: what a reliable connection counts.
+    /// RoCE: counters of a reliable connection.
     reliable: Option<ConnectionCounts>,
-    /// No socket was bound to the service's port.
+    /// Whether no socket was bound to the service's port.
     closed: bool,
     faults: FaultCounts,
     latency_ns: Latency,
@@ -93,12 +92,12 @@ impl Summary {
         }
     }
 
-    /// Every request accounted for, and no answer wrong, refused, missing or too many.
+    /// Whether every request is accounted for, and no answer is wrong, refused, missing or duplicate.
     pub(super) const fn is_ok(&self) -> bool {
         self.ok
     }
 
-    /// Why it is not, in one line, of the service at `address`.
+    /// Why the run failed, in one line; `address` is the service's.
     pub(super) fn complaint(&self, address: SocketAddr) -> String {
         if self.closed {
             return format!("nobody answers at {address}: no socket is bound to that port");
@@ -115,11 +114,11 @@ impl Summary {
     }
 }
 
-/// Where the second column starts.
+/// Column at which the second column starts.
 const LABEL: usize = 12;
 
 impl Summary {
-    /// The text for people: counts above 0, or every count.
+    /// The text for people, with counts above 0 or with every count.
     pub(super) fn shown(&self, verbose: bool) -> String {
         let title = format!(
             "{} over {}: {} requests sent of {}",
@@ -174,7 +173,7 @@ impl Summary {
         if self.answered > 0 {
             row("latency", &latency(&self.latency_ns));
         }
-        // Of nothing there is no rate.
+        // Without answers there is no rate.
         if self.answered == 0 && !verbose {
             return text;
         }

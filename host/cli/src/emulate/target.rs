@@ -1,4 +1,4 @@
-//! The address of a service: the line that the service prints, or an address and options.
+//! Address of a service: the line that the service prints, or an address and options.
 
 use crate::decoder::{DecoderArg, DecoderArgs, MatchingArg, RelayArgs};
 use crate::serve::{DEFAULT_PORT, QpTypeArg, TransportArg};
@@ -10,10 +10,10 @@ use ringcall_sim::fpga::PlayerTarget;
 use ringcall_wire::tag::{self, FrameKey};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-/// What the line of a decoding server begins with.
+/// Beginning of a decoding server's line.
 const DECODING_SERVER: &str = "QEC_DECODING_SERVER_READY ";
 
-/// The pairs of a service's line, and what stands for those that are missing.
+/// The pairs of a service's line, and defaults for the missing ones.
 #[derive(Debug, Default)]
 pub(super) struct Target<'a> {
     pairs: Vec<(&'a str, &'a str)>,
@@ -21,7 +21,7 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Reads `transport=roce port=4791 qp=0x12 ...`, `127.0.0.1:4791` or `localhost:4791`.
+    /// Parses `transport=roce port=4791 qp=0x12 ...`, `127.0.0.1:4791` or `localhost:4791`.
     pub(super) fn parse(text: &'a str) -> Result<Self> {
         if let Ok(address) = text.trim().parse() {
             return Ok(Self { pairs: Vec::new(), address: Some(address) });
@@ -29,7 +29,7 @@ impl<'a> Target<'a> {
         if !text.contains('=') && text.contains(':') {
             let found =
                 text.trim().to_socket_addrs().with_context(|| Misuse(format!("no address of `{text}`")))?;
-            // Services of RoCE have IPv4 alone, and `ringcall serve` is on 127.0.0.1 unless it is told otherwise.
+            // Services of RoCE have IPv4 only, and `ringcall serve` is on 127.0.0.1 by default.
             let address = found.min_by_key(SocketAddr::is_ipv6);
             return Ok(Self { pairs: Vec::new(), address });
         }
@@ -45,7 +45,7 @@ impl<'a> Target<'a> {
         Ok(Self { pairs, address: None })
     }
 
-    /// Refuses a decoding server, which has none of the functions of the other protocol.
+    /// Refuses a decoding server, which serves none of the other protocol's functions.
     pub(super) fn refuse_decoding_server(text: &str) -> Result<()> {
         if text.trim().starts_with(DECODING_SERVER.trim()) {
             bail!(misuse(
@@ -59,7 +59,7 @@ impl<'a> Target<'a> {
         self.pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
     }
 
-    /// A number, in decimal or after `0x` in hexadecimal.
+    /// A number, decimal or, after `0x`, hexadecimal.
     fn number(&self, key: &str) -> Result<Option<u64>> {
         let Some(text) = self.get(key) else { return Ok(None) };
         let value = match text.strip_prefix("0x") {
@@ -74,12 +74,12 @@ impl<'a> Target<'a> {
         u32::try_from(value).with_context(|| Misuse(format!("{key}={value} in the endpoint")))
     }
 
-    /// The transport: what the option says, or the line.
+    /// The transport of the option, or of the line.
     pub(super) fn transport(&self, option: Option<TransportArg>) -> Result<TransportArg> {
         let named = match self.get("transport") {
             None => None,
             Some("udp") => Some(TransportArg::Udp),
-            // The same on the wire, unless an adapter of ours is to speak it.
+            // Both are the same on the wire; the option decides whether an adapter speaks it.
             Some("roce" | "verbs") if option == Some(TransportArg::Verbs) => Some(TransportArg::Verbs),
             Some("roce" | "verbs") => Some(TransportArg::Roce),
             Some(other) => bail!(misuse(format!(
@@ -96,7 +96,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The service of the queue pair: what the option says, or the line; the unreliable one where neither does.
+    /// The service of the queue pair, from the option or the line; by default the unreliable one.
     pub(super) fn qp_type(&self, option: Option<QpTypeArg>) -> Result<QpTypeArg> {
         let named =
             match self.get("service") {
@@ -113,14 +113,14 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The first packet sequence number that the line says.
+    /// The first packet sequence number of the line.
     pub(super) fn psn(&self) -> Result<Option<u32>> {
         let Some(psn) = self.number("psn")? else { return Ok(None) };
         let psn = u32::try_from(psn).ok().filter(|psn| psn >> 24 == 0);
         psn.map(Some).context(Misuse("psn in the endpoint has more than 24 bits".to_owned()))
     }
 
-    /// The service's decoder, to compare answers with: what the options say, or the line.
+    /// The service's decoder, for comparing answers, from the options or the line.
     pub(super) fn decoder(&self, options: DecoderArgs) -> Result<DecoderArgs> {
         let plugs_in = matches!(options.family, Some(DecoderArg::Plugin(_)));
         if let Some(named) = self.get("decoder") {
@@ -189,7 +189,7 @@ impl<'a> Target<'a> {
         Ok(DecoderArgs { kind: Some(kind), ..options })
     }
 
-    /// What requests say beside the detectors: what the options say, or the line.
+    /// The side information of requests, from the options or the line.
     pub(super) fn side(&self, options: SideArgs) -> Result<SideArgs> {
         let weights = self.number("weights")?.map(u32::try_from).transpose();
         let weights = weights.context(Misuse("weights in the endpoint".to_owned()))?;
@@ -211,7 +211,7 @@ impl<'a> Target<'a> {
         Ok(SideArgs { weights: options.weights.or(weights), readout: options.readout.or(readout) })
     }
 
-    /// Whether requests are measurements, and answers those of slices: as the line says.
+    /// Whether the line says that requests are measurements, and that answers are those of slices.
     pub(super) fn forms(&self) -> (bool, bool) {
         (self.get("requests") == Some("measurements"), self.get("decoder") == Some("slices"))
     }
@@ -224,7 +224,7 @@ impl<'a> Target<'a> {
     /// Whether a model answers `decode_syndrome`.
     ///
     /// # Errors
-    /// A model whose requests are not sent here.
+    /// The service's model takes requests that this command cannot send.
     pub(super) fn model(&self) -> Result<bool> {
         match self.get("model") {
             None => Ok(false),
@@ -237,7 +237,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The address; this machine's where the line has none.
+    /// The service's address; this machine's if the line has none.
     pub(super) fn address(&self) -> Result<SocketAddr> {
         if let Some(address) = self.address {
             return Ok(address);
@@ -250,7 +250,7 @@ impl<'a> Target<'a> {
         Ok(SocketAddr::new(ip, port))
     }
 
-    /// Where a decoding server has a decoder's ring: at its port, or where the line says none at the first.
+    /// The address of a decoder's ring: at its port, or, if the line names none, at the first one.
     pub(super) fn ring(&self, decoder: i64) -> Result<SocketAddr> {
         let mut address = self.address()?;
         let key = format!("ring{decoder}");
@@ -262,10 +262,10 @@ impl<'a> Target<'a> {
         Ok(address)
     }
 
-    /// Whether both sides tag their frames.
+    /// Checks that both sides tag their frames, or neither does.
     ///
     /// # Errors
-    /// One side alone does, or in another way.
+    /// Only one side tags its frames, or the sides use different versions of tags.
     pub(super) fn check_tag(&self, key: Option<FrameKey>) -> Result<()> {
         match (self.number("tag")?, key) {
             (Some(version), _) if version != u64::from(tag::VERSION) => {
@@ -275,7 +275,7 @@ impl<'a> Target<'a> {
                 )))
             }
             (Some(_), None) => bail!(misuse("the endpoint tags its frames: give its --tag-key")),
-            // An address says nothing of tags.
+            // An address does not say whether frames are tagged.
             (None, Some(_)) if !self.pairs.is_empty() => {
                 bail!(misuse("the endpoint tags no frames: leave --tag-key out, or start it with one"))
             }
@@ -283,13 +283,13 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The digest of the experiment that the service decodes, where the line says it.
+    /// The digest of the service's experiment, if the line has it.
     pub(super) fn experiment(&self) -> Option<&'a str> {
         self.get("experiment")
     }
 
-    /// The window of a RoCE service. What the line does not say is what `ringcall serve` has by default; the key, which has none, is
-    /// `told` by a rendezvous.
+    /// The window of a RoCE service, with the defaults of `ringcall serve` for missing pairs. The key has no default;
+    /// with `told` a rendezvous provides it.
     pub(super) fn window(&self, told: bool) -> Result<PlayerTarget> {
         if !told && self.get("rkey").is_none() {
             bail!(misuse(

@@ -44,7 +44,6 @@ impl FunctionArg {
     }
 }
 
-/// Makes payloads, one after the other.
 pub(super) enum Source {
     Increment {
         bytes: usize,
@@ -70,7 +69,6 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Appends the next payload.
     pub(super) fn next(&mut self, out: &mut Vec<u8>) -> bool {
         match self {
             Self::Increment { bytes, number } => {
@@ -94,7 +92,7 @@ impl Source {
     }
 }
 
-/// Judges answers by the payload alone.
+/// Checks answers by the payload alone.
 pub(super) enum Checker {
     Increment,
     Decode {
@@ -108,7 +106,7 @@ pub(super) enum Checker {
         expected: Vec<u8>,
         late: u64,
     },
-    /// Whether it is an answer at all: what a network decides is not known here.
+    /// Checks only the answer's form, since the network's decisions are not known here.
     Form(Box<WireForm>),
 }
 
@@ -118,7 +116,7 @@ impl Checker {
             && match self {
                 Self::Increment => payload.iter().map(|byte| byte.wrapping_add(1)).eq(result.iter().copied()),
                 Self::Form(form) => form.read_result(result).is_some(),
-                // What a service had no time for cannot be foreseen, and is no fault.
+                // Whether the service runs out of time cannot be predicted, and is not an error.
                 Self::Decode { decoder, expected, late, confidences } => {
                     let answer = decoder.answer_in(result);
                     let is_late = answer.as_ref().is_some_and(|answer| answer.outcome.is_late());
@@ -136,7 +134,7 @@ impl Checker {
             }
     }
 
-    /// How sure of its answers the service's decoder was; empty where it does not say.
+    /// Confidences of the service's decoder; empty if it does not report them.
     pub(super) fn confidences(&self) -> Confidences {
         match self {
             Self::Decode { confidences, .. } => Confidences::clone(confidences),
@@ -144,7 +142,7 @@ impl Checker {
         }
     }
 
-    /// Answers that said that their decode took longer than the service's deadline.
+    /// Answers that say that their decode took longer than the service's deadline.
     pub(super) fn past_deadline(&self) -> u64 {
         match self {
             Self::Increment | Self::Form(_) => 0,
@@ -153,14 +151,14 @@ impl Checker {
     }
 }
 
-/// What is asked.
+/// The requested function.
 pub(super) struct Asked<'a> {
     pub(super) function: FunctionArg,
     pub(super) experiment: &'a ExperimentArgs,
     pub(super) side: SideArgs,
-    /// A model answers, and not a decoder of ours: answers are judged by their form alone.
+    /// Whether a model answers instead of a decoder: answers are then checked by their form alone.
     pub(super) model: bool,
-    /// Of `increment`.
+    /// Payload bytes of `increment`.
     pub(super) payload_bytes: usize,
     pub(super) seed: u64,
 }
@@ -171,10 +169,10 @@ fn source_of(problem: &Problem, sampler: Box<Sampler>, shot: Shot, seed: u64) ->
     Source::Decode { sampler, shot, form, request: RequestBuffer::default(), coin }
 }
 
-/// Both ends of the work. `served` is the digest of the experiment that the service decodes, where it is known.
+/// Source and checker of the work. `served` is the digest of the service's experiment, if it is known.
 ///
 /// # Errors
-/// It is another experiment, or nothing says what the requests' side information is like.
+/// The service has another experiment, or the form of the requests' side information is unknown.
 pub(super) fn work(
     asked: &Asked<'_>,
     memory: MemoryLimit,
@@ -209,7 +207,7 @@ pub(super) fn work(
         let form = Box::new(problem.form().clone());
         return Ok((source_of(&problem, sampler, shot, seed), Checker::Form(form)));
     }
-    // Slots hold an answer; so does this.
+    // A slot has room for an answer, and so has this.
     let expected = vec![0; problem.slot_bytes()];
     let Some(side) = side.of(experiment, &problem)?.pop() else {
         let decoder = Box::new(Syndromes::new(&problem)?);

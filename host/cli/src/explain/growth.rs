@@ -1,24 +1,23 @@
-//! Growing regions around defects: which part of each edge they cover, and when.
+//! Growing regions around defects: the part of each edge that they cover, and when.
 
 use super::Explained;
 use ringcall_matching::MatchedPair;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// A part of an edge that a region covers, from one of its ends on.
+/// A part of an edge that a region covers, from one end of the edge on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cover {
     pub(super) edge: usize,
-    /// It begins at this detector.
+    /// The detector at that end.
     pub(super) from: u32,
-    /// How much of the edge, at most 1.
+    /// The covered share of the edge.
     pub(super) share: f64,
-    /// When it begins, and how long it grows, in units of weight.
+    /// When the cover begins, and how long it grows, in units of weight.
     pub(super) begin: f64,
     pub(super) takes: f64,
 }
 
-/// All regions.
 #[derive(Debug)]
 pub(super) struct Growth {
     pub(super) covers: Vec<Cover>,
@@ -27,7 +26,7 @@ pub(super) struct Growth {
     distances: HashMap<MatchedPair, f64>,
 }
 
-/// A distance that sorts.
+/// A distance with a total order.
 #[derive(Debug, Clone, Copy)]
 struct Distance(f64);
 
@@ -55,7 +54,8 @@ impl Ord for Distance {
 struct Rows(Vec<Vec<usize>>);
 
 impl Growth {
-    /// Around each defect until the path to its partner is covered: half of it, or all of one to the boundary.
+    /// Grows a region around each defect until the path to its partner is covered: half of the path, or all of it to
+    /// the boundary.
     pub(super) fn new(explained: &Explained<'_>) -> Self {
         let edges = explained.graph.edges();
         let mut rows = vec![Vec::new(); explained.graph.num_detectors()];
@@ -97,13 +97,13 @@ impl Growth {
                 }
             }
         }
-        // The same picture every time: a map has its nodes in any order.
+        // Sorted, so that the picture is reproducible: a map has no fixed order.
         self.covers.sort_by(|a, b| (a.edge, a.from).cmp(&(b.edge, b.from)).then(a.begin.total_cmp(&b.begin)));
     }
 }
 
 impl Rows {
-    /// Detectors within a radius of one, with their distances; ends at `target`, if it is given.
+    /// Detectors within a radius around one, with their distances. The search ends at `target`, if given.
     fn reached(
         &self,
         explained: &Explained<'_>,

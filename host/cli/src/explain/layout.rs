@@ -1,21 +1,22 @@
-//! The place of each detector in the picture.
+//! Positions of detectors in the picture.
 
 use ringcall_qec::dem::DetectorErrorModel;
 
-/// Places of detectors in pixels, and the size of the picture.
+/// Positions of detectors in pixels, and the size of the picture.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) places: Vec<(f64, f64)>,
     pub(super) width: f64,
     pub(super) height: f64,
-    /// About the distance of neighbours.
+    /// Approximate distance of neighbours.
     pub(super) step: f64,
 }
 
 const WIDTH: f64 = 1040.0;
 const MARGIN: f64 = 46.0;
 
-/// A detector's coordinates, seen from the side and a little from above: the last one is time, and goes up.
+/// A projection of a detector's coordinates, seen from the side and a little from above: the last coordinate is time
+/// and goes up.
 fn seen(coordinates: &[f64]) -> (f64, f64) {
     match *coordinates {
         [x] => (x, 0.0),
@@ -27,7 +28,7 @@ fn seen(coordinates: &[f64]) -> (f64, f64) {
 }
 
 impl Layout {
-    /// By coordinates where all detectors have them, else row by row.
+    /// By coordinates if all detectors have them, else row by row.
     pub(super) fn new(model: &DetectorErrorModel) -> Self {
         let count = model.num_detectors as usize;
         let complete = !model.coordinates.is_empty() && model.coordinates.iter().all(|list| !list.is_empty());
@@ -54,7 +55,7 @@ impl Layout {
         Self { places, width: WIDTH, height: down * scale + 2.0 * MARGIN, step: scale }
     }
 
-    /// Where an error that one detector alone sees comes from: outside, on the nearer side.
+    /// The outer end of an edge to the boundary, on the nearer side of the picture.
     pub(super) fn outside(&self, detector: u32) -> (f64, f64) {
         let (x, y) = self.places[detector as usize];
         let away = if x < self.width / 2.0 { -1.0 } else { 1.0 };

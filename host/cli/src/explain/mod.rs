@@ -22,7 +22,7 @@ use std::fs::File;
 use std::io::{BufReader, Write};
 use std::path::PathBuf;
 
-/// Graphs with more edges are no picture that a browser moves.
+/// Graphs with more edges make pictures too large for a browser.
 const MOST_EDGES: usize = 40_000;
 
 /// Decodes one shot by matching, and draws how: the lattice, the defects, regions that grow around them, the matching.
@@ -59,27 +59,26 @@ pub(crate) struct Args {
     output: PathBuf,
 }
 
-/// A shot, with its true observables where they are known.
+/// A shot with its true observables, if known.
 struct Chosen {
     number: u64,
     defects: Vec<u32>,
-    /// The observables that flipped, where they are known.
+    /// The observables that flipped, if known.
     truth: Option<Vec<u32>>,
 }
 
-/// What the decoder said of it.
+/// The decoder's result for a shot.
 pub(super) struct Explained<'a> {
     model: &'a ringcall_qec::dem::DetectorErrorModel,
     graph: &'a Engine,
     defects: &'a [u32],
     pairs: Vec<MatchedPair>,
-    /// Edges of the correction.
     correction: Vec<u32>,
     predicted: Vec<u32>,
     weight: f64,
 }
 
-/// Decodes, draws, and says where the picture is.
+/// Decodes, draws, and prints where the picture is.
 pub(crate) fn run(args: &Args) -> Result<()> {
     output::check_writable(&args.output)?;
     let problem = args.experiment.problem(args.memory, |estimate| estimate)?;
@@ -98,10 +97,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Reads or samples the next shot; whether there was one.
+/// Reads or samples the next shot. Returns whether there was one.
 type Next = Box<dyn FnMut(&mut Shot) -> Result<bool>>;
 
-/// The shot that was asked for.
+/// The requested shot.
 fn choose(args: &Args, problem: &Problem) -> Result<Chosen> {
     let (detectors, observables) = (problem.detectors(), problem.observables());
     let mut next: Next;
@@ -134,7 +133,7 @@ fn choose(args: &Args, problem: &Problem) -> Result<Chosen> {
             return Ok(Chosen { number, defects: shot.detectors.iter_ones().collect(), truth });
         }
         number += 1;
-        // Of a model without noise no sampled shot has a defect.
+        // Without noise no sampled shot has a defect.
         if args.shot.is_none() && number > 1_000_000 {
             bail!("no shot of a million has a defect; --shot names one");
         }
@@ -222,7 +221,6 @@ fn page(
     page::page("Ringcall explain", &body, &Provenance::now())
 }
 
-/// The legend of the picture.
 fn steps() -> Markup {
     html! {
         p.note {

@@ -5,7 +5,8 @@ use super::growth::Growth;
 use super::layout::Layout;
 use std::fmt::Write;
 
-/// Seconds: when defects appear, when regions begin to grow, how long they grow, when the matching is drawn, and how long one
+/// Seconds at which defects appear, regions begin to grow and the matching is drawn, and how long growth and one play
+/// take.
 /// play takes.
 const DEFECTS: f64 = 0.8;
 const GROW: f64 = 1.8;
@@ -13,7 +14,7 @@ const GROWING: f64 = 4.5;
 const MATCHED: f64 = GROW + GROWING + 0.4;
 const PLAY: f64 = 11.0;
 
-/// Where colours come from: the page's, or a file's own.
+/// Colours, from the page's variables or the file's own.
 const STYLE: &str = "
 .edge { stroke: #9ca3af; stroke-width: 1; opacity: 0.32; }
 .node { fill: #9ca3af; opacity: 0.6; }
@@ -23,7 +24,8 @@ const STYLE: &str = "
 @media (prefers-reduced-motion: reduce) { .moving { display: none; } }
 ";
 
-/// An attribute that is `before` from the begin of each play, and becomes what the element says within `takes` seconds from `at`.
+/// An attribute that is `before` from the start of each play, and changes to the element's value within `takes` seconds
+/// from `at`.
 fn animated(attribute: &str, before: &str, after: &str, at: f64, takes: f64) -> String {
     format!(
         "<set attributeName=\"{attribute}\" to=\"{before}\" begin=\"play.begin\"/>\
@@ -33,12 +35,12 @@ fn animated(attribute: &str, before: &str, after: &str, at: f64, takes: f64) -> 
     )
 }
 
-/// The picture. Where nothing moves it is the end: defects, regions and matching.
+/// The picture. Without animation it shows the end: defects, regions and matching.
 pub(super) fn svg(explained: &Explained<'_>, growth: &Growth) -> String {
     let layout = Layout::new(explained.model);
     let edges = explained.graph.edges();
     let place = |detector: u32| layout.places[detector as usize];
-    // Of a boundary edge the other end is outside.
+    // The other end of a boundary edge is outside.
     let ends = |index: usize| {
         let edge = &edges[index];
         (place(edge.u), edge.v.map_or_else(|| layout.outside(edge.u), place))
@@ -75,7 +77,7 @@ pub(super) fn svg(explained: &Explained<'_>, growth: &Growth) -> String {
             from.1,
             end.0,
             end.1,
-            // A round cap shows even where a line has no length.
+            // A round cap would show even on a line of length 0.
             animated("opacity", "0", "0.55", at, 0.05),
             animated("x2", &format!("{:.1}", from.0), &format!("{:.1}", end.0), at, takes),
             animated("y2", &format!("{:.1}", from.1), &format!("{:.1}", end.1), at, takes)

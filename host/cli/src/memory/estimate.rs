@@ -18,39 +18,39 @@ const EXPERIMENT_DETECTOR: f64 = 10_500.0;
 const COLOR_DETECTOR: f64 = 11_000.0;
 const BICYCLE_DETECTOR: f64 = 3_400.0;
 const BICYCLE_DETECTOR_OF_BOTH: f64 = 15_000.0;
-/// Of an error and of each detector that it flips, in a decoder by Relay-BP.
+/// For each error and each detector that it flips, in a decoder by Relay-BP.
 const RELAY_ERROR: f64 = 15.0;
 const RELAY_FLIP: f64 = 4.0;
-/// Of an error in the graph that decoders by Relay-BP share.
+/// For each error, in the graph that decoders by Relay-BP share.
 const RELAY_GRAPH_ERROR: f64 = 85.0;
-/// Per detector, each matching decoder beside the first.
+/// Per detector, each further matching decoder.
 const MATCHING_DETECTOR: f64 = 200.0;
-/// Of a column, in each decoder that may go on to ordered statistics.
+/// For each column, in each decoder that may continue with ordered statistics.
 const ORDERED_COLUMN: f64 = 10.0;
-/// Per detector, what an ensemble adds to each decoder, and the errors' table that its decoders share.
+/// Per detector, the additions of an ensemble to each decoder, and the table of errors that its decoders share.
 const ENSEMBLE_DETECTOR: f64 = 1_600.0;
 const ENSEMBLE_SHARED: f64 = 400.0;
-/// A decoder of runs without end, at least, and for each detector and round that its window is long: by d³, plain and correlated.
+/// A decoder of endless runs: at least, and for each detector and round of its window, by d³, plain and correlated.
 const ENDLESS: f64 = 0.4 * 1024.0 * 1024.0;
 const ENDLESS_PLAIN: f64 = 14_200.0;
 const ENDLESS_CORRELATED: f64 = 32_500.0;
-/// Windows of codes up to this distance are longer, measured in it.
+/// Codes up to this distance have windows of more rounds relative to the distance.
 const ENDLESS_SMALL: f64 = 5.0;
 const ENDLESS_CORRELATED_SMALL: f64 = 49_000.0;
-/// Of an error of a model.
+/// For each error of a model.
 pub(super) const MECHANISM: u64 = 170;
-/// Lists grow by doubling, and are cut to size at the end.
+/// Lists grow by doubling, and are shrunk to size at the end.
 const LISTS: f64 = 1.2;
 
 /// A part of the memory taken.
 #[derive(Debug, Clone, Copy)]
 struct Part {
-    /// What for, and which options say how much.
+    /// The purpose, and the options that determine the size.
     what: &'static str,
     bytes: f64,
 }
 
-/// What a configuration takes.
+/// The memory of a configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Estimate {
     parts: Vec<Part>,
@@ -59,16 +59,16 @@ pub(crate) struct Estimate {
     lists: f64,
     /// Columns of a decoder by Relay-BP: the errors of its model.
     columns: f64,
-    /// Bytes of each decoder beside the first; 0: by detectors.
+    /// Bytes of each further decoder; 0: by detectors.
     decoder: f64,
 }
 
-/// What takes memory where a decoder does.
+/// The purpose of memory for a decoder.
 const EXPERIMENT: &str = "decoding (--code, --distance, --rounds)";
 const MODEL: &str = "decoding the error model";
 
 impl Estimate {
-    /// The program with nothing to do.
+    /// The program without a configuration.
     pub(crate) fn process() -> Self {
         let process = Part { what: "the program", bytes: PROCESS };
         Self { parts: vec![process], detectors: 0.0, lists: 0.0, columns: 0.0, decoder: 0.0 }
@@ -89,10 +89,10 @@ impl Estimate {
             (_, DetectorBases::Both) => BICYCLE_DETECTOR_OF_BOTH,
         };
         let watched = if code.has_detector_bases() && detectors == DetectorBases::Memory { 0.5 } else { 1.0 };
-        // One layer more than there are rounds, where only the memory's basis has detectors.
+        // There is one more layer than rounds if only the memory's basis has detectors.
         let layers = f64::from(rounds) + 1.0;
         let detectors = layers * watched * code.detectors_per_round(distance) as f64;
-        // Seven to ten errors a detector, where there is noise in circuits.
+        // Seven to ten errors a detector if the circuits have noise.
         let columns = 10.0 * detectors;
         let estimate = Self { detectors, columns, decoder: bytes * detectors / 10.0, ..self };
         estimate.and(EXPERIMENT, bytes * detectors)
@@ -105,8 +105,8 @@ impl Estimate {
         self.detectors = rounds * (d * d - 1.0).max(0.0);
         let config = DecoderConfig::default();
         let most = config.most_near_entries(self.detectors as usize) as f64;
-        // A list reaches as far as pairs are closer to each other than to the boundary: the further the larger the code is, and
-        // the less the fewer rounds there are. It ends at `most`.
+        // A list reaches as far as pairs are closer to each other than to the boundary: further for larger codes, less
+        // far with fewer rounds. It ends at `most`.
         let elongation = self.detectors / d.powi(3).max(1.0);
         let reach = 0.48 * d.powf(2.72) * elongation / (elongation + 0.65);
         let entries = (reach.powi(-2) + most.powi(-2)).powf(-0.5);
@@ -115,7 +115,7 @@ impl Estimate {
         self.and(EXPERIMENT, bytes)
     }
 
-    /// The decoder of an error model that the options say.
+    /// The decoder that the options select for an error model.
     pub(crate) fn decoder_of(self, model: &DetectorErrorModel, decoder: &DecoderArgs) -> Self {
         let estimate = if decoder.is_relay_of(model) {
             self.relay(model)
@@ -125,7 +125,7 @@ impl Estimate {
         estimate.further(decoder)
     }
 
-    /// What the options ask for beyond matching in two passes, or beyond Relay-BP.
+    /// The additions that the options ask for to correlated matching or Relay-BP.
     pub(crate) fn further(self, decoder: &DecoderArgs) -> Self {
         let estimate = match decoder.relay.ordered {
             Some(order) => self.ordered(order),
@@ -134,7 +134,8 @@ impl Estimate {
         if decoder.kind == Some(MatchingArg::Ensemble) { estimate.ensemble() } else { estimate }
     }
 
-    /// Ordered statistics behind Relay-BP: in each decoder a square matrix of bits by checks, and the columns of a sweep.
+    /// Ordered statistics after Relay-BP: in each decoder a square matrix of bits by checks, and the columns of a
+    /// sweep.
     pub(crate) fn ordered(mut self, order: OrderedStatistics) -> Self {
         let swept = match order {
             OrderedStatistics::Zero => 0.0,
@@ -146,7 +147,7 @@ impl Estimate {
         self.and("ordered statistics (--relay-osd)", bytes)
     }
 
-    /// An ensemble of matchings: passes with weights of their own in each decoder, and a table of errors.
+    /// An ensemble of matchings: passes with separate weights in each decoder, and a table of errors.
     pub(crate) fn ensemble(mut self) -> Self {
         let each = ENSEMBLE_DETECTOR * self.detectors;
         self.decoder = MATCHING_DETECTOR * self.detectors + each;
@@ -154,7 +155,7 @@ impl Estimate {
         self.and("an ensemble (--matching ensemble)", each + shared)
     }
 
-    /// A decoder of runs of any length, with so many detectors a round, whose window moves with the run.
+    /// A decoder of endless runs with `each` detectors a round, whose window moves with the run.
     pub(crate) fn endless(self, each: u32, correlated: bool) -> Self {
         let distance = (f64::from(each) + 1.0).sqrt();
         let bytes = match correlated {
@@ -175,7 +176,7 @@ impl Estimate {
         self.and(MODEL, bytes)
     }
 
-    /// A decoder of an error model by matching. Its near lists are counted as long as they may be.
+    /// A decoder of an error model by matching. Its near lists are estimated at their greatest length.
     pub(crate) fn model(mut self, model: &DetectorErrorModel, correlated: bool) -> Self {
         let detectors = model.num_detectors as usize;
         let (mut parts, mut flipping, mut several, mut edges) = (0.0, 0.0, 0.0, 0.0_f64);
@@ -187,7 +188,8 @@ impl Estimate {
         }
         self.detectors = detectors as f64;
         let config = DecoderConfig::default();
-        // A detector without an edge has no list, and one with edges no more entries than there are such detectors.
+        // A detector without an edge has no list, and other lists have no more entries than there are detectors with
+        // edges.
         let linked = self.detectors.min(2.0 * edges);
         let most = (config.most_near_entries(detectors) as f64).min(linked);
         self.lists = config.near_list_bytes(detectors, most * linked / self.detectors.max(1.0));
@@ -201,7 +203,7 @@ impl Estimate {
         self.and(MODEL, bytes)
     }
 
-    /// Decoders on the same tables, one for each thread; the first is counted.
+    /// Decoders on the same tables, one for each thread; the first is included already.
     pub(crate) fn workers(self, workers: u32) -> Self {
         let each = if self.decoder > 0.0 { self.decoder } else { MATCHING_DETECTOR * self.detectors };
         let bytes = each * f64::from(workers.saturating_sub(1));
@@ -215,7 +217,7 @@ impl Estimate {
         self.and("the network (--workers, --distance, --rounds)", bytes)
     }
 
-    /// A file while it is read.
+    /// A file while it is being read.
     pub(crate) fn file(self, bytes: u64) -> Self {
         self.and("reading the file", bytes as f64)
     }
@@ -226,33 +228,32 @@ impl Estimate {
         self.and("the ring (--slots, --slot-bytes)", bytes)
     }
 
-    /// Detectors of the decoded model.
     pub(crate) fn detectors(&self) -> u32 {
         self.detectors as u32
     }
 
-    /// Windows of RoCE peers on the same ring, as if every peer had written to all of its window.
+    /// Windows of RoCE peers on the same ring, if every peer writes to all of its window.
     pub(crate) fn windows(self, peers: u32, slots: u32, slot_bytes: u32) -> Self {
         let bytes = f64::from(peers) * f64::from(slots) * (290.0 + f64::from(slot_bytes));
         self.and("windows of peers (--peers, --slots, --slot-bytes)", bytes)
     }
 
-    /// Beside what is there already, which took so much.
+    /// Adds the memory that other parts of the process use already.
     pub(crate) fn beside(self, there: &Self) -> Self {
         self.and("what is there already", (there.bytes() as f64 - PROCESS).max(0.0))
     }
 
-    /// All together; as much as can be said where it is more.
+    /// The total, saturated.
     pub(crate) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum::<f64>() as u64
     }
 
-    /// All together, for people.
+    /// The total for people.
     pub(crate) fn shown(&self) -> String {
         super::shown(self.bytes())
     }
 
-    /// What most of it is for.
+    /// The purpose of the largest part.
     pub(super) fn largest(&self) -> &'static str {
         self.parts.iter().max_by(|a, b| a.bytes.total_cmp(&b.bytes)).map_or("nothing", |part| part.what)
     }

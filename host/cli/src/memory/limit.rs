@@ -1,8 +1,8 @@
-//! Free memory: the least of the machine's free memory and of the rest of each control group around the process.
+//! Free memory: the least of the machine's free memory and the remainder of each control group of the process.
 
 use crate::doctor::machine::Machine;
 
-/// Bytes, or `None` where the machine does not say.
+/// Bytes, or `None` if the machine does not say.
 pub(crate) fn free(machine: &Machine) -> Option<u64> {
     let available = machine.field("/proc/meminfo", "MemAvailable").and_then(|text| {
         let kib: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;
@@ -11,7 +11,7 @@ pub(crate) fn free(machine: &Machine) -> Option<u64> {
     available.into_iter().chain(groups(machine)).min()
 }
 
-/// What each control group with a limit leaves.
+/// The remainder of each control group with a limit.
 fn groups(machine: &Machine) -> Vec<u64> {
     let paths = machine.text("/proc/self/cgroup").unwrap_or_default();
     let mut left = Vec::new();
@@ -49,19 +49,19 @@ fn groups(machine: &Machine) -> Vec<u64> {
     left
 }
 
-/// Where a version of control groups writes what we want to know.
+/// Files of a version of control groups.
 struct Group {
     folder: &'static str,
     limit: &'static str,
     usage: &'static str,
-    /// In `memory.stat`: bytes of files that are given back when memory is short.
+    /// In `memory.stat`: bytes of file cache, which are reclaimed when memory is short.
     cache: &'static str,
 }
 
 impl Group {
     fn left(&self, machine: &Machine, path: &str) -> Option<u64> {
         let file = |name: &str| format!("{}{path}/{name}", self.folder);
-        // `max` where there is no limit.
+        // `max` if there is no limit.
         let limit = machine.number(&file(self.limit))?;
         let used = machine.number(&file(self.usage))?;
         let stat = machine.text(&file("memory.stat")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How much memory a command takes: estimated before anything large is allocated, and refused past a limit.
+//! Memory of a command: estimated before anything large is allocated, and refused above a limit.
 
 mod estimate;
 mod limit;
@@ -12,7 +12,7 @@ pub(crate) use limit::free;
 use ringcall_qec::dem::text::Limits;
 use std::path::Path;
 
-/// From how many bytes on an estimate is worth a line.
+/// Estimates from this many bytes on are printed.
 const WORTH_A_LINE: u64 = 1 << 30;
 
 /// The option that bounds a command's memory.
@@ -25,7 +25,7 @@ pub(crate) struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Bytes, where there is a limit.
+    /// The limit in bytes, if there is one.
     fn allowed(self) -> Option<u64> {
         match self.max_memory {
             Some(size) => Some(size.as_u64()),
@@ -33,8 +33,8 @@ impl MemoryLimit {
         }
     }
 
-    /// Limits for an error model's file, so that the model alone does not take more than it may: a file takes
-    /// memory before there is something to estimate.
+    /// Limits for reading an error model's file, whose model alone must not exceed the allowed memory: reading takes
+    /// memory before anything can be estimated.
     pub(crate) fn of_model(self) -> Limits {
         let limits = Limits::default();
         let Some(allowed) = self.allowed() else { return limits };
@@ -45,8 +45,8 @@ impl MemoryLimit {
         }
     }
 
-    /// The same for what is made while something else of this process is there. A limit that was given is for both; what is free is for
-    /// what is made.
+    /// Admits an estimate while the process has other parts `there`. A given limit is for both; free memory is for the
+    /// new part only.
     pub(crate) fn admit_beside(self, made: Estimate, there: &Estimate) -> Result<()> {
         match self.max_memory {
             Some(_) => self.admit(&made.beside(there)),
@@ -54,11 +54,11 @@ impl MemoryLimit {
         }
     }
 
-    /// Refuses a configuration that takes more than it may. Says what it takes where that is much, or where the limit was given.
+    /// Refuses a configuration that exceeds the limit. Prints the estimate if it is large, or if a limit was given.
     ///
     /// # Errors
-    /// [`Misuse`] with one line: how much is needed and for what most of it, how much is allowed, and which
-    /// options help.
+    /// [`Misuse`] with one line: the needed memory and its largest purpose, the allowed memory, and the options that
+    /// help.
     pub(crate) fn admit(self, estimate: &Estimate) -> Result<()> {
         let needed = estimate.bytes();
         if let Some(allowed) = self.allowed()

@@ -6,9 +6,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The network that runs where no file is given: compiled in, so that a command needs nothing but itself.
+/// The network that runs by default: compiled in, so that a command needs no file.
 pub(crate) const COMMITTED: &[u8] = include_bytes!("../../../../training/models/predecoder_3x128_int8.onnx");
-/// Its file's name.
 pub(crate) const COMMITTED_NAME: &str = "predecoder_3x128_int8";
 
 /// An ONNX file, read once.
@@ -40,19 +39,19 @@ impl NetworkFile {
         &self.bytes
     }
 
-    /// What an ONNX file says about itself; nothing of an engine, or of what no engine will take.
+    /// Metadata of an ONNX file; none of an engine, or of a file that no engine accepts.
     pub(crate) fn metadata(&self) -> Vec<(String, String)> {
         OnnxFile::read(&self.bytes).map_or_else(|_| Vec::new(), |file| file.metadata)
     }
 
-    /// Its path, where it is an engine that is built already.
+    /// The file's path if it is an engine that was built before.
     pub(crate) fn engine(&self) -> Option<&Path> {
         self.path.as_deref().filter(|path| {
             path.extension().is_some_and(|extension| extension == "engine" || extension == "plan")
         })
     }
 
-    /// Its file's name, length and checksum: what tells it from other files, wherever it lies.
+    /// The file's name, length and checksum, which identify it wherever it is.
     pub(crate) fn fingerprint(&self) -> String {
         format!("{} ({} bytes, crc32 {:08x})", self.name, self.bytes.len(), crc32fast::hash(&self.bytes))
     }
@@ -76,7 +75,7 @@ mod tests {
     fn the_network_that_is_built_in_is_the_committed_file() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x128_int8.onnx");
         let [read, built_in] = [Some(Path::new(file)), None].map(|path| NetworkFile::read(path).unwrap());
-        // A study that was begun with one continues with the other.
+        // A study begun with one continues with the other.
         assert_eq!(built_in.fingerprint(), read.fingerprint());
         assert_eq!((built_in.name(), built_in.bytes()), (read.name(), read.bytes()));
         assert_eq!(built_in.to_string(), "predecoder_3x128_int8, built in");

@@ -1,4 +1,4 @@
-//! A network in our own kernels, on the first GPU.
+//! Predecoder networks in Ringcall's kernels on the first GPU.
 
 use super::NetworkFile;
 use anyhow::{Context, Result};
@@ -8,7 +8,7 @@ use ringcall_predecoder::Network;
 use ringcall_qec::circuit::MemoryExperiment;
 use std::sync::Arc;
 
-/// A network that the kernels are made for, and the device that it is for.
+/// A network that suits the kernels, and the device.
 #[derive(Debug, Clone)]
 pub(crate) struct OnGpu {
     name: String,
@@ -17,13 +17,13 @@ pub(crate) struct OnGpu {
 }
 
 impl OnGpu {
-    /// The network first: another one than the kernels are made for is refused without a device, too.
+    /// The network is read first, so that an unsuitable one is refused even without a device.
     pub(crate) fn open(file: &NetworkFile) -> Result<Self> {
         let network = Network::from_onnx(file.bytes()).with_context(|| file.to_string())?;
         Self::with(file, network)
     }
 
-    /// A network for the device's dispatcher, which has one kernel.
+    /// A network for the device's dispatcher, which runs it as one kernel.
     pub(crate) fn open_for_dispatcher(file: &NetworkFile) -> Result<Self> {
         let network = Network::from_onnx(file.bytes()).with_context(|| file.to_string())?;
         network.check_one_kernel().with_context(|| file.to_string())?;
@@ -38,7 +38,6 @@ impl OnGpu {
         Ok(Self { name: file.name().to_owned(), network, context })
     }
 
-    /// Bound to an experiment.
     pub(crate) fn bind(
         &self,
         experiment: &MemoryExperiment,

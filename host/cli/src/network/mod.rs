@@ -22,7 +22,7 @@ use ringcall_tensorrt::{Library, Search};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Who runs a network, as an option.
+/// The engine of a network, as an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NetworkArg {
     /// tract, in builds with the feature `onnx`
@@ -38,7 +38,7 @@ pub(crate) enum NetworkArg {
 }
 
 impl NetworkArg {
-    /// As a state knows it: counts by one engine are not another's.
+    /// The engine's name in a state: the counts of one engine are not another's.
     pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -50,24 +50,20 @@ impl NetworkArg {
     }
 }
 
-/// Who runs it.
 enum Engine {
-    /// The engines that take any ONNX model.
+    /// An engine that runs any ONNX model.
     Onnx(OnnxEngine),
-    /// Our own kernels.
     Gpu(Box<OnGpu>),
 }
 
-/// A network, and what runs it.
 pub(crate) struct Network {
     file: NetworkFile,
     engine: Engine,
 }
 
-/// A network for one experiment.
 pub(crate) struct Bound {
     pub(crate) inference: Inference,
-    /// Above which logit it decides; `None` where that is part of the model.
+    /// The logit above which the network decides for an error; `None` if the model contains its threshold.
     pub(crate) threshold: Option<f32>,
 }
 
@@ -78,7 +74,7 @@ impl Bound {
 }
 
 impl Network {
-    /// Loads what the engine needs: ONNX Runtime from `onnxruntime`, or from where it usually is.
+    /// Loads the engine: ONNX Runtime from `onnxruntime`, or from its usual place.
     pub(crate) fn open(file: NetworkFile, arg: NetworkArg, onnxruntime: Option<&Path>) -> Result<Self> {
         Self::open_saving(file, arg, onnxruntime, None)
     }
@@ -128,7 +124,7 @@ impl Network {
         Ok(Self { file, engine: Engine::Onnx(engine) })
     }
 
-    /// The network with sizes of its open dimensions, whatever it is.
+    /// The network with sizes of its open dimensions.
     pub(crate) fn sized(&self, sizes: &[(String, usize)]) -> Result<Arc<dyn Model>> {
         let refused = |why: &dyn std::fmt::Display| Misuse(format!("--sizes: {}: {why}", self.file));
         match &self.engine {
@@ -143,7 +139,7 @@ impl Network {
         }
     }
 
-    /// The network as it is, where it has a single size; `None` where an experiment gives it its sizes.
+    /// The network unchanged if it has only one size; `None` if an experiment determines its size.
     pub(crate) fn alone(&self) -> Result<Option<Arc<dyn Model>>> {
         match &self.engine {
             Engine::Onnx(engine) => {
@@ -153,7 +149,7 @@ impl Network {
         }
     }
 
-    /// Refuses an experiment that the network was not exported for, as far as it says for which it was.
+    /// Refuses an experiment other than the one for which the network says it was exported.
     ///
     /// # Errors
     /// [`Misuse`].
@@ -161,8 +157,8 @@ impl Network {
         Predecoder::check_experiment(self.file.name(), &self.file.metadata(), experiment).map_err(misuse)
     }
 
-    /// A network of any size bound to an experiment, where there is one, or one of a single size as it is, unless it says that it was
-    /// exported for another experiment.
+    /// The network of any size bound to the experiment, if there is one; a network of one size unchanged, unless it
+    /// says that it was exported for another experiment.
     pub(crate) fn bind(
         &self,
         experiment: Option<&MemoryExperiment>,

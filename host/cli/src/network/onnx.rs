@@ -1,4 +1,4 @@
-//! A network in an engine that takes any ONNX model.
+//! A network in an engine for any ONNX model.
 
 use super::NetworkFile;
 use anyhow::Result;
@@ -7,7 +7,7 @@ use ringcall_inference_service::{FileOptions, Runner};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Who runs it, and where the engine that is built of it is kept.
+/// The engine, and where an engine built of the network is kept.
 #[derive(Debug, Clone)]
 pub(super) struct OnnxEngine {
     pub(super) runner: Runner,
@@ -15,7 +15,7 @@ pub(super) struct OnnxEngine {
 }
 
 impl OnnxEngine {
-    /// With sizes for open dimensions; `None` if there are some without.
+    /// Loads the network with sizes of its open dimensions; `None` if a size is missing.
     pub(super) fn load<N: AsRef<str>>(
         &self,
         file: &NetworkFile,

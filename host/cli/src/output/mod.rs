@@ -1,4 +1,4 @@
-//! Files that a command writes for others to read: whole, or not at all and a clear error.
+//! Output files of a command: written completely, or not at all with a clear error.
 
 mod target;
 
@@ -14,12 +14,11 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     write_text(path, &(text + "\n"))
 }
 
-/// Writes `text` to `path`, or to standard output for `-`; a regular file whole or not at all.
+/// Writes `text` to `path`, or to standard output for `-`; a regular file completely or not at all.
 pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
     write_bytes(path, text.as_bytes())
 }
 
-/// Writes `bytes` as [`write_text`] writes text.
 pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
     let write = || {
         let mut target = Target::open(Some(path))?;
@@ -30,7 +29,7 @@ pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Whether `path` can be written later, as far as can be told now.
+/// Checks, as far as possible in advance, that `path` can be written.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
     if path.as_os_str() == "-" {
         return Ok(());

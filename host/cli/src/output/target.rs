@@ -1,4 +1,4 @@
-//! Targets of output: standard output, a pipe, or a file that appears whole.
+//! Targets of output: standard output, a pipe, or a file that appears complete.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// Files that are being written beside their place.
+/// Unfinished files, each next to its final path.
 static PARTS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn parts() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How often, and after which pauses, [`discard`] tries to see the list of files.
+/// Attempts of [`discard`] to lock the list of files, and the pauses between them.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Removes unfinished files, before the process ends without more ado. A file that takes its place meanwhile is whole. The list is
-/// waited for no longer than [`TRIES`] pauses: a thread that holds it may never run again.
+/// Removes unfinished files before the process ends. A file that reaches its final path meanwhile is complete. The
+/// attempts to lock the list are limited, because the thread that holds it may never run again.
 pub(crate) fn discard() {
     let listed = (0..TRIES).find_map(|_| match PARTS.try_lock() {
         Ok(parts) => Some(parts),
@@ -35,10 +35,10 @@ pub(crate) fn discard() {
     }
 }
 
-/// Standard output, a pipe or device written as it is, or a regular file that appears whole or not at all.
+/// Standard output, a pipe or device written directly, or a regular file that appears complete or not at all.
 ///
-/// A regular file is written beside its place and takes it at [`commit`](Self::commit); dropped before that, it
-/// leaves what was there.
+/// A regular file is written next to its final path, and [`commit`](Self::commit) moves it there. If it is dropped
+/// before that, the previous file stays.
 #[derive(Debug)]
 pub(crate) struct Target {
     output: Output,
@@ -52,19 +52,19 @@ enum Output {
 }
 
 impl Target {
-    /// Standard output for none and for `-`.
+    /// Standard output if there is no path, or for `-`.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             return Ok(Self { output: Output::Stdout(std::io::stdout()) });
         };
         let output = match path.metadata() {
-            // A folder fails here, with the system's own words.
+            // A folder fails here, with the system's message.
             Ok(there) if !there.is_file() => Output::Direct(File::options().write(true).open(path)?),
             there => {
-                // A link stays one: what it points to is replaced.
+                // A link stays a link: the file that it points to is replaced.
                 let place = if there.is_ok() { path.canonicalize()? } else { path.to_owned() };
                 if there.is_ok() {
-                    // Replacing a file needs no right to write it, but its owner protected it on purpose.
+                    // Replacing a file needs no permission to write it, but its owner has protected it on purpose.
                     File::options().write(true).open(&place)?;
                 }
                 let mut name = place.file_name().unwrap_or_default().to_owned();
@@ -81,7 +81,7 @@ impl Target {
         Ok(Self { output })
     }
 
-    /// Puts a regular file in its place; for the others, everything has been written already.
+    /// Moves a regular file to its final path; the other targets are already complete.
     pub(crate) fn commit(mut self) -> Result<()> {
         if let Output::Beside { file, part, place, committed } = &mut self.output {
             file.sync_all()?;
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!((std::fs::read(&path).unwrap(), names()), (b"whole".to_vec(), 1));
     }
 
-    /// A thread that holds the list, and is never given a core again, keeps nobody from ending.
+    /// A thread that holds the list, and never runs again, does not keep the process from ending.
     #[test]
     fn a_list_that_is_held_is_not_waited_for() {
         let held = parts();

@@ -1,8 +1,8 @@
 //! `ringcall count_mistakes`: how many shots of a file are decoded wrongly.
 //!
-//! Options, their spelling, their defaults and the line on standard output are those of `pymatching count_mistakes`. What
-//! differs, on purpose: a file of observables that has more rows than there are shots is refused, as one that has fewer is;
-//! where neither `--in_includes_appended_observables` nor `--obs_in` gives the truth, the command ends with exit code 2.
+//! Options, their spelling, their defaults and the line on standard output are those of `pymatching count_mistakes`.
+//! Two differences are intended: a file of observables with more rows than shots is refused, like one with fewer;
+//! without `--in_includes_appended_observables` or `--obs_in` the command ends with exit code 2.
 
 use super::{Common, in_place, open, output_name, pipeline, show, tell_of_guesses};
 use crate::output::Target;
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     time: bool,
 }
 
-/// Decodes every shot of the input, and counts.
+/// Decodes every shot of the input, and counts wrong predictions.
 pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
     let Args { common, obs_in, .. } = args;
     if !common.in_includes_appended_observables && obs_in.is_none() {

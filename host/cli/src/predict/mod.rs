@@ -1,13 +1,13 @@
-//! `ringcall predict`: which observables each shot of a file flipped, by matching, by belief propagation or by a plug-in.
+//! `ringcall predict`: which observables each shot of a file flipped, by matching, belief propagation or a plug-in.
 //!
-//! The options, their spelling and their defaults are those of `pymatching predict`, so that one takes the other's
-//! place in a script: shots come from `--in` or standard input in `--in_format` (default `b8`), predictions go to
-//! `--out` or standard output in `--out_format` (default `01`), observables alone, one row per shot and in order.
-//! What differs, on purpose: any fault ends in exit code 1 and one line on standard error; `--out` appears whole or
-//! not at all; where the true observables are in the input, a line on standard error counts the logical errors; a
-//! `b8` output for a model without observables is refused, since it could not say how many shots it holds.
+//! The options, their spelling and their defaults are those of `pymatching predict`, so that scripts can use either:
+//! shots come from `--in` or standard input in `--in_format` (default `b8`), predictions go to `--out` or standard
+//! output in `--out_format` (default `01`), one row of observables for each shot, in order. These differences are
+//! intended: any fault ends in exit code 1 and one line on standard error; `--out` appears complete or not at all; if
+//! the true observables are in the input, a line on standard error counts the logical errors; a `b8` output for a model
+//! without observables is refused, since its length could not tell the number of shots.
 //!
-//! The formats are those of [`ringcall_qec::shots`]: all six of Stim's.
+//! The formats are those of [`ringcall_qec::shots`], all six of Stim's.
 
 pub(crate) mod mistakes;
 mod pipeline;
@@ -88,7 +88,7 @@ struct Common {
 }
 
 impl Common {
-    /// The decoder that is asked for.
+    /// The requested decoder.
     fn decoder(&self) -> Result<DecoderArgs> {
         let family = self.decoder.as_ref().map(|decoder| decoder.family().name());
         let kind = self.matching.or(self.enable_correlations.then_some(MatchingArg::Correlated));
@@ -99,7 +99,7 @@ impl Common {
         Ok(DecoderArgs { family: self.decoder.clone(), plugin: self.plugin.clone(), kind, relay: self.relay })
     }
 
-    /// The model, and a decoder of it for each thread.
+    /// The model, and a decoder for each thread.
     fn workers(&self) -> Result<(DetectorErrorModel, Vec<pipeline::Worker>)> {
         let _busy = Busy::new("building the decoder");
         let decoder = self.decoder()?;
@@ -131,7 +131,7 @@ impl Common {
         Ok((model, decoders))
     }
 
-    /// The shots in this format.
+    /// A reader of shots in this format.
     fn reader(&self, format: ShotFormat, model: &DetectorErrorModel) -> Result<ShotReader<Box<dyn Read>>> {
         let observables = if self.in_includes_appended_observables { model.num_observables } else { 0 };
         let layout = ShotLayout::with_observables(model.num_detectors, observables);
@@ -183,13 +183,12 @@ pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
             tell_of_guesses(counts);
             Ok(())
         }
-        // The reader of the output has seen enough: end quietly, as filters do. A file of confidences is left as it was before.
+        // The reader of the output has closed it: end quietly, as filters do. An earlier file of confidences stays.
         Err(Failure::Output(ShotError::Io(error))) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(failure) => Err(in_place(failure, &input_name, &output_name, "")),
     }
 }
 
-/// Where confidences go.
 fn confidence_file(path: &Path) -> Result<BufWriter<Target>> {
     let target = Target::open(Some(path)).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(BufWriter::new(target))
@@ -211,7 +210,7 @@ fn tell_of_guesses(Counts { shots, unconverged, .. }: Counts) {
     }
 }
 
-/// A failure with the name of the file that it is in.
+/// A failure with the name of its file.
 fn in_place(failure: Failure, input: &str, output: &str, truth: &str) -> anyhow::Error {
     match failure {
         Failure::Output(ShotError::Io(error)) => anyhow!("cannot write {output}: {error}"),
@@ -234,7 +233,6 @@ fn read_model(path: &Path, limits: Limits) -> Result<DetectorErrorModel> {
     text::read(BufReader::new(file), limits).with_context(|| path.display().to_string())
 }
 
-/// One decoder for each thread.
 fn workers(decoders: &ModelDecoders, threads: usize) -> Result<Vec<pipeline::Worker>, DecodeError> {
     (0..threads).map(|_| Ok(ShotDecoder::new(decoders.build()?))).collect()
 }

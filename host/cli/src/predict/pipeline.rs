@@ -1,8 +1,8 @@
-//! Shots through several decoders at once, with output in the order of input.
+//! Decoding of shots by several threads, with output in the order of input.
 //!
-//! The calling thread reads batches and deals them out in turn; one thread per decoder decodes; one more collects
-//! in the same turn, so that order needs no sorting, and writes. Batches go round: after the first few nothing is
-//! allocated, and a slow output holds the input back.
+//! The calling thread reads batches and distributes them in turn. One thread per decoder decodes; one more thread
+//! collects the batches in the same turn, so that they need no sorting, and writes them. Batches are reused: after the
+//! first few nothing is allocated, and a slow output delays the input.
 
 use ringcall_qec::decode::{DecodeError, Decoder, ShotDecoder};
 use ringcall_qec::shots::{Bits, Shot, ShotError, ShotLayout, ShotReader, ShotWriter};
@@ -11,60 +11,52 @@ use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 
-/// What decodes on one thread.
 pub(super) type Worker = ShotDecoder<Box<dyn Decoder>>;
 
-/// Shots per batch: enough that handing one over costs nothing beside decoding it.
+/// Shots in a batch: enough that passing a batch on takes little time compared with decoding it.
 const BATCH: usize = 256;
 /// Batches that wait before and after each decoder.
 const WAITING: usize = 2;
 
-/// Why decoding stopped.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The shots could not be read.
     Input(ShotError),
     /// The true observables could not be read.
     Truth(ShotError),
-    /// Shots and true observables are not equally many.
+    /// The numbers of shots and of true observables differ.
     Unpaired {
-        /// There are more shots.
+        /// Whether there are more shots.
         shots: bool,
     },
-    /// The predictions could not be written.
     Output(ShotError),
-    /// The confidences could not be written.
     Confidence(std::io::Error),
-    /// A shot could not be decoded.
     Decode {
-        /// Which, counted from 0.
+        /// The shot's number, from 0.
         shot: u64,
-        /// Why.
         error: DecodeError,
     },
 }
 
-/// What was counted over all shots.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Counts {
     pub(super) shots: u64,
-    /// Wrong predictions of shots that came with their observables.
+    /// Wrong predictions of shots with known observables.
     pub(super) rate: LogicalErrorRate,
     /// Shots whose correction does not explain their detectors.
     pub(super) unconverged: u64,
 }
 
-/// Some shots in a row, and what was predicted for them.
+/// Consecutive shots and their predictions.
 struct Batch {
     shots: Vec<Shot>,
-    /// Observables of the shots, where they are read by themselves.
+    /// Observables of the shots, if they come from a separate input.
     truth: Option<Vec<Shot>>,
     predicted: Vec<Shot>,
-    /// How sure the decoder is of each, where it says.
+    /// Confidence of each prediction, if the decoder reports it.
     confidence: Vec<Option<f64>>,
-    /// How many of them hold something.
+    /// The number of shots in use.
     used: usize,
-    /// How many of these did not converge.
+    /// The number of shots that did not converge.
     unconverged: u64,
     /// The shot at which decoding stopped.
     failed: Option<(usize, DecodeError)>,
@@ -83,7 +75,7 @@ impl Batch {
         }
     }
 
-    /// Reads as many shots as there are and fit.
+    /// Reads shots until the batch is full or the input ends.
     fn fill<R: Read, T: Read>(
         &mut self,
         reader: &mut ShotReader<R>,
@@ -106,7 +98,6 @@ impl Batch {
         Ok(())
     }
 
-    /// The true observables of a shot.
     fn right(&self, index: usize) -> &Bits {
         &self.truth.as_ref().unwrap_or(&self.shots)[index].observables
     }
@@ -129,13 +120,13 @@ impl Batch {
     }
 }
 
-/// Decodes everything that `reader` gives with `workers` (at least one) and writes it to `writer`; gives back the
-/// output, flushed, and what was counted.
+/// Decodes all shots of `reader` with `workers` (at least one) and writes the predictions to `writer`. Returns the
+/// flushed output and the counts.
 ///
-/// Before a fault in the input or in decoding is reported, everything ahead of it has been written.
+/// Before a fault in the input or in decoding is reported, all earlier predictions have been written.
 ///
-/// The true observables are part of the shots, or the rows of `truth`; or nothing is compared. Confidences go to `confidences`, a line
-/// a shot.
+/// The true observables are part of the shots, or the rows of `truth`; without either nothing is compared. Confidences
+/// go to `confidences`, a line for each shot.
 pub(super) fn run<R: Read, T: Read, W: Write + Send>(
     mut reader: ShotReader<R>,
     mut truth: Option<ShotReader<T>>,
@@ -178,7 +169,7 @@ fn spawn_worker<'scope>(
     (inbox, outbox)
 }
 
-/// Reads batches and hands them to the workers in turn, until the input ends or the collector has stopped.
+/// Reads batches and distributes them to the workers in turn, until the input ends or the collector has stopped.
 fn deal<R: Read, T: Read>(
     reader: &mut ShotReader<R>,
     mut truth: Option<&mut ShotReader<T>>,
@@ -205,7 +196,7 @@ fn deal<R: Read, T: Read>(
     Ok(())
 }
 
-/// Takes batches from the workers in turn and writes what they predict.
+/// Takes batches from the workers in turn and writes their predictions.
 fn collect<W: Write>(
     mut writer: ShotWriter<W>,
     mut confidences: Option<&mut (dyn Write + Send)>,
@@ -215,7 +206,7 @@ fn collect<W: Write>(
 ) -> Result<(W, Counts), Failure> {
     let mut counts = Counts::default();
     for outbox in outboxes.iter().cycle() {
-        // Batches were dealt in turn, so when one has no more there are no more.
+        // Batches are distributed in turn, so if one worker has no more, there are no more.
         let Ok(mut batch) = outbox.recv() else { break };
         let failed = batch.failed.take();
         let good = failed.as_ref().map_or(batch.used, |&(index, _)| index);
@@ -261,7 +252,7 @@ mod tests {
         (0..count).map(|_| ShotDecoder::new(factory.build().unwrap())).collect()
     }
 
-    /// Shot `i` fires the detectors of the low bits of `i`, which are then the observables predicted.
+    /// Shot `i` fires the detectors of the low bits of `i`, which are the predicted observables.
     fn row(index: usize) -> String {
         (0..3).map(|bit| if index >> bit & 1 == 1 { '1' } else { '0' }).collect()
     }

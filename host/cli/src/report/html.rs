@@ -1,4 +1,4 @@
-//! The report as one HTML file.
+//! HTML report of a run, and its first chart as SVG and PDF.
 
 use maud::{Markup, html};
 
@@ -8,7 +8,6 @@ use super::page::{chart, page, svg_file, table};
 use super::pdf;
 use super::{ConfidenceRow, LatencySummary, RunReport, count, number, per_observable, rate, reduction};
 
-/// The report as an HTML document.
 pub(crate) fn to_html(report: &RunReport) -> String {
     let stages = charts::stage_legend(report);
     let body = html! {
@@ -37,7 +36,7 @@ pub(crate) fn to_html(report: &RunReport) -> String {
 /// The latency histogram as an SVG file.
 ///
 /// # Errors
-/// Nothing was completed.
+/// No request was completed.
 pub(crate) fn to_svg(report: &RunReport) -> anyhow::Result<String> {
     svg_file(charts::histogram(report, Screen::Wide), &[], &report.provenance)
 }
@@ -45,7 +44,7 @@ pub(crate) fn to_svg(report: &RunReport) -> anyhow::Result<String> {
 /// The latency histogram as a PDF.
 ///
 /// # Errors
-/// Nothing was completed.
+/// No request was completed.
 pub(crate) fn to_pdf(report: &RunReport) -> anyhow::Result<Vec<u8>> {
     pdf::from_svg(&to_svg(report)?, "Ringcall run", &report.provenance.in_words())
 }
@@ -92,7 +91,7 @@ fn latencies(report: &RunReport) -> Markup {
         [name.to_owned(), a, b, c, d, e, f, g, h, i]
     };
     let stages = report.stages_us.iter().map(|stage| match stage.name {
-        // Before a request is in the ring, and no part of its latency.
+        // Before a request is in the ring, so not part of its latency.
         "injection" => row("the driver's lateness", &stage.summary),
         name => row(&named(report, name), &stage.summary),
     });
@@ -198,7 +197,7 @@ mod tests {
         for id in SECTIONS.iter().chain(&["slots"]) {
             assert!(page.contains(&format!("<section id=\"{id}\"")), "no section {id}");
         }
-        // Each for wide and for narrow pages.
+        // Each chart is there for wide and for narrow pages.
         assert_eq!(page.matches("<svg ").count(), 2 * 7);
         for words in [
             "latency, µs",
@@ -260,7 +259,7 @@ mod tests {
             description.contains(&report.provenance.date) && description.ends_with("--in 'a&lt;b'"),
             "{description}"
         );
-        // A PDF says it in its own way, and nowhere on the page.
+        // The PDF has it among its metadata, not on the page.
         let pdf = to_pdf(&report).expect("a page");
         let found = |words: &[u8]| pdf.windows(words.len()).filter(|part| part == &words).count();
         assert_eq!(found(b"Made by ringcall"), 1);

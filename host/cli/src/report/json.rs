@@ -1,20 +1,17 @@
-//! How a report is written for scripts. Its keys are fixed: what reads them must not break. docs/report.md has them, and a test
-//! compares (`tests/run.rs`).
+//! JSON form of a report, for scripts. The keys are fixed, so that scripts keep working: docs/report.md lists them, and
+//! a test compares (`tests/run.rs`).
 
 use super::Stage;
 use serde::ser::Serializer;
 
-/// Settings, as one object.
 pub(super) fn settings<S: Serializer>(rows: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(rows.iter().map(|(key, value)| (key, value)))
 }
 
-/// Stages, as one object.
 pub(super) fn stages<S: Serializer>(stages: &[Stage], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(stages.iter().map(|stage| (stage.name, &stage.summary)))
 }
 
-/// Shares of stages, as one object.
 pub(super) fn shares<S: Serializer>(
     shares: &[(&'static str, f64)],
     serializer: S,

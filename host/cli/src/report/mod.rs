@@ -1,13 +1,13 @@
-//! The result of `ringcall run`, as JSON, as a table for a terminal, and as one HTML file.
+//! Report of `ringcall run`: as JSON, as a table for a terminal, and as one HTML file.
 //!
-//! The structs here are plain values that the run fills in; nothing in this module measures. Times are
-//! microseconds unless the name says otherwise. A value that was not measured is NaN: `null` in JSON, a dash
-//! elsewhere.
+//! The structs here are plain values that the run fills in; this module measures nothing. Times are in microseconds
+//! unless the name says otherwise. A value that was not measured is NaN: `null` in JSON, a dash elsewhere.
 //!
-//! - [`RunReport`] itself, serialised: stable keys, for scripts.
-//! - [`to_text`]: what the terminal shows.
-//! - [`to_html`]: self-contained (no script, nothing fetched), light and dark; [`to_svg`], [`to_pdf`]: its first chart alone.
-//! - [`Provenance`]: what measured, when and where.
+//! - [`RunReport`], serialised: stable keys, for scripts.
+//! - [`to_text`]: the text for a terminal.
+//! - [`to_html`]: self-contained (no script, no fetched resource), light and dark; [`to_svg`], [`to_pdf`]: its first
+//!   chart.
+//! - [`Provenance`]: the program, time and place of the measurement.
 
 pub(crate) mod charts;
 mod html;
@@ -27,7 +27,7 @@ pub(crate) use text::to_text;
 use ringcall_decoder_service::{ConfidenceBin, Confidences};
 use serde::Serialize;
 
-/// A distribution of times in microseconds; every field NaN if there was no sample.
+/// A distribution of times in microseconds; every field is NaN without samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct LatencySummary {
     pub(crate) min: f64,
@@ -42,7 +42,6 @@ pub(crate) struct LatencySummary {
 }
 
 impl LatencySummary {
-    /// No sample.
     pub(crate) const NONE: Self = Self {
         min: f64::NAN,
         mean: f64::NAN,
@@ -71,15 +70,15 @@ impl LatencySummary {
     }
 }
 
-/// One stage of a request's way: dispatch, inference, matching, harvest, queueing; with the device's dispatcher `device` in
-/// place of all before matching. Names differ within a report.
+/// One stage of a request: dispatch, inference, matching, harvest, queueing. With the device's dispatcher, `device`
+/// replaces all stages before matching. Names are unique within a report.
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     pub(crate) summary: LatencySummary,
 }
 
-/// A logical error rate per shot and the two ends of its confidence interval; `confidence` is a share, as in 0.95.
+/// A logical error rate per shot with the two ends of its confidence interval; `confidence` is a share, such as 0.95.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Estimate {
     #[serde(rename = "logical_error_rate")]
@@ -91,7 +90,7 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// The interval; `None` where there is none.
+    /// The interval in words, if there is one.
     fn in_words(&self) -> Option<String> {
         let Self { interval: [low, high], confidence, .. } = *self;
         let words = || format!("{:.0}% confidence: {} to {}", confidence * 100.0, rate(low), rate(high));
@@ -99,54 +98,51 @@ impl Estimate {
     }
 }
 
-/// What happened in one interval of the run, which ends at `t_s` seconds.
+/// The events of one interval of the run, which ends at `t_s` seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimelinePoint {
     pub(crate) t_s: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) max_us: f64,
-    /// Requests completed within the interval.
     pub(crate) completed: u64,
-    /// The most requests that were due and not answered at a moment of it.
+    /// The most requests that were due and not answered at any moment of the interval.
     pub(crate) backlog: u64,
 }
 
-/// Where requests of about one latency spent their time: the parts add up to it.
+/// Mean times of the stages of requests with similar latencies; the parts add up to the latency.
 #[derive(Clone, Debug)]
 pub(crate) struct Breakdown {
-    /// Such as `p99`.
+    /// A name such as `p99`.
     pub(crate) name: &'static str,
     pub(crate) parts_us: Vec<(&'static str, f64)>,
 }
 
-/// One of the requests that took longest.
 #[derive(Clone, Debug)]
 pub(crate) struct SlowRequest {
     pub(crate) request_id: u64,
-    /// Since the run began.
+    /// Seconds since the start of the run.
     pub(crate) submitted_s: f64,
     pub(crate) latency_us: f64,
-    /// Its parts, as far as they were measured.
     pub(crate) parts_us: Vec<(&'static str, f64)>,
 }
 
-/// Answers of about one confidence, the natural logarithm of the odds that they are right.
+/// Answers with similar confidences: the natural logarithm of the odds that they are right.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ConfidenceRow {
-    /// The lower end; `None` of the first, and of answers whose decoder saw no alternative.
+    /// The lower end; `None` for the first bin, and for answers whose decoder saw no alternative.
     pub(crate) from: Option<f64>,
-    /// The upper end, which is not in it; `None` of the last two.
+    /// The upper end, exclusive; `None` for the last two bins.
     pub(crate) to: Option<f64>,
     pub(crate) answers: u64,
-    /// Wrong answers, where the truth is known.
+    /// Wrong answers, if the truth is known.
     pub(crate) wrong: Option<u64>,
-    /// How many were, if confidences were right.
+    /// The expected number of wrong answers if the confidences are right.
     pub(crate) expected_wrong: f64,
 }
 
 impl ConfidenceRow {
-    /// All bins, from the least sure on; none if no answer said how sure its decoder was.
+    /// All bins, the least confident first; none if no answer has a confidence.
     pub(crate) fn all(confidences: &Confidences, has_truth: bool) -> Vec<Self> {
         if confidences.is_empty() {
             return Vec::new();
@@ -162,7 +158,7 @@ impl ConfidenceRow {
         confidences.iter().map(row).collect()
     }
 
-    /// In one line, without bins that are empty.
+    /// The bins in one line, without empty ones.
     pub(crate) fn words(rows: &[Self]) -> String {
         let bin = |row: &Self| {
             let name = match (row.from, row.to) {
@@ -178,65 +174,64 @@ impl ConfidenceRow {
     }
 }
 
-/// Everything a run reports.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RunReport {
-    /// What was run, in the order it is shown; keys differ.
+    /// Settings of the run in the order in which they are shown; keys are unique.
     #[serde(serialize_with = "json::settings")]
     pub(crate) settings: Vec<(String, String)>,
-    /// What decoded: matching or relay.
+    /// The decoder: matching or relay.
     pub(crate) decoder: &'static str,
-    /// Which matching decoded: plain or correlated; `None` where it was Relay-BP.
+    /// The kind of matching: plain or correlated; `None` for Relay-BP.
     pub(crate) matching: Option<&'static str>,
     pub(crate) submitted: u64,
     pub(crate) completed: u64,
     pub(crate) refused: u64,
     pub(crate) timed_out: u64,
-    /// Times the injector found no free slot.
+    /// How often the injector found no free slot.
     pub(crate) stalls: u64,
-    /// Submitted and never heard of again.
+    /// Requests that were submitted and never completed.
     pub(crate) lost: u64,
-    /// Requests of which inference left nothing to match.
+    /// Requests of which inference left no defects to match.
     pub(crate) matching_skipped: u64,
     pub(crate) throughput_per_s: f64,
     /// From the first request to the last answer.
     pub(crate) wall_time_s: f64,
     pub(crate) latency_us: LatencySummary,
-    /// From requests' PTP time stamps to their echoes, where there is a clock.
+    /// From the requests' PTP time stamps to their echoes, if there is a clock.
     pub(crate) ptp_round_trip_us: LatencySummary,
-    /// The mean latency by the rounds of an experiment.
+    /// The mean latency divided by the rounds of the experiment.
     pub(crate) per_round_us: f64,
     #[serde(serialize_with = "json::stages")]
     pub(crate) stages_us: Vec<Stage>,
-    /// The stages' shares of all requests' way, 0 to 1; `injection`, which is no part of it, has none.
+    /// The stages' shares of the total time of all requests, 0 to 1; `injection` is not part of that time and has none.
     #[serde(serialize_with = "json::shares")]
     pub(crate) stage_shares: Vec<(&'static str, f64)>,
-    /// Share of detectors set before and after the predecoder.
+    /// Shares of detectors set before and after the predecoder.
     pub(crate) density_in: f64,
     pub(crate) density_out: f64,
     pub(crate) shots: u64,
     pub(crate) logical_errors: u64,
-    /// Wrong predictions of each observable; empty where the truth is unknown.
+    /// Wrong predictions of each observable; empty if the truth is unknown.
     pub(crate) observable_errors: Vec<u64>,
     /// Answers whose correction does not explain the syndrome: best guesses.
     pub(crate) unconverged: u64,
-    /// How long a decode might take, where that was limited.
+    /// The decode deadline, if there was one.
     #[serde(skip)]
     pub(crate) deadline_us: Option<f64>,
-    /// From one request to the next, where they were paced.
+    /// Interval between requests, if they were paced.
     #[serde(skip)]
     pub(crate) interval_us: Option<f64>,
-    /// Answers that say that time was up, and shots whose answer was late or wrong.
+    /// Answers that say that the time was up, and shots whose answer was late or wrong.
     pub(crate) late: u64,
     pub(crate) late_or_wrong: u64,
-    /// Answers by how sure their decoder was; empty where it does not say.
+    /// Answers by confidence; empty if the decoder reports none.
     pub(crate) confidences: Vec<ConfidenceRow>,
     #[serde(flatten)]
     pub(crate) logical_error_rate: Estimate,
-    /// Bins of the latency: lower and upper edge in microseconds, requests.
+    /// Bins of the latency: lower and upper edge in microseconds, and number of requests.
     #[serde(skip)]
     pub(crate) histogram: Vec<(f64, f64, u64)>,
-    /// Percentile in 0 to 100, and its latency in microseconds.
+    /// Percentiles from 0 to 100 with their latencies in microseconds.
     #[serde(skip)]
     pub(crate) percentile_curve: Vec<(f64, f64)>,
     #[serde(skip)]
@@ -244,17 +239,17 @@ pub(crate) struct RunReport {
     /// Requests around the median and the 99th percentile.
     #[serde(skip)]
     pub(crate) breakdowns: Vec<Breakdown>,
-    /// The slowest first.
+    /// The slowest requests, the slowest first.
     #[serde(skip)]
     pub(crate) slowest: Vec<SlowRequest>,
-    /// The state of the ring's slots, if it was asked for or something was lost.
+    /// The state of the ring's slots, if it was requested or a request was lost.
     #[serde(skip)]
     pub(crate) slots: Option<String>,
     pub(crate) provenance: Provenance,
 }
 
 impl RunReport {
-    /// The stages that a request passes after it was submitted, in order: all but `injection`.
+    /// The stages of a request after its submission, in order: all but `injection`.
     fn parts(&self) -> impl Iterator<Item = &'static str> {
         self.stages_us.iter().map(|stage| stage.name).filter(|name| *name != "injection")
     }
@@ -282,7 +277,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// A rate, in scientific notation below one in a hundred.
+/// A rate, in scientific notation below 0.01.
 pub(crate) fn rate(value: f64) -> String {
     if value.is_finite() && value != 0.0 && value.abs() < 0.01 {
         format!("{value:.2e}")
@@ -291,7 +286,7 @@ pub(crate) fn rate(value: f64) -> String {
     }
 }
 
-/// A count with its thousands apart.
+/// A count with separated thousands.
 pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
@@ -305,7 +300,7 @@ pub(crate) fn count(value: u64) -> String {
 }
 
 fn grouped(value: f64) -> String {
-    // Past u64 the digits mean nothing any more.
+    // Beyond u64 the digits have no meaning.
     if value.abs() < 1e15 {
         let sign = if value < 0.0 { "-" } else { "" };
         format!("{sign}{}", count(value.abs() as u64))
@@ -314,8 +309,8 @@ fn grouped(value: f64) -> String {
     }
 }
 
-/// Wrong predictions of each observable, of how many, and their mean share; `None` where there is but one observable, which is
-/// the shot.
+/// Wrong predictions of each observable, out of how many, and their mean share; `None` if there is only one observable,
+/// whose rate is the shot's.
 fn per_observable(report: &RunReport) -> Option<[String; 3]> {
     let errors = &report.observable_errors;
     let (sum, shots) = (errors.iter().sum::<u64>(), report.shots * errors.len() as u64);
@@ -330,7 +325,7 @@ fn per_observable(report: &RunReport) -> Option<[String; 3]> {
     (errors.len() > 1).then(parts)
 }
 
-/// The density's reduction, as in `4.8 x`; a dash if it is no number.
+/// The density's reduction, such as `4.8 x`; a dash if it is not a number.
 fn reduction(report: &RunReport) -> String {
     let factor = report.density_in / report.density_out;
     if factor.is_finite() { format!("{factor:.1} x") } else { "-".into() }

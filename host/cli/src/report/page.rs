@@ -9,7 +9,7 @@ use super::charts::frame::{Screen, Svg};
 use super::provenance::Provenance;
 use crate::usage::misuse;
 
-/// Colours for light and dark. Charts draw ink as #010101 and grid lines as #020202, for which the page has colours.
+/// Colours for light and dark mode. Charts draw ink as #010101 and grid lines as #020202, which the page replaces.
 const COLOURS: &str = "
 :root { color-scheme: light dark; --ink: #1f2937; --dim: #6b7280; --line: #e2e5ea; --page: #f6f7f9; --card: #fff; }
 @media (prefers-color-scheme: dark) {
@@ -69,7 +69,7 @@ svg { display: block; width: 100%; height: auto; }
 }
 ";
 
-/// A whole document around a body, which ends with where its figures come from.
+/// A whole document around a body, with the provenance of its figures at the end.
 pub(crate) fn page(title: &str, body: &Markup, provenance: &Provenance) -> String {
     html! {
         (DOCTYPE)
@@ -90,25 +90,27 @@ pub(crate) fn page(title: &str, body: &Markup, provenance: &Provenance) -> Strin
     .into_string()
 }
 
-/// Whether a report's file has this extension, which says what part of the report it is to hold.
+/// Whether a report's file has this extension, which determines the form of the report.
 pub(crate) fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
 }
 
-/// An SVG file that says where its figures come from, as its description: readers of the file have it, the picture does not show it.
+/// An SVG file with the provenance of its figures as its description: readers of the file see it, the picture does not
+/// show it.
 pub(crate) fn described(svg: &str, provenance: &Provenance) -> String {
     let description = html! { desc id="provenance" { (provenance.in_words()) } }.into_string();
-    // After the outermost element's head, wherever that begins.
+    // Inserted after the outermost element's start tag.
     match svg.find("<svg").and_then(|begin| svg[begin..].find('>').map(|end| begin + end + 1)) {
         Some(body) => format!("{}{description}{}", &svg[..body], &svg[body..]),
         None => svg.to_owned(),
     }
 }
 
-/// A chart as an SVG file, with a background, the legend at the upper left, colours for light and dark, and where its figures come from.
+/// A chart as an SVG file, with a background, the legend at the upper left, colours for light and dark mode, and the
+/// provenance of its figures.
 ///
 /// # Errors
-/// There is nothing to draw, or it could not be drawn.
+/// There is no data, or drawing fails.
 pub(crate) fn svg_file(svg: Svg, legend: &[(&str, RGBColor)], provenance: &Provenance) -> Result<String> {
     let svg =
         svg.context("no data for a chart: nothing was completed")?.context("the chart could not be drawn")?;
@@ -130,10 +132,11 @@ pub(crate) fn svg_file(svg: Svg, legend: &[(&str, RGBColor)], provenance: &Prove
     Ok(described(&file, provenance))
 }
 
-/// Refuses a report's file whose extension stands for a form that this report does not have; without one it is HTML.
+/// Refuses a report's file whose extension stands for another form than the report has; without an extension it is
+/// HTML.
 ///
 /// # Errors
-/// [`Misuse`](crate::usage::Misuse): another extension than `.html` and these.
+/// [`Misuse`](crate::usage::Misuse): an extension other than `.html` and those of `known`.
 pub(crate) fn check_extension(path: &Path, known: &[&str]) -> Result<()> {
     let Some(extension) = path.extension() else { return Ok(()) };
     if ["html", "htm"].iter().chain(known).any(|known| extension.eq_ignore_ascii_case(known)) {
@@ -146,8 +149,8 @@ pub(crate) fn check_extension(path: &Path, known: &[&str]) -> Result<()> {
     )))
 }
 
-/// A table whose rows have cells of their own lines on a narrow page, each with its column's heading. A column that no row has
-/// anything for is left out.
+/// A table whose cells have lines of their own on a narrow page, each with its column's heading. Empty columns are left
+/// out.
 pub(crate) fn table<const COLUMNS: usize>(
     headings: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,
@@ -165,7 +168,7 @@ pub(crate) fn table<const COLUMNS: usize>(
     }
 }
 
-/// A section with a chart in it, and its legend.
+/// A section with a chart and its legend.
 pub(crate) fn chart(
     id: &str,
     title: &str,
@@ -175,7 +178,6 @@ pub(crate) fn chart(
     html! { section id=(id) { h2 { (title) } (picture(draw, legend)) } }
 }
 
-/// A chart and its legend.
 pub(crate) fn picture(draw: impl Fn(Screen) -> Svg, legend: &[(&str, RGBColor)]) -> Markup {
     html! {
         @match (draw(Screen::Wide), draw(Screen::Narrow)) {

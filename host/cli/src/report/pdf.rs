@@ -1,4 +1,4 @@
-//! Charts as PDF pages: the contents of an SVG in PDF's own lines and letters (record 0028).
+//! Charts as PDF pages: an SVG's contents as PDF's lines and letters (record 0028).
 
 use anyhow::{Context, Result};
 use pdf_writer::writers::ExtGraphicsState;
@@ -6,7 +6,7 @@ use pdf_writer::{Content, Finish, Name, Pdf, Rect, Ref, Str, TextStr};
 use roxmltree::{Document, Node};
 use std::collections::BTreeSet;
 
-/// What ink, axes and grid lines, which a page has colours for, are on paper.
+/// The colours of ink, axes and grid lines on paper.
 const PAPER: [(&str, [f32; 3]); 3] = [
     ("#010101", [0.12, 0.16, 0.22]),
     ("#010101 line", [0.42, 0.45, 0.5]),
@@ -15,7 +15,7 @@ const PAPER: [(&str, [f32; 3]); 3] = [
 
 const FONT: Name<'static> = Name(b"F");
 
-/// How wide Helvetica's letters from the blank on are, in thousandths of the font's size.
+/// Widths of Helvetica's letters, from the blank on, in thousandths of the font's size.
 const WIDTHS: [u16; 95] = [
     278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556,
     556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667, 611, 778, 722, 278,
@@ -24,10 +24,10 @@ const WIDTHS: [u16; 95] = [
     278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584,
 ];
 
-/// The chart of an SVG file that `page::svg_file` made.
+/// Converts a chart of an SVG file that `page::svg_file` made.
 ///
 /// # Errors
-/// It is no such file.
+/// The file is not such an SVG.
 pub(crate) fn from_svg(svg: &str, title: &str, made_by: &str) -> Result<Vec<u8>> {
     let document = Document::parse(svg).context("the chart's SVG")?;
     let root = document.root_element();
@@ -61,15 +61,14 @@ pub(crate) fn from_svg(svg: &str, title: &str, made_by: &str) -> Result<Vec<u8>>
     Ok(pdf.finish())
 }
 
-/// The name of the state with an opacity.
+/// The name of the graphics state for an opacity.
 fn state(percent: u8) -> String {
     format!("O{percent}")
 }
 
-/// What was drawn so far.
 struct Drawn {
     content: Content,
-    /// Of the page, on which y goes up.
+    /// Height of the page, on which y goes up.
     height: f32,
     /// Percents.
     opacities: BTreeSet<u8>,
@@ -79,7 +78,7 @@ fn length(node: &Node<'_, '_>, name: &str) -> f32 {
     node.attribute(name).and_then(|text| text.parse().ok()).unwrap_or(0.0)
 }
 
-/// A colour as `#rrggbb` or `rgb(r, g, b)`; `None` where there is none.
+/// A colour as `#rrggbb` or `rgb(r, g, b)`; `None` for no colour.
 fn colour(text: &str, line: bool) -> Option<[f32; 3]> {
     let named = if line { format!("{text} line") } else { text.to_owned() };
     let known = |name: &str| PAPER.iter().find(|paper| paper.0 == name).map(|paper| paper.1);
@@ -95,7 +94,7 @@ fn colour(text: &str, line: bool) -> Option<[f32; 3]> {
     parts.try_into().ok().map(|rgb: [f32; 3]| rgb.map(|value| value / 255.0))
 }
 
-/// A text's letters in the font's encoding, which has those of Latin.
+/// A text in the font's encoding, which covers Latin letters.
 fn encoded(text: &str) -> Vec<u8> {
     text.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?')).collect()
 }
@@ -111,7 +110,7 @@ impl Drawn {
         let opacity = node.attribute("opacity").and_then(|text| text.parse::<f32>().ok()).unwrap_or(1.0);
         let fill = node.attribute("fill").and_then(|text| colour(text, false));
         let stroke = node.attribute("stroke").and_then(|text| colour(text, true));
-        // Places for the mouse are not to be seen.
+        // Areas for the mouse are invisible.
         if opacity <= 0.0 || (fill.is_none() && stroke.is_none()) {
             return;
         }
@@ -137,7 +136,7 @@ impl Drawn {
         self.content.restore_state();
     }
 
-    /// Whether the element has a path.
+    /// Adds the element's path. Returns whether it has one.
     fn path(&mut self, node: &Node<'_, '_>) -> bool {
         let of = |name| length(node, name);
         let up = |y: f32| self.height - y;
@@ -167,7 +166,7 @@ impl Drawn {
             }
             "circle" => {
                 let (x, y, r) = (of("cx"), up(of("cy")), of("r"));
-                // How far the handles of four curves are from their ends.
+                // The distance of the handles of a circle's four curves from their ends.
                 let k = r * 0.552_285;
                 self.content.move_to(x + r, y);
                 self.content.cubic_to(x + r, y + k, x + k, y + r, x, y + r);
@@ -183,7 +182,7 @@ impl Drawn {
     fn text(&mut self, node: &Node<'_, '_>) {
         let letters = encoded(node.text().unwrap_or_default().trim());
         let size = length(node, "font-size");
-        // A letter x is about half as high as the font's size.
+        // The letter x is about half as high as the font's size.
         let down = node.attribute("dy").map_or(0.0, |dy| {
             let of = |unit: &str| dy.strip_suffix(unit).and_then(|number| number.parse::<f32>().ok());
             of("em").or_else(|| of("ex").map(|ex| ex * 0.523)).unwrap_or(0.0) * size
@@ -195,7 +194,7 @@ impl Drawn {
         } * text_width(&letters)
             * size;
         let (x, y) = (length(node, "x"), self.height - length(node, "y"));
-        // A title of the y axis is read from below.
+        // A title of the y axis is rotated to be read from below.
         let matrix = match node.attribute("transform") {
             Some(turned) if turned.starts_with("rotate(270") => [0.0, 1.0, -1.0, 0.0, x + down, y - back],
             _ => [1.0, 0.0, 0.0, 1.0, x - back, y - down],

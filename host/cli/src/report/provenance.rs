@@ -1,26 +1,26 @@
-//! Provenance of figures: which program measured them, when, on which machine, by which command.
+//! Provenance of figures: program, time, machine and command of the measurement.
 
 use serde::Serialize;
 use std::time::SystemTime;
 
-/// What a citation of a report needs.
+/// The facts that a citation of a report needs.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Provenance {
     pub(crate) version: &'static str,
-    /// Of the sources that the program was built from; `None` where the build did not know it.
+    /// Commit of the sources of the program; `None` if the build did not know it.
     pub(crate) commit: Option<&'static str>,
-    /// When the report was made, in UTC, as RFC 3339 writes it.
+    /// The report's time in UTC, in the form of RFC 3339.
     pub(crate) date: String,
     pub(crate) host: String,
-    /// The process's command line, as a shell reads it.
+    /// The process's command line, quoted for a shell.
     pub(crate) command: String,
 }
 
-/// The commit that the program was built from, where the build knew it.
+/// The commit of the program's sources, if the build knew it.
 const COMMIT: Option<&str> = option_env!("RINGCALL_COMMIT");
 
 impl Provenance {
-    /// Of a report that this process makes now.
+    /// The provenance of a report that this process makes now.
     pub(crate) fn now() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let arguments = std::env::args_os().map(|argument| quoted(&argument.to_string_lossy()));
@@ -33,7 +33,6 @@ impl Provenance {
         }
     }
 
-    /// One sentence.
     pub(crate) fn in_words(&self) -> String {
         let Self { version, commit, date, host, command } = self;
         let commit = commit.map_or_else(String::new, |commit| format!(" (commit {commit})"));
@@ -41,7 +40,7 @@ impl Provenance {
     }
 }
 
-/// An argument as a shell reads it.
+/// An argument, quoted for a shell.
 fn quoted(argument: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_=+,./:@%".contains(c);
     if !argument.is_empty() && argument.chars().all(plain) {

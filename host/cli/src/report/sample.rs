@@ -22,7 +22,7 @@ fn summary(p50: f64) -> LatencySummary {
     }
 }
 
-/// About what a run at distance 13 gives.
+/// A report like that of a run at distance 13.
 pub(crate) fn full() -> RunReport {
     let stages =
         [("dispatch", 4.2), ("inference", 14.8), ("queueing", 0.9), ("matching", 11.3), ("harvest", 1.4)];

@@ -1,15 +1,15 @@
-//! The report for a terminal: the lines that matter, or all lines on request.
+//! Text form of a report for a terminal: the important lines, or all lines on request.
 
 use super::{ConfidenceRow, LatencySummary, RunReport, count, per_observable, rate, reduction};
 use crate::style::{self, HEADING, PALE, WARNING, paragraph, plain, styled, time};
 use std::fmt::Write;
 
-/// Where the second column starts.
+/// Column at which the second column starts.
 const LABEL: usize = 12;
-/// Where it starts in the details.
+/// Column at which it starts in the details.
 const DETAIL: usize = 18;
 
-/// The report as lines of text, in colours; the details as well where `verbose`.
+/// The report as lines of text with colours; with `verbose`, including the details.
 pub(crate) fn to_text(report: &RunReport, verbose: bool) -> String {
     let mut out = styled(HEADING, &subject(report));
     out += &labelled("requests", &requests(report));
@@ -42,7 +42,7 @@ pub(crate) fn to_text(report: &RunReport, verbose: bool) -> String {
 
 fn labelled(label: &str, words: &str) -> String {
     let text = paragraph(label, LABEL, words);
-    // The label alone in a style: columns are counted without one.
+    // Only the label has a style, because columns are counted without one.
     match text.strip_prefix(label) {
         Some(rest) => styled(PALE, label) + rest,
         None => text,
@@ -53,7 +53,7 @@ fn setting<'a>(report: &'a RunReport, name: &str) -> Option<&'a str> {
     report.settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
-/// What was decoded, and by what.
+/// The experiment and its decoder.
 fn subject(report: &RunReport) -> String {
     let of = |name| setting(report, name).map(plain);
     let mut words = match (of("model"), of("code")) {
@@ -83,7 +83,7 @@ fn subject(report: &RunReport) -> String {
     paragraph("", 0, &words)
 }
 
-/// How many, how fast, and how many were not answered.
+/// The number and rate of requests, and how many were not answered.
 fn requests(report: &RunReport) -> String {
     let mut words =
         format!("{} answered, {}", count(report.completed), style::per_second(report.throughput_per_s));
@@ -136,10 +136,10 @@ fn late(report: &RunReport) -> String {
     words
 }
 
-/// Threads that poll beside the workers: dispatcher, consumer, driver.
+/// Polling threads besides the workers: dispatcher, consumer, driver.
 const POLLING: usize = 3;
 
-/// Why the machine, and not the decoder, makes these times.
+/// A warning if the machine rather than the decoder determines these times.
 fn oversubscribed(report: &RunReport) -> Option<String> {
     let workers: usize = setting(report, "workers")?.parse().ok()?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -192,7 +192,7 @@ fn details(out: &mut String, report: &RunReport) {
     }
 }
 
-/// The whole request and its parts, without what was not measured.
+/// The latency of the whole request and of its measured parts.
 fn latencies(out: &mut String, report: &RunReport) {
     let headings = ["p50", "p90", "p99", "p99.9", "max", "mean"];
     let line = |name: &str, cells: [String; 6]| {
@@ -208,7 +208,7 @@ fn latencies(out: &mut String, report: &RunReport) {
         ("by PTP stamps".to_owned(), &report.ptp_round_trip_us),
     ]
     .into_iter();
-    // Lateness comes before the request: it is no part of it.
+    // Lateness is not part of the request, so it is not among its stages.
     let stages = report.stages_us.iter().filter(|stage| stage.name != "injection");
     let rows = rows.chain(stages.map(|stage| (format!("  {}", stage.name), &stage.summary)));
     let late = report.stages_us.iter().filter(|stage| stage.name == "injection");
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use crate::style::WIDTH;
 
-    /// As a file would have it.
+    /// The text without colours, as in a file.
     fn shown(report: &RunReport, verbose: bool) -> String {
         let text = anstream::adapter::strip_str(&to_text(report, verbose)).to_string();
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");

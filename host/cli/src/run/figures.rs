@@ -76,7 +76,7 @@ pub(super) fn report(
     })
 }
 
-/// Each part of the way with its share of the sum of all; lateness before submission is none.
+/// Each stage with its share of the sum of all; lateness before submission is not a stage.
 fn shares(summary: &Summary) -> Vec<(&'static str, f64)> {
     let sum = |times: &Histogram<u64>| times.mean() * times.len() as f64;
     let on_the_way =
@@ -155,12 +155,10 @@ fn settings(
     rows.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// A time in microseconds.
 fn us(time: Duration) -> String {
     (time.as_nanos() as f64 / 1e3).to_string()
 }
 
-/// What a generated experiment is.
 fn generated(experiment: &Experiment) -> Vec<(&'static str, String)> {
     let &Experiment { code, distance, rounds, basis, detectors, p } = experiment;
     let mut rows = vec![
@@ -196,7 +194,8 @@ fn latencies(times: &Histogram<u64>) -> LatencySummary {
     }
 }
 
-/// Bins from the least to the 99.9th percentile, whose last has the rest as well: equally wide on the axis that the chart has.
+/// Bins from the least to the 99.9th percentile, equally wide on the chart's axis. The last one includes all greater
+/// latencies.
 fn bins(times: &Histogram<u64>) -> Vec<(f64, f64, u64)> {
     const BINS: u32 = 60;
     if times.is_empty() {
@@ -204,7 +203,7 @@ fn bins(times: &Histogram<u64>) -> Vec<(f64, f64, u64)> {
     }
     let low = times.min().max(1) as f64;
     let high = (times.value_at_quantile(0.999) as f64).max(low + f64::from(BINS));
-    // As the chart's axis, so that bins look equally wide.
+    // The scale of the chart's axis, so that bins look equally wide.
     let logarithmic = high / low >= LOG_FROM;
     let edge = |i: u32| {
         let share = f64::from(i) / f64::from(BINS);
@@ -231,7 +230,7 @@ fn curve(times: &Histogram<u64>) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// At most 600 points: neighbours are joined, by their worst.
+/// At most 600 points: neighbouring intervals are merged, keeping the worst values.
 fn timeline(summary: &Summary) -> Vec<TimelinePoint> {
     let join = summary.timeline.len().div_ceil(600).max(1);
     summary

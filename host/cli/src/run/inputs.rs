@@ -1,4 +1,4 @@
-//! Model, engine and shots, from options or files.
+//! Inputs of a run: model, engine and shots, from options or files.
 
 use super::options::{Args, CopiesArg, DispatcherArg, EngineArg, HandoffArg};
 use crate::experiment::surface_for;
@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
 
-/// The problem that is decoded, and its generated experiment.
+/// The problem to decode, and its generated experiment.
 pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
     let decoder = args.decoder()?;
     decoder.options()?;
@@ -35,7 +35,7 @@ pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
                 )));
             }
             let estimate = Estimate::process().experiment(&experiment).further(&decoder);
-            // Options before memory: a refused command takes none.
+            // Options are checked before memory, since a refused command needs none.
             for (option, given) in [("--slices", args.slices), ("--measurements", args.measurements)] {
                 if given {
                     surface_for(option, Some(&experiment))?;
@@ -57,14 +57,14 @@ pub(super) fn problem(args: &Args) -> Result<(Problem, Option<Experiment>)> {
     Ok((confident(args.deadline.limit(decoder.problem(model)?)?), None))
 }
 
-/// The problem, whose answers end with a confidence where the decoder has one: the report tells of it.
+/// The problem with confidences in its answers if the decoder has them: the report shows them.
 fn confident(problem: Problem) -> Problem {
     if problem.matching() == Some(MatchingEngine::Ensemble) { problem.with_confidence() } else { problem }
 }
 
-/// What the pipeline takes beside the decoder's tables.
+/// The pipeline's memory besides the decoder's tables.
 fn around(args: &Args, decoding: Estimate, experiment: Option<&Experiment>) -> Estimate {
-    // A request is a bit for each detector, an answer no longer; the rest is what the pipeline notes of a request.
+    // A request is a bit for each detector, and an answer is no longer; the rest is the pipeline's record of a request.
     let slot_bytes = 150 + decoding.detectors() / 8;
     let pipeline = decoding.workers(args.workers()).ring(args.slots(), slot_bytes);
     match (args.engine, experiment) {
@@ -75,23 +75,21 @@ fn around(args: &Args, decoding: Estimate, experiment: Option<&Experiment>) -> E
     }
 }
 
-/// The pipeline, and what its report says of the network in it.
+/// A pipeline, and the network in it for the report.
 pub(super) struct Started {
     pub(super) service: Service,
     pub(super) network: Option<NetworkInUse>,
-    /// The problem as it is served: with measurements as requests where the network takes them.
+    /// The problem as it is served: with measurements as requests if the network takes them.
     pub(super) problem: Problem,
 }
 
-/// Which network runs, and how.
+/// The network in use and its settings.
 pub(super) struct NetworkInUse {
-    /// Its file.
     pub(super) file: String,
-    /// Above which logit it decides; `None` where that is part of the model.
+    /// The logit above which the network decides for an error; `None` if the model contains its threshold.
     pub(super) threshold: Option<f32>,
 }
 
-/// Starts the pipeline that the options ask for.
 pub(super) fn start(
     args: &Args,
     problem: &Problem,
@@ -152,12 +150,13 @@ pub(super) fn start(
     Ok(Started { service, network: Some(NetworkInUse { file: shown, threshold }), problem: served })
 }
 
-/// Whether a copy takes the network's place, to measure what surrounds it: the environment's `SKIP_TRT`, set and not `0`.
+/// Whether a copy replaces the network, to measure the rest of the pipeline: the variable `SKIP_TRT` is set and not
+/// `0`.
 fn skip_network() -> bool {
     std::env::var_os("SKIP_TRT").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// The problem with measurements as requests where a network takes them.
+/// The problem with measurements as requests if the network takes them.
 pub(crate) fn for_network(
     problem: Problem,
     inference: &Inference,

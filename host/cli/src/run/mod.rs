@@ -18,10 +18,10 @@ use ringcall_qec::decode::DecoderFamily;
 use std::io::Write;
 use std::time::Duration;
 
-/// How long after a signal requests under way are waited for.
+/// How long after a signal requests in flight are waited for.
 const GRACE_PERIOD: Duration = Duration::from_millis(1500);
 
-/// Runs, reports, and says by its exit code whether every request was answered.
+/// Runs and reports. The exit code says whether every request was answered.
 pub(crate) fn run(args: &Args, signals: &Signals) -> Result<u8> {
     args.check()?;
     let (report, summary) = measure(args, signals)?;
@@ -44,12 +44,12 @@ pub(crate) fn called(args: &Args, interrupt: &dyn Interrupt) -> Result<(String, 
     Ok((serde_json::to_string(&report)?, report::to_html(&report)))
 }
 
-/// Runs, and says what came of it.
+/// Runs the experiment. Returns the report and the summary.
 fn measure(args: &Args, interrupt: &dyn Interrupt) -> Result<(report::RunReport, Summary)> {
     if args.nvtx {
         ringcall_cuda::nvtx::enable().map_err(|why| misuse(format!("--nvtx: {why}")))?;
     }
-    // Before the run: a path that cannot be written should not cost the run.
+    // Checked before the run, so that a path that cannot be written does not waste the run.
     for path in &args.report {
         report::page::check_extension(path, &["svg", "pdf"])?;
     }
@@ -86,7 +86,7 @@ fn measure(args: &Args, interrupt: &dyn Interrupt) -> Result<(report::RunReport,
     Ok((report, summary))
 }
 
-/// Every request answered, by the stages it was meant for?
+/// 0 if every request was answered by the intended stages.
 fn exit_code(summary: &Summary) -> Result<u8> {
     let stats = &summary.stats;
     if summary.lost() > 0 {
@@ -133,7 +133,7 @@ fn publish(args: &Args, report: &report::RunReport) -> Result<()> {
     Ok(())
 }
 
-/// On a terminal only; quiet otherwise.
+/// A progress bar on a terminal, hidden elsewhere.
 fn progress_bar(args: &Args) -> ProgressBar {
     let (length, template) = match (args.most_requests(), args.run_time()) {
         (Some(requests), _) => (Some(requests), "{bar:20} {pos}/{len} requests  {wide_msg}"),

@@ -77,12 +77,12 @@ pub(crate) enum EngineArg {
 }
 
 impl EngineArg {
-    /// As it is given.
+    /// The engine's name as an option's value.
     pub(super) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// How long a request may take unless the user says so.
+    /// The default timeout of a request.
     const fn timeout(self, relay: bool) -> Duration {
         match self {
             Self::Cpu | Self::Onnxruntime => Duration::from_secs(60),
@@ -92,7 +92,7 @@ impl EngineArg {
         }
     }
 
-    /// Who runs the network of --model, where there is one.
+    /// The engine of the network of --model, if there is a network.
     pub(super) const fn network(self) -> Option<NetworkArg> {
         match self {
             Self::Cpu => Some(NetworkArg::Cpu),
@@ -105,7 +105,7 @@ impl EngineArg {
     }
 }
 
-/// How many shots, or as an earlier version had it, their file.
+/// The number of shots, or, as in earlier versions, their file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ShotsArg {
     Count(u64),
@@ -119,7 +119,7 @@ impl FromStr for ShotsArg {
         match number::count(text) {
             Ok(0) => Err("give at least 1".to_owned()),
             Ok(shots) => Ok(Self::Count(shots)),
-            // A number that is none is no file's name either.
+            // Text that is an invalid number is not a file's name either.
             Err(_)
                 if text.parse::<f64>().is_err()
                     && (text.contains(['/', '.']) || Path::new(text).exists()) =>
@@ -219,7 +219,7 @@ impl fmt::Display for PtpClockArg {
     }
 }
 
-/// A clock that is read.
+/// The source of PTP time stamps.
 #[derive(Debug, Clone)]
 enum PtpSource {
     Tai,
@@ -232,9 +232,9 @@ impl PtpSource {
         let of_day = || clock_gettime(ClockId::Realtime);
         match self {
             Self::Realtime => of_day(),
-            // Linux has had it since 3.10.
+            // Linux has had `CLOCK_TAI` since 3.10.
             Self::Tai => clock_gettime_dynamic(DynamicClockId::Tai).unwrap_or_else(|_| of_day()),
-            // A card that was taken out is read no more: its stamps are all the same, and no round trip is counted.
+            // A removed card cannot be read: its stamps are then all the same, and no round trip is counted.
             Self::Hardware(file) => clock_gettime_dynamic(DynamicClockId::Dynamic(file.as_fd()))
                 .unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1 }),
         }
@@ -242,10 +242,10 @@ impl PtpSource {
 }
 
 impl PtpClockArg {
-    /// The clock, in nanoseconds of its epoch.
+    /// A reader of the clock, in nanoseconds since its epoch.
     ///
     /// # Errors
-    /// A hardware clock that cannot be opened or read.
+    /// A hardware clock cannot be opened or read.
     pub(super) fn clock(&self) -> Result<Option<impl FnMut() -> u64 + Clone + Send + use<>>> {
         let source = match self {
             Self::None => return Ok(None),
@@ -266,7 +266,7 @@ impl PtpClockArg {
     }
 }
 
-/// Where threads are pinned.
+/// The pinning of threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PinArg {
     None,
@@ -431,7 +431,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What the parser cannot see.
+    /// Checks combinations of options that the parser cannot check.
     pub(super) fn check(&self) -> Result<()> {
         if self.input.is_some() && matches!(self.shots, Some(ShotsArg::File(_))) {
             bail!(misuse("--shots is a number of shots: their file is --in"));
@@ -522,10 +522,10 @@ impl Args {
         Ok(())
     }
 
-    /// What decodes: with --engine relay Relay-BP, which may be said, and after a network matching in one pass, unless another is said.
+    /// The requested decoder. With --engine relay it is Relay-BP, and after a network it is plain matching by default.
     ///
     /// # Errors
-    /// [`Misuse`]: matching with --engine relay.
+    /// [`Misuse`]: matching was requested with --engine relay.
     pub(super) fn decoder(&self) -> Result<DecoderArgs> {
         let relay = RelayArgs { lanes: self.relay_lanes, ..self.decoder.relay };
         let decoder = DecoderArgs { relay, ..self.decoder.clone() };
@@ -546,19 +546,17 @@ impl Args {
         }
     }
 
-    /// The generated experiment.
     pub(super) fn choice(&self) -> Choice {
         let &Self { code, distance, rounds, basis, detectors, p, .. } = self;
         let choice = Choice { code, distance, default_distance: 7, rounds, basis, detectors, p };
         self.preset.as_ref().map_or(choice, |preset| preset.choose(choice))
     }
 
-    /// Slots of the ring.
     pub(super) fn slots(&self) -> u32 {
         self.slots.unwrap_or(if self.preset.is_some() { Preset::SLOTS } else { 32 })
     }
 
-    /// The file of shots: an earlier version had it as --shots.
+    /// The file of shots, which earlier versions took as --shots.
     pub(super) fn shots_in(&self) -> Option<&Path> {
         let earlier = match &self.shots {
             Some(ShotsArg::File(path)) => Some(path),
@@ -567,12 +565,11 @@ impl Args {
         self.input.as_ref().or(earlier).map(PathBuf::as_path)
     }
 
-    /// Its format.
+    /// The format of that file.
     pub(super) fn shots_format(&self) -> ShotFormat {
         self.shots_format.unwrap_or(FormatArg::B8).into()
     }
 
-    /// The most requests.
     pub(super) fn most_requests(&self) -> Option<u64> {
         match self.shots {
             Some(ShotsArg::Count(shots)) => Some(self.requests.unwrap_or(shots).min(shots)),
@@ -622,7 +619,7 @@ impl Args {
             cores,
             wait: Wait::Auto,
             request_timeout: Some(timeout),
-            // Requests under way when the run ends have their time, too.
+            // Requests in flight at the end of the run have their full timeout, too.
             stop_deadline: ServiceConfig::default().stop_deadline.max(timeout),
         })
     }

@@ -1,4 +1,4 @@
-//! Which options apply to which service. One that would be ignored is an error: it may be meant to protect something.
+//! Checks that options apply to the service. An option without effect is an error, since its purpose may be protection.
 
 use super::plugin::Over;
 use super::{Args, DispatcherArg, QpTypeArg, TransportArg};
@@ -13,16 +13,15 @@ use ringcall_transport::udp::AllowedPeer;
 use ringcall_wire::launch::MAX_SLOTS;
 use std::net::{IpAddr, SocketAddrV4};
 
-/// Options of a queue pair.
 const QUEUE_PAIR: [&str; 9] =
     ["qp", "rkey", "remote_qp", "icrc", "mtu", "qp_type", "psn", "peers", "rendezvous"];
-/// What the plug-in decides.
+/// Options that the plug-in decides.
 const WIRE: [&str; 4] = ["bind", "slots", "slot_bytes", "peer"];
 
-/// What a queue of 64-byte send requests holds at least.
+/// The fewest entries of a queue of 64-byte send requests.
 const LEAST_SLOTS: u32 = 4;
 
-/// Refuses what would be ignored.
+/// Refuses options that would be ignored.
 pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     if args.experiment.preset.is_some() {
         given.refuse(&["slots", "slot_bytes"], "--preset, which sets the ring")?;
@@ -112,7 +111,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a ring with more slots than what serves it can tell apart.
+/// Refuses a ring with more slots than its server can tell apart.
 fn within(what: &str, slots: u32, most: u32) -> Result<()> {
     if slots > most {
         bail!(misuse(&format!("{what} {most} slots at most, not --slots {slots}")));
@@ -120,7 +119,7 @@ fn within(what: &str, slots: u32, most: u32) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what a queue pair would ignore, or lacks.
+/// Refuses options that a queue pair would ignore, and missing ones.
 fn queue_pair(transport: TransportArg, args: &Args, given: &Given<'_>) -> Result<()> {
     within(&format!("--transport {}, whose packets name", transport.name()), args.slots, MAX_PAGES)?;
     let works_on_queues = matches!(transport, TransportArg::Nic | TransportArg::Hsb);
@@ -144,7 +143,7 @@ fn queue_pair(transport: TransportArg, args: &Args, given: &Given<'_>) -> Result
     Ok(())
 }
 
-/// Refuses what an adapter's queue pair would ignore, or lacks.
+/// Refuses options that an adapter's queue pair would ignore, and missing ones.
 fn adapter(args: &Args, given: &Given<'_>) -> Result<()> {
     let what = "--transport verbs, whose adapter decides it";
     given.refuse(&["bind", "qp", "rkey", "icrc", "peers"], what)?;
@@ -169,7 +168,7 @@ fn adapter(args: &Args, given: &Given<'_>) -> Result<()> {
     }
 }
 
-/// Refuses what an adapter's queue pair that a kernel works would ignore, or lacks.
+/// Refuses options that an adapter's queue pair under a kernel would ignore, and missing ones.
 fn adapter_of_a_kernel(args: &Args, given: &Given<'_>) -> Result<()> {
     let what = "--transport hsb with an adapter";
     given.refuse(
@@ -193,10 +192,10 @@ fn adapter_of_a_kernel(args: &Args, given: &Given<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The one peer of a queue pair, if it is named.
+/// The only peer of a queue pair, if it is named.
 ///
 /// # Errors
-/// [`Misuse`]: more than one, or one that packets cannot be addressed to.
+/// [`Misuse`]: several peers, or one to which packets cannot be addressed.
 pub(super) fn one_peer(args: &Args) -> Result<Option<SocketAddrV4>> {
     match args.peer[..] {
         [] | [_, _, ..] => Ok(None),
@@ -207,10 +206,10 @@ pub(super) fn one_peer(args: &Args) -> Result<Option<SocketAddrV4>> {
     }
 }
 
-/// The hosts that a queue pair hears.
+/// The hosts whose packets a queue pair accepts.
 ///
 /// # Errors
-/// [`Misuse`]: too many, or text that is no host.
+/// [`Misuse`]: too many hosts, or text that is not a host.
 pub(super) fn hosts(args: &Args) -> Result<Hosts> {
     let host = |peer: &AllowedPeer| match (peer.ip, peer.port, &args.peer[..]) {
         (IpAddr::V4(ip), None, _) | (IpAddr::V4(ip), _, [_]) => Ok(ip),

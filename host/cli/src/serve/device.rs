@@ -41,7 +41,6 @@ pub(super) enum KernelsArg {
     Three,
 }
 
-/// The first device's context.
 pub(super) fn context() -> Result<Arc<DeviceContext>> {
     Driver::load()
         .and_then(|driver| driver.device(0)?.context())
@@ -51,12 +50,12 @@ pub(super) fn context() -> Result<Arc<DeviceContext>> {
 /// A ring that a device maps.
 ///
 /// # Errors
-/// No driver, no device, or one that cannot map host memory.
+/// There is no driver, no device, or no device that can map host memory.
 pub(super) fn ring(config: RingConfig) -> Result<MappedRing> {
     MappedRing::allocate(&context()?, config).context("a ring that the GPU maps")
 }
 
-/// `rpc_increment` from the committed PTX. Decoders run on the host.
+/// `rpc_increment` from the committed PTX, since decoders run on the host.
 pub(super) fn served(context: &Arc<DeviceContext>) -> Result<(Functions, Modules)> {
     let handlers: Vec<_> = ringcall_kernels::samples::handlers::all()
         .into_iter()
@@ -69,14 +68,13 @@ pub(super) fn served(context: &Arc<DeviceContext>) -> Result<(Functions, Modules
     Ok((Functions::new().handlers(&handlers), modules))
 }
 
-/// The kernel, with its functions.
 pub(super) fn start(ring: &MappedRing) -> Result<DeviceDispatcher<Running>> {
     let (functions, modules) = served(ring.context())?;
     let options = DispatcherOptions::new(KernelKind::regular());
     Ok(DeviceDispatcher::wire(ring, functions, modules, options)?.start()?)
 }
 
-/// Kernels that run on the queues of an adapter.
+/// Kernels that serve the queues of an adapter.
 pub(super) enum Kernels {
     Unified(UnifiedDispatcher<UnifiedRunning>),
     Three(RelayDispatcher<RelayRunning>),
@@ -108,7 +106,7 @@ impl Kernels {
         }
     }
 
-    /// How they ended; `None`: they did not.
+    /// Stops the kernels and returns their reports; `None` if they do not end.
     pub(super) fn stop(self, deadline: Duration) -> Option<Ended> {
         let (stuck, dead) = match self {
             Self::Unified(running) => {
@@ -128,7 +126,6 @@ impl Kernels {
     }
 }
 
-/// What the kernels count.
 #[derive(Debug)]
 enum Counts {
     Unified(UnifiedWatch),
@@ -151,17 +148,17 @@ impl LoopCounts for Counts {
     }
 }
 
-/// An emulated adapter on a socket, whose queues kernels work.
+/// An emulated adapter on a socket, whose queues kernels serve.
 pub(super) struct AdapterService {
     adapter: Adapter,
     kernels: Kernels,
 }
 
-/// The least that a stop leaves to the kernels.
+/// The least time that a stop leaves to the kernels.
 pub(super) const LEAST_STOP: Duration = Duration::from_millis(50);
 
-/// Queues in memory that a device maps, kernels on them, and an adapter on a socket. With `by_context` the queues are made of what the
-/// adapter hands out, as an HSB's or DOCA's are.
+/// Queues in memory that a device maps, kernels that serve them, and an adapter on a socket. With `by_context` the
+/// queues come from the structs that the adapter hands out, as those of HSB or DOCA do.
 pub(super) fn adapter(
     kernels: KernelsArg,
     port: PortOptions,
@@ -173,7 +170,7 @@ pub(super) fn adapter(
     let slots = port.pages;
     let (record, credits) = match kernels {
         KernelsArg::Unified => (RecordMode::Written, 1),
-        // Two kernels work the queue pair, whose doorbell record has one writer.
+        // Two kernels work on the queue pair, but its doorbell record has one writer.
         KernelsArg::Three => (RecordMode::NotWritten, CREDITS_PER_SLOT),
     };
     let entries = slots.next_power_of_two();
@@ -208,12 +205,12 @@ pub(super) fn adapter(
     Ok(AdapterService { adapter, kernels })
 }
 
-/// The key that the adapter reads answers with.
+/// The key by which the adapter reads answers.
 const TX_KEY: u32 = 0x7478;
 
 impl Served for AdapterService {
     fn endpoint(&self) -> Endpoint {
-        // What a peer speaks to it is RoCE.
+        // The peer's protocol is RoCE.
         let mut details = self.adapter.options().port.details();
         details.push(("device", socket_nic::NAME.to_owned()));
         Endpoint { transport: roce::NAME, address: SocketAddr::V4(self.adapter.address()), details }

@@ -7,29 +7,27 @@ use ringcall_wire::counter::Counter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// One count, now.
+/// The current value of a counter.
 pub(super) struct Figure {
     pub(super) name: String,
     pub(super) meaning: &'static str,
     pub(super) value: u64,
-    /// It may also fall.
+    /// Whether the value may also fall.
     pub(super) falls: bool,
 }
 
-/// Everything that a service counts, now.
+/// All current counters of a service.
 #[derive(Default)]
 pub(super) struct Counted {
     pub(super) figures: Vec<Figure>,
-    /// How long answers took, where the transport measures it.
+    /// Latencies of answers, if the transport measures them.
     pub(super) latencies: Option<Latencies>,
-    /// The same of each function.
     pub(super) functions: Vec<FunctionAnswers>,
 }
 
-/// Reads every count, from any thread.
+/// Reads every counter, from any thread.
 pub(super) type Figures = Arc<dyn Fn() -> Counted + Send + Sync>;
 
-/// A transport's, as Prometheus names them.
 pub(super) fn transport(statistics: &Statistics) -> impl Iterator<Item = Figure> + use<> {
     statistics.named().zip(Statistics::MEANINGS).map(|((name, value), (_, meaning))| Figure {
         name: format!("ringcall_transport_{name}"),
@@ -39,7 +37,6 @@ pub(super) fn transport(statistics: &Statistics) -> impl Iterator<Item = Figure>
     })
 }
 
-/// A queue pair's.
 pub(super) fn queue_pair(named: Vec<(&'static str, &'static str, u64)>) -> impl Iterator<Item = Figure> {
     let figure = |(name, meaning, value)| Figure {
         name: format!("ringcall_transport_{name}"),
@@ -58,13 +55,12 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// One more, late or not.
     pub(super) fn count(&self, late: bool) {
         self.given.fetch_add(1, Ordering::Relaxed);
         self.late.fetch_add(late.into(), Ordering::Relaxed);
     }
 
-    /// All answers, and late answers.
+    /// The numbers of all answers and of late answers.
     pub(super) fn counts(&self) -> [u64; 2] {
         [&self.given, &self.late].map(|count| count.load(Ordering::Relaxed))
     }
@@ -79,7 +75,6 @@ impl Answers {
     }
 }
 
-/// A dispatcher's.
 pub(super) fn dispatcher(counters: &Snapshot) -> impl Iterator<Item = Figure> + use<> {
     let counters = *counters;
     Counter::ALL.iter().map(move |&counter| Figure {

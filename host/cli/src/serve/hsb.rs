@@ -13,10 +13,10 @@ use ringcall_rdma::unified::{QueuesError, UnifiedQueues, addresses_of, pair_at};
 use ringcall_sim::socket_nic::AdapterQueues;
 use ringcall_wire::unified::UnifiedParams;
 
-/// The device that is none.
+/// The name of the emulated device.
 const EMULATED: &str = "emulated";
 
-/// Refuses a queue pair that no adapter has.
+/// Refuses a missing device, and queue sizes that no adapter has.
 pub(super) fn check(args: &Args) -> Result<()> {
     if args.device.is_none() {
         return Err(misuse("--transport hsb needs --device: an mlx5 adapter's name, or `emulated`"));
@@ -27,13 +27,14 @@ pub(super) fn check(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The adapter's name, where it is a real one.
+/// The name of a real adapter, if one is given.
 pub(super) fn adapter(args: &Args) -> Option<&str> {
     let hsb = args.transport == Over::Own(TransportArg::Hsb);
     args.device.as_deref().filter(|device| hsb && *device != EMULATED)
 }
 
-/// The loop's end of an emulated adapter, by way of what an adapter hands out: the bytes of a context, and of the struct that it names.
+/// The endpoint of a loop over an emulated adapter's queues, made from what an adapter hands out: the bytes of a
+/// context, and of the struct that it names.
 pub(super) fn wire(queues: &AdapterQueues<'_>) -> Result<Endpoint<BlueFlame>, String> {
     let [context, pair] = hand_out(queues);
     over(queues, &context, &pair).map_err(|error| error.to_string())
@@ -44,7 +45,8 @@ fn over(queues: &AdapterQueues<'_>, context: &[u8], pair: &[u8]) -> Result<Endpo
     UnifiedQueues::new(&Context::of_any_form(context)?, &pair)?.emulated(queues.windows, queues.uar)
 }
 
-/// The queue pair of an emulated adapter for the kernels of a device, by the same way: `queues` are in memory that the device maps.
+/// The queue pair of an emulated adapter for a device's kernels, made in the same way; `queues` are in memory that the
+/// device maps.
 pub(super) fn pair(
     device: &std::sync::Arc<ringcall_cuda::driver::Context>,
     queues: &MappedQueues,
@@ -63,10 +65,10 @@ fn hand_out(queues: &AdapterQueues<'_>) -> [Vec<u8>; 2] {
     hand_out_addresses(&queues.config, &addresses_of(queues.windows, queues.uar))
 }
 
-/// The same of queues that are known by their addresses.
+/// Context and struct of queues with these addresses.
 fn hand_out_addresses(config: &endpoint::Config, at: &UnifiedParams) -> [Vec<u8>; 2] {
     let context = Context {
-        // Not followed: the struct is handed over beside it.
+        // Unused, because the struct is passed along with the context.
         qp: at.send,
         rx_data: at.rx_data,
         rx_stride: config.rx_stride.into(),

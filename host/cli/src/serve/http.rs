@@ -1,8 +1,8 @@
-//! Pages over HTTP, for any client that asks: one request and one answer a connection.
+//! Pages over HTTP, with one request for each connection.
 //!
-//! HTTP is hyper's. One thread has every connection, polls them in turn and waits for none of them: a client that is silent, stops in the
-//! middle or never ends delays no other client, nor the end of the process, and none is kept for longer than [`TIMEOUT`]. Bodies are not
-//! read.
+//! hyper implements HTTP. One thread polls all connections in turn without blocking: a client that is silent, stops in
+//! the middle or never ends delays neither other clients nor the end of the process, and no connection is kept for
+//! longer than [`TIMEOUT`]. Bodies are not read.
 
 use super::server::Server;
 use anyhow::{Context as _, Result};
@@ -22,34 +22,31 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Bytes of a request line and its headers at most.
+/// The most bytes of a request line and its headers.
 const MOST_HEAD: usize = 8 << 10;
-/// Connections at a time; more wait until one is over.
+/// The most connections at a time; further clients wait until one ends.
 const MOST_CLIENTS: usize = 256;
-/// How long a connection may take, from its beginning to its end.
+/// The longest time that a connection may take.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A page at one path.
 pub(super) struct Page {
-    /// Where, such as `/metrics`.
+    /// The path, such as `/metrics`.
     pub(super) path: &'static str,
     pub(super) content_type: &'static str,
     pub(super) text: Text,
 }
 
-/// Makes a page.
 type Text = Box<dyn Fn() -> Reply + Send + Sync>;
 
-/// A page as it is now.
+/// The current content of a page.
 pub(super) enum Reply {
-    /// Its text.
     Ok(String),
-    /// That the service is not there to be used, and why.
+    /// The service is not available, for this reason.
     Unavailable(&'static str),
     Failed(fmt::Error),
 }
 
-/// Serves `pages` at `address`, on its own thread.
+/// Serves `pages` at `address` on a thread of its own.
 pub(super) fn start(name: &str, address: SocketAddr, pages: Vec<Page>) -> Result<Server> {
     let paths = || pages.iter().map(|page| page.path).collect::<Vec<_>>().join(", ");
     let listener =
@@ -60,7 +57,7 @@ pub(super) fn start(name: &str, address: SocketAddr, pages: Vec<Page>) -> Result
     let mut clients: Vec<Client> = Vec::new();
     Server::start(name, address, move || {
         while clients.len() < MOST_CLIENTS {
-            // An error is a caller who has gone, or a lack of descriptors that may pass.
+            // An error means that a caller has gone, or that descriptors are short for now.
             let Ok((stream, _)) = listener.accept() else { break };
             if stream.set_nonblocking(true).is_ok() {
                 clients.push(Client::new(stream, &pages));
@@ -72,7 +69,6 @@ pub(super) fn start(name: &str, address: SocketAddr, pages: Vec<Page>) -> Result
     })
 }
 
-/// Answers requests by their paths.
 #[derive(Clone)]
 struct Pages(Arc<[Page]>);
 
@@ -111,11 +107,11 @@ impl Service<Request<Incoming>> for Pages {
     }
 }
 
-/// A connection, which is turned until it is over or its time is up.
+/// A connection, which is polled until it ends or its time is up.
 struct Client {
-    /// While there is something to say.
+    /// The HTTP connection, until the answer is sent.
     http: Option<Connection<Socket, Pages>>,
-    /// Once everything was said.
+    /// The stream, once the answer is sent.
     said: Option<TcpStream>,
     until: Instant,
 }
@@ -131,13 +127,13 @@ impl Client {
         Self { http: Some(http), said: None, until: Instant::now() + TIMEOUT }
     }
 
-    /// Does what can be done without waiting; whether anything is left.
+    /// Advances as far as possible without blocking. Returns whether the connection is still open.
     fn turn(&mut self) -> io::Result<bool> {
         if Instant::now() >= self.until {
             return Ok(false);
         }
         if let Some(mut http) = self.http.take() {
-            // The next turn polls the connection again: no waker is needed. Requests that make no sense have had their answers.
+            // The next turn polls the connection again, so no waker is needed. Invalid requests have had their answers.
             if http.poll_without_shutdown(&mut Context::from_waker(Waker::noop())).is_pending() {
                 self.http = Some(http);
                 return Ok(true);
@@ -147,7 +143,7 @@ impl Client {
             self.said = Some(stream);
         }
         let Some(stream) = &mut self.said else { return Ok(false) };
-        // Closed with something unread, the connection would be reset, and the answer perhaps lost on its way.
+        // Closing with unread bytes would reset the connection, and the answer might be lost.
         match ready(stream.read(&mut [0; 1024])) {
             Poll::Ready(n) => Ok(n? != 0),
             Poll::Pending => Ok(true),
@@ -155,7 +151,6 @@ impl Client {
     }
 }
 
-/// A socket that waits for nothing.
 struct Socket(TcpStream);
 
 impl Read for Socket {
@@ -184,7 +179,7 @@ impl Write for Socket {
     }
 }
 
-/// Pending where there is nothing to be had now.
+/// `Pending` in place of an error that says "would block".
 fn ready<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
     match result {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Poll::Pending,
@@ -202,7 +197,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
     const GET: &str = "GET /page HTTP/1.1\r\nHost: here\r\n\r\n";
 
-    /// More than a socket takes at once.
+    /// More bytes than a socket takes at once.
     const LARGE: usize = 1 << 22;
 
     fn server(bytes: usize) -> Server {
@@ -225,7 +220,7 @@ mod tests {
         stream
     }
 
-    /// What comes until the server has said everything.
+    /// Reads until the server has sent everything.
     fn hear(mut stream: TcpStream) -> String {
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer, and its end");
@@ -280,7 +275,7 @@ mod tests {
             [("5", true), ("1000000000000000000", true), ("99999999999999999999999", false), ("-1", false)]
         {
             let words = format!("GET /page HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
-            // Some of it comes all the same.
+            // Some bytes arrive all the same.
             for words in [words.clone(), words + &"y".repeat(3000)] {
                 let text = hear(say(&server, &words));
                 match is_number {
@@ -318,7 +313,7 @@ mod tests {
         let server = server(LARGE);
         let mut clients = vec![connect(&server), say(&server, "GET /pa")];
         for _ in 0..100 {
-            // They never read what they asked for, nor send what they promised.
+            // These clients never read the answer, or never send what they announced.
             clients.push(say(&server, "GET /page HTTP/1.1\r\nContent-Length: 1000000000000000000\r\n\r\n"));
         }
         stops(server);

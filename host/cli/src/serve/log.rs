@@ -1,7 +1,7 @@
 //! Log of a service on standard error; `RUST_LOG` sets the lowest level, by default `warn`.
 //!
-//! Nothing is logged where requests are served. The thread that waits for the end looks at the counts once a second, so that a flood
-//! of refusals is a line a second and not one a request.
+//! The threads that serve requests log nothing. The main thread polls the counters once a second, so that a flood of
+//! refusals gives a line a second instead of one a request.
 
 use super::figures::Figures;
 use clap::ValueEnum;
@@ -12,7 +12,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// How lines of the log look.
+/// The form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormatArg {
     /// For people
@@ -21,7 +21,7 @@ pub(crate) enum LogFormatArg {
     Json,
 }
 
-/// Begins to log. A process that logs already keeps its format.
+/// Starts logging. A process that logs already keeps its format.
 pub(super) fn start(format: LogFormatArg) {
     let asked = std::env::var("RUST_LOG").ok().and_then(|asked| asked.parse::<Targets>().ok());
     let targets = asked.unwrap_or_else(|| Targets::new().with_default(Level::WARN));
@@ -33,7 +33,7 @@ pub(super) fn start(format: LogFormatArg) {
     };
 }
 
-/// The counts that an operator should look at when they rise: frames that were not served as their senders hoped.
+/// The counters whose rise is logged: frames that were not served as their senders hoped.
 const WORRYING: [&str; 22] = [
     "oversize",
     "truncated",
@@ -59,7 +59,7 @@ const WORRYING: [&str; 22] = [
     "kernel_drops",
 ];
 
-/// Looks at counts once a second.
+/// Polls counters once a second.
 pub(super) struct Watchman {
     figures: Figures,
     seen: BTreeMap<String, u64>,
@@ -73,7 +73,7 @@ impl Watchman {
         Self { figures, seen: BTreeMap::new(), looked: Instant::now() }
     }
 
-    /// Says what has risen since it looked last, if that is a second ago.
+    /// Logs the counters that have risen since the last poll, at most once a second.
     pub(super) fn look(&mut self) {
         if self.looked.elapsed() < LOOK_EVERY {
             return;

@@ -19,18 +19,19 @@ use ringcall_wire::function::{FunctionId, names};
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Of the OpenMetrics text format.
+/// The media type of the OpenMetrics text format.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Serves counts at `/metrics`, `/healthz` while the process lives, and `/readyz` until `ending` is set, on its own thread.
+/// On a thread of its own, serves counters at `/metrics`, `/healthz` while the process lives, and `/readyz` until
+/// `ending` is set.
 pub(super) fn start(address: SocketAddr, figures: Figures, ending: StopFlag) -> Result<Server> {
     let mut registry = Registry::default();
     let Provenance { version, commit, .. } = Provenance::now();
     let build = vec![("version", version.to_owned()), ("commit", commit.unwrap_or("unknown").to_owned())];
     registry.register("ringcall_build", "the program that serves", Info::new(build));
     registry.register_collector(Box::new(Counts(figures)));
-    // Read while every file is open to this process.
+    // Cached before the sandbox forbids files.
     let _ = (procfs::page_size(), procfs::ticks_per_second());
     registry.register_collector(Box::new(ThisProcess));
     let metrics = move || {
@@ -52,7 +53,7 @@ pub(super) fn start(address: SocketAddr, figures: Figures, ending: StopFlag) -> 
     http::start("ringcall-metrics", address, pages)
 }
 
-/// Reads the counts at each scrape.
+/// Reads the counters at each scrape.
 struct Counts(Figures);
 
 impl fmt::Debug for Counts {
@@ -107,7 +108,7 @@ fn histogram(mut encoder: MetricEncoder<'_>, latencies: &Latencies) -> fmt::Resu
     encoder.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
 }
 
-/// The function's name where it is one of ours, else its id; `others` of all that have none.
+/// The function's name if Ringcall knows it, else its id; `others` for functions without an entry.
 fn function(answers: &FunctionAnswers) -> String {
     let Some(id) = answers.function else { return "others".to_owned() };
     let known = names::ALL.iter().find(|name| FunctionId::of(name) == id);
@@ -125,7 +126,7 @@ fn gauge(
     gauge.encode(encoder.encode_descriptor(name, meaning, unit, gauge.metric_type())?)
 }
 
-/// What the operating system says of this process, under the names that Prometheus's clients have for it.
+/// The operating system's figures of this process, under the names of Prometheus' client libraries.
 #[derive(Debug)]
 struct ThisProcess;
 

@@ -132,7 +132,7 @@ enum ServiceArg {
     Predecoder,
 }
 
-/// What a RoCE service is like unless it is told otherwise.
+/// The default RoCE queue pair of a service.
 pub(crate) const DEFAULT_PORT: PortOptions = PortOptions::new(64, 1024);
 
 /// Serves `rpc_increment` and `decode_syndrome` (with --weights and --readout `decode_weighted` and `decode_readout`) on a network, or with --config the decoders of a file by CUDA-Q QEC's calls.
@@ -275,7 +275,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Bytes of a slot, of a preset those that its requests need.
+    /// Bytes of a slot; with a preset at least those that its requests need.
     fn slot_bytes(&self) -> u32 {
         let least = self.slot_bytes;
         let measurements = self.experiment.measurements;
@@ -283,10 +283,10 @@ impl Args {
     }
 }
 
-/// What the service takes beside its decoder.
+/// The service's memory besides its decoder.
 fn around(args: &Args, decoding: Estimate) -> Estimate {
     match &args.transport {
-        // The plug-in has its own ring.
+        // A plug-in has a ring of its own.
         Over::Plugin(_) => decoding,
         Over::Own(TransportArg::Udp | TransportArg::Verbs) => decoding.ring(args.slots, args.slot_bytes()),
         Over::Own(_) => {
@@ -349,7 +349,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
         }
     }
     line += &sandbox.end()?;
-    // Before the line: a program that reads it may tell this process to end at once.
+    // Before the line is printed, since a program that reads it may tell this process to end at once.
     signals.run();
     let mut out = std::io::stdout();
     say(&mut out, &line)?;
@@ -380,15 +380,15 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
     }
 }
 
-/// Says where the service is reached: in one line for programs, in as many as it takes on a terminal, from which it may be
-/// copied as it is.
+/// Prints the service's address: for programs in one line, on a terminal in as many as necessary, from which it can be
+/// copied.
 fn say(out: &mut std::io::Stdout, line: &str) -> Result<()> {
     let line = if out.is_terminal() { style::paragraph("", 0, line) } else { format!("{line}\n") };
     out.write_all(line.as_bytes()).and_then(|()| out.flush()).context("standard output")
 }
 
-/// Waits for a signal or for the end of --duration, and calls `turn` again and again with whether a hang-up came. A service manager is told
-/// of `line`, and that the service is alive.
+/// Waits for a signal or the end of --duration, and calls `turn` repeatedly with whether a hang-up has come. A service
+/// manager gets `line`, and regular signs of life.
 fn serve_until_told(
     args: &Args,
     signals: &Signals,

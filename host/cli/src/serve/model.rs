@@ -1,4 +1,4 @@
-//! A model as a service: alone, or with matching of its residual.
+//! Model services: a model alone, or with matching of its residual.
 
 use super::{Args, ServiceArg};
 use crate::decoder::{DeadlineArgs, DecoderArgs};
@@ -61,7 +61,6 @@ pub(super) struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// The model's file.
     pub(super) fn path(&self) -> Option<&Path> {
         self.model.as_deref()
     }
@@ -72,7 +71,7 @@ impl ModelArgs {
     }
 }
 
-/// Sizes of a model's open dimensions, by their names: one shape of the model.
+/// Sizes of a model's open dimensions by name, which give one shape of the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Sizes(Vec<(String, usize)>);
 
@@ -91,7 +90,7 @@ fn sizes(text: &str) -> Result<Sizes, String> {
 }
 
 impl ModelArgs {
-    /// Fields that no other service has a use for.
+    /// Fields of options that only apply to a model's service.
     pub(super) const FIELDS: [&'static str; 9] = [
         "model",
         "engine",
@@ -103,11 +102,11 @@ impl ModelArgs {
         "poll_limit",
         "match_workers",
     ];
-    /// Those of a predecoder alone.
+    /// Fields of options that only apply to a predecoder.
     const PREDECODER: [&'static str; 4] = ["instances", "queue_depth", "poll_limit", "match_workers"];
 }
 
-/// Refuses what would be ignored.
+/// Refuses options that would be ignored.
 pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     let misuse = |text: &str| Err(Misuse(text.to_owned()).into());
     match args.service {
@@ -169,16 +168,15 @@ pub(super) fn common(table: TableBuilder) -> TableBuilder {
     })
 }
 
-/// A model that is served.
 pub(super) enum ModelService {
-    /// By itself, on the dispatcher's thread.
+    /// The model alone, on the dispatcher's thread.
     Decoder(HostDecoderService),
-    /// With workers that match.
+    /// A model whose residual workers match.
     Predecoder { service: Box<HostPredecoderService>, problem: Box<Problem>, workers: u32 },
 }
 
 impl ModelService {
-    /// Opens the model; `None` where none is served.
+    /// Opens the model; `None` if the service has none.
     pub(super) fn open(args: &Args, given: &Given<'_>, problem: Option<&Problem>) -> Result<Option<Self>> {
         let options = &args.model;
         if args.service == ServiceArg::Syndromes {
@@ -218,12 +216,12 @@ impl ModelService {
         let problem = for_network(problem, &inference, experiment.as_ref())?;
         inference.check(&problem).with_context(|| shown.clone())?;
         let service = Box::new(HostPredecoderService::new(model, &host)?);
-        // Requests are the model's input: bits have a byte each here, unless the model packs them itself.
+        // The requests are the model's input: a bit takes a byte, unless the model packs bits.
         let workers = options.match_workers.unwrap_or_else(pinning::workers);
         Ok(Some(Self::Predecoder { service, problem: Box::new(problem), workers }))
     }
 
-    /// Its functions, beside those of every service.
+    /// Adds its functions to those of every service.
     pub(super) fn functions(&self, table: TableBuilder) -> Result<TableBuilder> {
         Ok(match self {
             Self::Decoder(service) => {
@@ -233,7 +231,6 @@ impl ModelService {
         })
     }
 
-    /// Its workers.
     pub(super) fn workers(&self, builder: HostDispatcherBuilder) -> HostDispatcherBuilder {
         match self {
             Self::Decoder(_) => builder,
@@ -243,7 +240,7 @@ impl ModelService {
         }
     }
 
-    /// Starts its threads, before the dispatcher.
+    /// Starts its threads, which precedes the dispatcher's start.
     pub(super) fn start(
         &self,
         dispatcher: &ringcall::HostDispatcher<ringcall::dispatcher::Wired>,
@@ -254,7 +251,7 @@ impl ModelService {
         Ok(Some(service.start(dispatcher.ports(), stages)?))
     }
 
-    /// Bytes of a slot that has room for its requests and answers.
+    /// Bytes of a slot for its requests and answers.
     pub(super) fn slot_bytes(&self) -> u32 {
         match self {
             Self::Decoder(service) => service.slot_bytes(),
@@ -262,7 +259,6 @@ impl ModelService {
         }
     }
 
-    /// For the line that a client reads.
     pub(super) fn pairs(&self) -> String {
         match self {
             Self::Decoder(service) => {

@@ -11,10 +11,10 @@ use ringcall_transport::Endpoint;
 use ringcall_wire::CudaqStatus;
 use std::str::FromStr;
 
-/// What requests come over.
+/// The transport of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Over {
-    /// A transport of ours.
+    /// A transport of this program.
     Own(TransportArg),
     /// The library of a provider.
     Plugin(String),
@@ -34,10 +34,10 @@ impl FromStr for Over {
     }
 }
 
-/// A provider, before it is launched.
+/// A provider that is not yet launched.
 pub(super) struct Plugin {
     provider: Provider,
-    /// Whether a thread of ours drives it; else it fills a ring by itself.
+    /// Whether a thread of this process polls the provider; otherwise it fills a ring by itself.
     driven: bool,
 }
 
@@ -52,12 +52,12 @@ impl Plugin {
         Ok(Self { provider, driven })
     }
 
-    /// Whether a thread of ours drives it.
+    /// Whether a thread of this process polls the provider.
     pub(super) const fn is_driven(&self) -> bool {
         self.driven
     }
 
-    /// The ring to serve: the provider's own, or one of the same shape.
+    /// The ring to serve: the provider's, or a new one of the same shape.
     pub(super) fn ring(&self) -> Result<Ring> {
         if !self.driven {
             return Ok(self.provider.ring()?);
@@ -66,7 +66,7 @@ impl Plugin {
         Ok(Ring::allocate(RingConfig { slots, slot_bytes })?)
     }
 
-    /// Where it is reached, as far as it says: known before a peer connects.
+    /// The provider's endpoint, which is known before a peer connects.
     pub(super) fn endpoint(&self) -> Result<Endpoint> {
         match self.provider.endpoint_info() {
             Ok(line) => Ok(parse_endpoint(&line)),
@@ -82,7 +82,7 @@ impl Plugin {
         dispatcher: HostDispatcher<Wired>,
         threads: ThreadsArg,
     ) -> Result<Box<dyn Served>> {
-        // Before a peer is waited for: the peer must know the address.
+        // The endpoint is read before waiting for a peer, which needs the address.
         match self.provider.endpoint_info() {
             Ok(line) => eprintln!("{line}"),
             Err(BridgeError::Unsupported { .. }) => (),

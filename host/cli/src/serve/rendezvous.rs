@@ -1,4 +1,4 @@
-//! The rendezvous of a service: a thread that sends queue pair and key to every client that asks.
+//! Rendezvous of a service: a thread that sends queue pair and key to every client that asks.
 
 use super::server::Server;
 use anyhow::{Context, Result};
@@ -7,10 +7,10 @@ use ringcall_roce::introduced::Introducer;
 use ringcall_roce::rendezvous::{Service, Side};
 use std::net::SocketAddr;
 
-/// Callers that were not answered, and are told one by one; of the others only how many there were.
+/// Failed callers that are reported one by one; further ones are only counted.
 const TOLD: u64 = 10;
 
-/// How many callers came to nothing. What there is to say of it is said when it ends.
+/// The number of failed callers, which is reported at the end.
 #[derive(Default)]
 struct Failed(u64);
 
@@ -31,7 +31,7 @@ impl Drop for Failed {
     }
 }
 
-/// Tells each caller of these hosts `here`, and the service's thread of the caller before.
+/// Sends `here` to each caller from these hosts, after introducing the caller to the service's thread.
 pub(super) fn start(
     address: SocketAddr,
     here: Side,
@@ -44,7 +44,7 @@ pub(super) fn start(
     let mut failed = Failed::default();
     Server::start("ringcall-rendezvous", address, move || {
         let meet = |there| {
-            // A service that is ending hears of no more.
+            // A service that is ending no longer takes introductions.
             introducer.introduce(there);
             here
         };

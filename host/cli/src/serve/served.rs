@@ -20,25 +20,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A running service, of whichever kind.
+/// A running service of any kind.
 pub(super) trait Served {
-    /// Where peers find it.
+    /// The address for peers.
     fn endpoint(&self) -> Endpoint;
-    /// What reads every count while it runs.
+    /// A reader of all counters.
     fn figures(&self) -> Figures;
-    /// Stops the transport first, so that requests under way are still answered.
+    /// Stops the transport first, so that requests in flight are still answered.
     fn stop(self: Box<Self>, deadline: Duration) -> Outcome;
 }
 
-/// How a service ended.
 pub(super) struct Outcome {
-    /// How it stopped, in a line.
     pub(super) text: String,
-    /// For programs.
+    /// The outcome for programs.
     pub(super) json: Value,
-    /// A thread or kernel did not come back.
+    /// Whether a thread or kernel did not end.
     pub(super) stuck: bool,
-    /// Frames and requests unaccounted for.
     pub(super) balance: (i128, i128),
 }
 
@@ -117,7 +114,7 @@ impl Served for DeviceService {
 /// A NIC in software and the unified loop.
 impl Served for socket_nic::Service {
     fn endpoint(&self) -> Endpoint {
-        // What a peer speaks to it is RoCE.
+        // The peer's protocol is RoCE.
         let mut details = self.options().port.details();
         details.push(("device", socket_nic::NAME.to_owned()));
         Endpoint { transport: roce::NAME, address: SocketAddr::V4(self.address()), details }
@@ -137,7 +134,7 @@ impl Served for socket_nic::Service {
     }
 }
 
-/// A transport that a thread of this process drives, and the host's dispatcher on the same thread or its own.
+/// A transport polled by a thread of this process, and the host's dispatcher on the same thread or its own.
 pub(super) fn driven(
     link: impl Unified + 'static,
     dispatcher: HostDispatcher<Wired>,
@@ -167,7 +164,7 @@ fn counts(named: impl Iterator<Item = (&'static str, u64)>) -> Value {
 }
 
 impl Outcome {
-    /// The text for people: every count that is not 0, or every count.
+    /// The text for people, with counters that are not 0 or with all counters.
     pub(super) fn shown(&self, verbose: bool) -> String {
         const LABEL: usize = 12;
         let mut text = style::paragraph("stopped", LABEL, &self.text);

@@ -5,7 +5,7 @@ use ringcall::thread::{GRACE_PERIOD, STOP_CHECK_INTERVAL, StopFlag, Supervised};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The pause between two polls of the connections that there are.
+/// The pause between two polls of the open connections.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 pub(super) struct Server {
@@ -15,7 +15,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Calls `turn` again and again. `turn` waits for no connection, and returns how many there are.
+    /// Calls `turn` repeatedly. `turn` does not block, and returns the number of open connections.
     pub(super) fn start(
         name: &str,
         address: SocketAddr,
@@ -32,12 +32,11 @@ impl Server {
         Ok(Self { address, stop, thread })
     }
 
-    /// Where it listens.
     pub(super) const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends the thread; connections under way are closed as they are.
+    /// Ends the thread, which closes open connections.
     pub(super) fn stop(mut self) {
         self.stop.set();
         let _ = self.thread.wait(GRACE_PERIOD);

@@ -31,37 +31,33 @@ pub(super) struct Service {
     served: Box<dyn Served>,
     /// Threads of a model's service, which end after the dispatcher.
     predecoder: Option<RunningPredecoder>,
-    /// What a client is told of a model's service.
+    /// Pairs for clients of a model's service.
     model: String,
-    /// What `decode_syndrome` decodes, where it is served.
+    /// The problem of `decode_syndrome`, if it is served.
     decodes: Option<Decodes>,
 }
 
 /// Callers of a rendezvous, if there is one.
 type Introductions = Option<Receiver<Introduction>>;
 
-/// What `decode_syndrome` decodes.
+/// The problem of `decode_syndrome`.
 struct Decodes {
-    /// The experiment's digest.
     experiment: String,
     /// `plain` or `correlated` matching, `relay`, or `plugin`.
     decoder: &'static str,
     family: DecoderFamily,
-    /// The settings of Relay-BP where that decodes.
+    /// The settings of Relay-BP, if it decodes.
     relay: Option<BpConfig>,
-    /// How long a decode may take, µs.
     deadline_us: Option<f64>,
-    /// What else requests may say.
+    /// Side information in requests.
     side: SideArgs,
     answers: Arc<Answers>,
-    /// Whether requests are measurements.
     measured: bool,
     /// Whether answers end with a confidence.
     confident: bool,
 }
 
 impl Decodes {
-    /// For the line that a client reads.
     fn pairs(&self) -> String {
         let Self { experiment, decoder, relay, family, deadline_us, side, measured, confident, .. } = self;
         let pairs = match relay {
@@ -87,7 +83,7 @@ impl Decodes {
     }
 }
 
-/// The functions, and the experiment that is decoded.
+/// The functions, and the decoded problem.
 fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Option<Decodes>)> {
     let problem = problem.context("nothing to decode")?;
     let mut syndromes = Syndromes::new(&problem)?;
@@ -136,8 +132,8 @@ fn v4(address: SocketAddr) -> Result<SocketAddrV4> {
 }
 
 impl Service {
-    /// Starts what the options ask for, which were [checked](super::check), with the problem that the host's dispatchers decode.
-    /// A rendezvous' thread tells of callers through `introductions`.
+    /// Starts the requested service, whose options were [checked](super::check), with the problem that the host's
+    /// dispatchers decode. A rendezvous' thread reports callers through `introductions`.
     pub(super) fn start(
         args: &Args,
         given: &Given<'_>,
@@ -152,7 +148,7 @@ impl Service {
             Over::Own(transport) => transport,
         };
         let model = ModelService::open(args, given, problem.as_ref())?;
-        // A model says what its requests take.
+        // A model determines what its requests need.
         let slot_bytes = model.as_ref().map_or(0, ModelService::slot_bytes).max(args.slot_bytes());
         let config = RingConfig { slots: args.slots, slot_bytes };
         match args.dispatcher {
@@ -197,7 +193,8 @@ impl Service {
                 let mapped = device::ring(config)?;
                 let ring = mapped.ring();
                 let options = ThreadOptions::default();
-                // Before the kernel: nothing is allocated for this context while it polls.
+                // The transport precedes the kernel, because nothing is allocated for this context while the kernel
+                // polls.
                 let transport = match transport {
                     TransportArg::Udp => Threaded::start(Link::attach(udp_wire(args)?, ring)?, &options)?,
                     TransportArg::Verbs => {
@@ -308,7 +305,7 @@ impl Service {
         format!("{endpoint} ip={}{decodes}{}", endpoint.address.ip(), self.model)
     }
 
-    /// Queue pair, key and address of a service that has them: what a rendezvous tells.
+    /// Queue pair, key and address of a service that has them, for a rendezvous.
     pub(super) fn side(&self) -> Option<Side> {
         let endpoint = self.served.endpoint();
         let number = |key| {
@@ -323,7 +320,7 @@ impl Service {
         }
     }
 
-    /// What reads every count while the service runs.
+    /// A reader of all counters.
     pub(super) fn figures(&self) -> Figures {
         let figures = self.served.figures();
         let Some(answers) = self.decodes.as_ref().map(|decodes| Arc::clone(&decodes.answers)) else {
@@ -430,7 +427,7 @@ fn ring_port(args: &Args, ring: &Ring) -> Result<PortOptions> {
     port(args, page_bytes(args, ring))
 }
 
-/// A slot, and its tag where there is one.
+/// Bytes of a page: a slot, and the tag if there is one.
 fn page_bytes(args: &Args, ring: &Ring) -> u32 {
     let geometry = ring.geometry();
     geometry.rx_stride().max(geometry.tx_stride()) + args.tags.bytes() as u32
@@ -441,7 +438,7 @@ pub(super) fn peers(args: &Args) -> usize {
     args.peers.map_or(roce::DEFAULT_PEERS, usize::from)
 }
 
-/// The queue pair that was asked for, with a page for each slot.
+/// The requested queue pair, with a page for each slot.
 fn port(args: &Args, slot_bytes: u32) -> Result<PortOptions> {
     let &Args { qp, rkey: key, remote_qp, slots, mtu, .. } = args;
     let peer = one_peer(args)?;

@@ -1,4 +1,4 @@
-//! Fits over the points of a sweep: thresholds, and Λ.
+//! Fits to the points of a sweep: thresholds, and Λ.
 
 use super::lines::{Which, all_arms, codes, pick};
 use super::results::PointResult;
@@ -9,7 +9,7 @@ use serde::Serialize;
 /// The code of a file's model.
 const MODEL: &str = "model";
 
-/// Fits to the points of codes that have several distances.
+/// Fits for the codes with several distances.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Fits {
     pub(super) thresholds: Vec<Crossing>,
@@ -22,11 +22,11 @@ pub(super) struct Crossing {
     code: &'static str,
     matching: Option<&'static str>,
     predecoder: bool,
-    /// One standard deviation each.
+    /// The threshold with one standard deviation.
     #[serde(serialize_with = "value_and_error")]
     #[serde(rename = "p")]
     pub(super) threshold: Threshold,
-    /// Places of its distances among the codes of the plot.
+    /// Indices and values of its distances among the codes of the plot.
     #[serde(skip)]
     pub(super) distances: Vec<(usize, u32)>,
 }
@@ -76,20 +76,20 @@ impl Suppression {
     }
 }
 
-/// A value with as many digits as its error has two of.
+/// A value with the digits that correspond to two digits of its error.
 fn with_error(Measured { value, error }: Measured) -> String {
     let digits = (1.0 - error.log10().floor()).clamp(0.0, 9.0) as usize;
     format!("{value:.digits$} ± {error:.digits$}")
 }
 
 impl Fits {
-    /// Of every code that was studied at several distances.
+    /// Fits for every code with several distances.
     pub(super) fn of(points: &[PointResult]) -> Self {
         let measured: Vec<&PointResult> = points.iter().filter(|point| point.shots > 0).collect();
         let mut fits = Self::default();
         let labels = codes(points);
         let families = Code::ALL.iter().filter(|code| code.distance().is_none()).map(|code| code.name());
-        // A user's own models are a family, too, where their files say distance and noise.
+        // A user's models are a family, too, if their files' names state distance and noise.
         for code in families.chain([MODEL]) {
             for which in all_arms(&measured) {
                 fits.add(code, which, &measured, &labels);
@@ -107,7 +107,7 @@ impl Fits {
             .filter_map(|point| {
                 let (arm, _) = pick(point, which)?;
                 let rate = LogicalErrorRate { shots: point.shots, errors: arm.errors };
-                // Where a file does not say its rounds, a shot is one.
+                // If a file's name does not state its rounds, the rate is per shot.
                 let rounds = point.rounds.max(1);
                 Some(ScalingPoint { distance: point.distance, rounds, p: point.p, rate })
             })

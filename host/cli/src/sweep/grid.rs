@@ -1,4 +1,4 @@
-//! The points of a sweep, and the models that files give.
+//! Grid of a sweep: its points, and the models of files.
 
 use crate::usage::misuse;
 use anyhow::{Result, bail};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Files of models: one, or several with commas between them. A comma ends a file's name where its extension is before it.
+/// Files of models, separated by commas. A comma ends a file's name if the file's extension precedes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Files(pub(super) Vec<PathBuf>);
 
@@ -34,17 +34,16 @@ impl FromStr for Files {
     }
 }
 
-/// What is studied.
+/// The points of a sweep and their models.
 #[derive(Debug, Default)]
 pub(super) struct Grid {
     pub(super) points: Vec<Point>,
-    /// By their digest.
     pub(super) models: BTreeMap<u64, DetectorErrorModel>,
-    /// Files' names, by the name of the point.
+    /// Names of files by name of the point.
     pub(super) names: Names,
 }
 
-/// What people call points of files, by the point's own name.
+/// Names of files by name of the point.
 pub(super) type Names = BTreeMap<String, String>;
 
 impl Grid {
@@ -56,7 +55,7 @@ impl Grid {
         Ok(())
     }
 
-    /// Adds a file's model, of which its name may say more.
+    /// Adds a file's model, about which the file's name may state more.
     pub(super) fn add_model(&mut self, path: &Path, model: DetectorErrorModel) -> Result<()> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let Said { distance, rounds, p } = Said::of(&name);
@@ -77,7 +76,7 @@ fn digest(model: &DetectorErrorModel) -> u64 {
     digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// What a file's name says of its model, as sinter reads it: `d=5,r=5,p=0.003`. What it does not say is 0.
+/// Facts in a file's name, in sinter's form: `d=5,r=5,p=0.003`. Missing ones are 0.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     distance: u32,

@@ -1,8 +1,8 @@
-//! Lines of a sweep's plot: a code with a distance, by one arm.
+//! Lines of a sweep's plot: one for each code, distance and arm.
 
 use super::results::{ArmResult, ComparedResult, PointResult};
 
-/// The codes and their distances, each once, as they come.
+/// The codes and distances without repetitions, in order.
 pub(super) fn codes(points: &[PointResult]) -> Vec<String> {
     let mut found = Vec::new();
     for label in points.iter().map(PointResult::label) {
@@ -13,10 +13,10 @@ pub(super) fn codes(points: &[PointResult]) -> Vec<String> {
     found
 }
 
-/// Which arm: by which matching, and whether after a predecoder.
+/// An arm: the kind of matching, and whether a predecoder precedes it.
 pub(super) type Which = (Option<&'static str>, bool);
 
-/// The arms of all points, each once.
+/// The arms of all points without repetitions.
 pub(super) fn all_arms(points: &[&PointResult]) -> Vec<Which> {
     let mut found: Vec<Which> =
         points.iter().flat_map(|point| &point.arms).map(|arm| (arm.matching, arm.predecoder)).collect();
@@ -25,7 +25,7 @@ pub(super) fn all_arms(points: &[&PointResult]) -> Vec<Which> {
     found
 }
 
-/// The same arm of one point, and whether the point has it by the other kind of matching as well.
+/// The arm of one point, and whether the point also has the arm with the other kind of matching.
 pub(super) fn pick(point: &PointResult, (matching, predecoder): Which) -> Option<(&ArmResult, bool)> {
     let same = |arm: &&ComparedResult| arm.predecoder == predecoder;
     let arm = point.arms.iter().filter(same).find(|arm| arm.matching == matching)?;

@@ -1,4 +1,4 @@
-//! `ringcall merge`: the results of a sweep in shards.
+//! `ringcall merge`: joins the results of a sweep in shards.
 
 use super::grid::Names;
 use super::outputs::Outputs;
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     verbose: bool,
 }
 
-/// Joins, and reports.
+/// Joins the shards, and reports.
 pub(crate) fn run(args: &Args) -> Result<()> {
     args.outputs.check()?;
     let merged = shards::join(&args.folder)?;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ..Settings::new(merged.state.setup(), &merged.stop, args.outputs.confidence)
     };
     let outcomes = results::outcomes(&merged.state, &merged.points, &merged.stop);
-    // States name models of files by their digest alone.
+    // States identify models of files only by their digests.
     let names = Names::new();
     Whole { setup: merged.state.setup().clone(), outcomes, settings, names }.publish(
         &args.outputs,

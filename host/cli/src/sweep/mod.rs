@@ -1,4 +1,4 @@
-//! `ringcall sweep`: logical error rates over distances and noises. `ringcall merge`: those of a sweep in shards.
+//! `ringcall sweep`: logical error rates over distances and noises. `ringcall merge`: the same from shards.
 
 mod fits;
 mod found;
@@ -35,11 +35,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long after a signal a sweep may still work: threads that build a point's graph or decode a batch are waited for no longer,
-/// and what was counted before is reported.
+/// How long after a signal a sweep may still work. Threads that then still build a point's graph or decode a batch are
+/// abandoned, and the results counted before are reported.
 const GRACE_PERIOD: Duration = Duration::from_millis(200);
 
-/// Studies, reports, and says by its exit code whether every point has enough.
+/// Studies and reports. The exit code says whether every point has enough shots.
 pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u8> {
     if args.shard.is_some() {
         given.refuse(&Outputs::FIELDS, "one --shard: `ringcall merge` has it for all of them")?;
@@ -62,10 +62,10 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
     }
 }
 
-/// What a sweep found, complete or as far as it came.
+/// The results of a sweep, complete or interrupted.
 struct Found {
     complete: bool,
-    /// `None` of a shard, whose counts are no results.
+    /// `None` for a shard, whose counts are not results.
     whole: Option<Whole>,
 }
 
@@ -77,7 +77,7 @@ struct Whole {
     names: Names,
 }
 
-/// A sweep's results for a caller: JSON and a page; `None` of a shard.
+/// A sweep's results for a caller: JSON and a page; `None` for a shard.
 pub(crate) fn called(args: &Args, interrupt: &dyn Interrupt) -> Result<Option<(String, String)>> {
     args.outputs.check()?;
     let Found { complete, whole } = study(args, interrupt)?;
@@ -88,12 +88,12 @@ pub(crate) fn called(args: &Args, interrupt: &dyn Interrupt) -> Result<Option<(S
     whole.map(page).transpose()
 }
 
-/// Studies until every point has enough, or until it is interrupted.
+/// Studies until every point has enough shots, or until it is interrupted.
 fn study(args: &Args, interrupt: &dyn Interrupt) -> Result<Found> {
     let Grid { points, models, names } = args.grid()?;
     let network = args.network()?;
     let generated = |point: &Point| point.surface().filter(|_| point.given.is_none());
-    // The last point's mistakes are known before the first one's hours.
+    // Mistakes in the last point are found before hours are spent on the first one.
     if let Some((network, _)) = &network {
         points.iter().filter_map(generated).try_for_each(|experiment| network.check(&experiment))?;
         if args.threshold.is_some() && network.alone()?.is_some() {
@@ -187,7 +187,7 @@ fn study(args: &Args, interrupt: &dyn Interrupt) -> Result<Found> {
     Ok(Found { complete, whole: Some(Whole { outcomes, ..latest }) })
 }
 
-/// What a shard says instead of results, which are none without the other shards.
+/// Prints a shard's progress, since it has no results without the other shards.
 fn say(shard: Shard, folder: &Path, complete: bool) -> Result<()> {
     let folder = folder.display();
     let text = if complete {
@@ -199,7 +199,6 @@ fn say(shard: Shard, folder: &Path, complete: bool) -> Result<()> {
 }
 
 impl Whole {
-    /// Everything that is reported.
     fn results(&self, outputs: &Outputs, complete: bool) -> Result<Results> {
         let timed = self.settings.deadline_us.is_some();
         let result = |(point, outcome): &(Point, Outcome)| {
@@ -210,7 +209,6 @@ impl Whole {
         Ok(Results { complete, settings, fits, points, provenance: Provenance::now() })
     }
 
-    /// Writes results where they are asked for.
     fn publish(&self, outputs: &Outputs, verbose: bool, complete: bool) -> Result<()> {
         let results = self.results(outputs, complete)?;
         let to_stdout =
@@ -241,7 +239,7 @@ impl Whole {
     }
 }
 
-/// On a terminal only; quiet otherwise.
+/// A progress bar on a terminal, hidden elsewhere.
 fn progress_bar(study: &Study<'_>) -> ProgressBar {
     let length = study.stop.shots * study.points.len() as u64;
     let bar = style::bar(Some(length), "{spinner} {bar:20} {elapsed} of about {duration}  {wide_msg}");

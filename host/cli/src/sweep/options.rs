@@ -32,7 +32,7 @@ pub(super) enum KindsArg {
     Both,
 }
 
-/// Options of generated experiments, which files take the place of.
+/// Options of generated experiments, which files replace.
 const GENERATED: [&str; 7] = ["preset", "codes", "distances", "noises", "rounds", "basis", "detectors"];
 
 /// Measures logical error rates over code distances and noises, or of models of your own, with and without a predecoder.
@@ -154,7 +154,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The grid: codes and distances in the order given, and within each the noises; or the models of files, in the order given.
+    /// The grid: codes and distances in the given order, each with all noises; or the models of files, in the given
+    /// order.
     pub(super) fn grid(&self) -> Result<Grid> {
         if let Some(DecoderArg::Plugin(_)) = &self.decoder {
             bail!(misuse("--decoder plugin:LIBRARY does not apply to sweep: take matching or relay"));
@@ -167,7 +168,7 @@ impl Args {
         }
         let bases: Vec<Experiment> =
             self.codes.iter().map(|&code| self.experiments(code)).collect::<Result<Vec<_>>>()?.concat();
-        // Points are studied one after another.
+        // Points are studied one after another, so only the largest counts.
         if let Some(largest) = bases.iter().map(|base| self.estimate(base)).max_by_key(Estimate::bytes) {
             self.memory.admit(&largest)?;
         }
@@ -190,7 +191,7 @@ impl Args {
                     )));
                 }
                 let point = Point::from(Experiment { p, ..base });
-                // The last point's mistakes are known before the first one's hours.
+                // Mistakes in the last point are found before hours are spent on the first one.
                 point.check().map_err(misuse)?;
                 grid.add(point)?;
             }
@@ -198,7 +199,6 @@ impl Args {
         Ok(grid)
     }
 
-    /// The models of files.
     fn files(&self) -> Result<Grid> {
         if self.engine.is_some() && self.model.is_none() {
             bail!(misuse(
@@ -231,7 +231,7 @@ impl Args {
     fn experiments(&self, code: CodeArg) -> Result<Vec<Experiment>> {
         let &Self { rounds, basis, detectors, .. } = self;
         let only = Code::from(code);
-        // A list of codes shares its options: each applies to the codes that have a use for it.
+        // A list of codes shares its options: each option applies to the codes that have a use for it.
         let shared = self.codes.len() > 1;
         let of = |distance| {
             let basis = basis.filter(|_| !shared || only.has_basis());
@@ -252,7 +252,7 @@ impl Args {
         }
     }
 
-    /// What ordered statistics or an ensemble take beside a decoder.
+    /// The additional memory of ordered statistics or an ensemble.
     fn further(&self, decoding: Estimate) -> Estimate {
         match (self.matching, self.relay.ordered) {
             (Some(KindsArg::Ensemble), _) => decoding.ensemble(),
@@ -261,7 +261,7 @@ impl Args {
         }
     }
 
-    /// What a point of this experiment takes.
+    /// The memory of a point of this experiment.
     fn estimate(&self, experiment: &Experiment) -> Estimate {
         let threads = u32::try_from(self.threads()).unwrap_or(u32::MAX);
         let decoding = self.further(Estimate::process().experiment(experiment)).workers(threads);
@@ -304,12 +304,12 @@ impl Args {
         self.threads.map_or_else(cores, usize::from)
     }
 
-    /// What runs the predecoder, if there is one.
+    /// The engine of the predecoder, if there is one.
     fn engine(&self) -> Option<NetworkArg> {
         self.engine.or(self.model.is_some().then_some(NetworkArg::Cpu))
     }
 
-    /// The predecoder, and what a state knows it by.
+    /// The predecoder, and its identity in a state.
     pub(super) fn network(&self) -> Result<Option<(Network, String)>> {
         let Some(engine) = self.engine() else { return Ok(None) };
         if self.codes.iter().any(|&code| Code::from(code) != Code::Surface) {

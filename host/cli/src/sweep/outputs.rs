@@ -6,7 +6,7 @@ use crate::usage::misuse;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 
-/// Where results go.
+/// Outputs of results.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Outputs {
     /// Confidence of the intervals
@@ -25,10 +25,9 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    /// The fields that name options.
     pub(super) const FIELDS: [&str; 4] = ["confidence", "json", "report", "sinter_csv"];
 
-    /// What would fail only when everything has been counted.
+    /// Checks in advance what would otherwise fail after everything has been counted.
     pub(super) fn check(&self) -> Result<()> {
         for path in &self.report {
             page::check_extension(path, &["svg", "pdf", "csv"])?;

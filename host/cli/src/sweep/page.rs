@@ -1,4 +1,4 @@
-//! The results as one HTML file.
+//! HTML page of a sweep's results, and its plot as SVG and PDF.
 
 use super::fits::{Fits, Suppression};
 use super::found::Results;
@@ -40,7 +40,7 @@ pub(super) fn to_csv(results: &Results) -> String {
         for compared in &point.arms {
             let arm = &compared.arm;
             let [low, high] = arm.logical_error_rate_ci;
-            // What a file's name does not say is left empty.
+            // Numbers that a file's name does not state are left empty.
             let rounds = if point.rounds == 0 { String::new() } else { point.rounds.to_string() };
             let said = |value: f64| if value.is_finite() { value.to_string() } else { String::new() };
             // Writing to a String cannot fail.
@@ -67,7 +67,7 @@ fn legend(labels: &[String]) -> Vec<(&str, RGBColor)> {
     labels.iter().enumerate().map(|(place, label)| (label.as_str(), colour(place))).collect()
 }
 
-/// The plot, by shot or by round as its reader chooses; by shot alone where files do not say their rounds.
+/// The plot, by shot or by round as the reader chooses; only by shot if files do not state their rounds.
 fn plots(results: &Results, legend: &[(&str, RGBColor)]) -> Markup {
     let picture =
         |per| page::picture(|screen| plot::svg(&results.points, &results.fits, per, screen), legend);
@@ -91,7 +91,7 @@ fn plots(results: &Results, legend: &[(&str, RGBColor)]) -> Markup {
     }
 }
 
-/// Thresholds and Λ, where there are several distances.
+/// Thresholds and Λ, if there are several distances.
 fn fits(fits: &Fits) -> Markup {
     html! {
         section id="fits" {
@@ -112,7 +112,6 @@ fn fits(fits: &Fits) -> Markup {
     }
 }
 
-/// The page.
 pub(super) fn to_html(results: &Results) -> String {
     let settings = &results.settings;
     let labels = lines::codes(&results.points);

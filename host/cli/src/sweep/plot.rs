@@ -1,4 +1,5 @@
-//! Logical error rate against noise, a line for each code, distance and arm, with error bars, and the threshold.
+//! Plot of logical error rates against noise: a line for each code, distance and arm, with error bars, and the
+//! threshold.
 
 use super::fits::Fits;
 use super::lines::{all_arms, codes, pick};
@@ -11,7 +12,7 @@ use plotters::prelude::*;
 use ringcall_decoder_service::study::Matching;
 use ringcall_qec::stats::LogicalErrorRate;
 
-/// What a rate is of.
+/// The unit of a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Per {
     Shot,
@@ -26,12 +27,13 @@ impl Per {
         }
     }
 
-    /// A rate per shot as it is drawn.
+    /// The plotted value of a rate per shot.
     fn of(self, rate: f64, rounds: u32) -> f64 {
         match self {
             Self::Shot => rate,
             Self::Round => {
-                // As a rate of so many shots that nothing is rounded away; a rate above a half has none per round.
+                // Converted as a count out of so many shots that nothing is rounded away; a rate above a half has no
+                // rate per round.
                 const SHOTS: u64 = 1 << 52;
                 let errors = (rate.clamp(0.0, 0.4999) * SHOTS as f64) as u64;
                 LogicalErrorRate { shots: SHOTS, errors }.rate_per_round(rounds)
@@ -40,12 +42,12 @@ impl Per {
     }
 }
 
-/// `None` without a shot.
+/// The plot; `None` without any shot.
 pub(super) fn svg(points: &[PointResult], fits: &Fits, per: Per, screen: Screen) -> Svg {
     let measured: Vec<&PointResult> =
         points.iter().filter(|point| point.shots > 0 && point.p > 0.0).collect();
     let arms = || measured.iter().flat_map(|point| point.arms.iter().map(|arm| (point.rounds, &arm.arm)));
-    // A lower end of next to nothing would leave no room for the rest.
+    // A lower end close to 0 would leave no space for the rest.
     let lows = arms().map(|(rounds, arm)| match arm.logical_error_rate {
         0.0 => per.of(arm.logical_error_rate_ci[1] / 2.0, rounds),
         rate => per.of(arm.logical_error_rate_ci[0].max(rate / 4.0), rounds),
@@ -112,7 +114,6 @@ fn thresholds(
     Ok(())
 }
 
-/// A point as it is drawn.
 struct Mark {
     p: f64,
     rate: f64,
@@ -137,7 +138,7 @@ impl Mark {
     }
 }
 
-/// One line. A point without errors has an upper end alone.
+/// Draws one line. A point without errors has only an upper end.
 fn draw(
     chart: &mut Chart<'_, '_>,
     frame: &Frame<'_>,

@@ -7,7 +7,6 @@ use ringcall_qec::code::Basis;
 use ringcall_qec::stats::{Interval, LogicalErrorRate, PairedErrors, StatsError};
 use serde::Serialize;
 
-/// What was studied, and where.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Settings {
     pub(super) seed: u64,
@@ -16,15 +15,15 @@ pub(super) struct Settings {
     pub(super) max_errors: Option<u64>,
     pub(super) confidence: f64,
     pub(super) matching: &'static str,
-    /// Of points that Relay-BP decoded.
+    /// For points that Relay-BP decoded.
     pub(super) relay_solutions: u32,
     pub(super) relay_iterations: u32,
-    /// Ordered statistics of what did not converge.
+    /// Ordered statistics after Relay-BP did not converge.
     pub(super) relay_osd: Option<String>,
     pub(super) predecoder: Option<String>,
     /// Processor time after which a decode is late, µs.
     pub(super) deadline_us: Option<f64>,
-    /// `None` of a study in shards.
+    /// `None` for a study in shards.
     pub(super) threads: Option<usize>,
     pub(super) machine: String,
 }
@@ -32,54 +31,52 @@ pub(super) struct Settings {
 /// One point. Rates and ratios without a number are `null`.
 #[derive(Debug, Serialize)]
 pub(super) struct PointResult {
-    /// `model` of a file's.
+    /// `model` for a file's model.
     pub(super) code: &'static str,
-    /// What a file's model is called; `None` of a generated experiment.
+    /// The name of a file's model; `None` for a generated experiment.
     pub(super) name: Option<String>,
-    /// 0 where a file's name does not say it, as are rounds; the noise is then NaN.
+    /// 0 if a file's name does not state it; the same holds for rounds. The noise is then NaN.
     pub(super) distance: u32,
     pub(super) rounds: u32,
-    /// `None` of a code whose memory goes through all bases.
+    /// `None` for a code whose memory experiment covers all bases.
     pub(super) basis: Option<char>,
     pub(super) p: f64,
     pub(super) complete: bool,
     pub(super) shots: u64,
-    /// Which matching `alone` and `predecoder` were decoded by, once there was a shot.
+    /// The kind of matching of `alone` and `predecoder`, once there was a shot.
     pub(super) matching: Option<&'static str>,
     /// Shots of `alone` whose correction does not explain their syndrome: best guesses, right or wrong.
     pub(super) unconverged: u64,
     pub(super) observables: u32,
-    /// Wrong predictions of `alone` of an observable: the mean over observables and shots.
+    /// The share of wrong predictions of `alone`: the mean over observables and shots.
     pub(super) error_rate_per_observable: f64,
     /// Share of detectors that fired.
     pub(super) density_in: f64,
     pub(super) alone: ArmResult,
     pub(super) predecoder: Option<PredecoderResult>,
-    /// Every arm; the others are compared with the first.
+    /// All arms; the others are compared with the first.
     pub(super) arms: Vec<ComparedResult>,
 }
 
-/// One arm of a point.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct ArmResult {
     pub(super) errors: u64,
-    /// Per shot.
+    /// Rate per shot.
     pub(super) logical_error_rate: f64,
-    /// Clopper-Pearson.
+    /// Clopper-Pearson interval.
     pub(super) logical_error_rate_ci: [f64; 2],
     pub(super) logical_error_rate_per_round: f64,
     /// Mean time of matching a shot, µs.
     pub(super) matching_us: f64,
 }
 
-/// What the arm with a predecoder has besides.
+/// Additional results of the arm with a predecoder.
 #[derive(Debug, Serialize)]
 pub(super) struct PredecoderResult {
     #[serde(flatten)]
     pub(super) arm: ArmResult,
-    /// Shots that both arms got wrong.
     pub(super) errors_in_common: u64,
-    /// Errors with the predecoder for each of matching alone, on the same shots.
+    /// Errors with the predecoder divided by those of matching alone, on the same shots.
     pub(super) ratio: f64,
     pub(super) ratio_ci: [f64; 2],
     /// Share of detectors left for matching.
@@ -88,28 +85,28 @@ pub(super) struct PredecoderResult {
     pub(super) inference_us: f64,
 }
 
-/// An arm beside the others, on the same shots.
+/// An arm in comparison with the first, on the same shots.
 #[derive(Debug, Serialize)]
 pub(super) struct ComparedResult {
-    /// Once there was a shot.
+    /// Known once there was a shot.
     pub(super) matching: Option<&'static str>,
-    /// Whether a predecoder ran before.
+    /// Whether a predecoder precedes it.
     pub(super) predecoder: bool,
     #[serde(flatten)]
     pub(super) arm: ArmResult,
-    /// Shots that this arm and the first got wrong.
+    /// Shots that both this arm and the first got wrong.
     pub(super) errors_in_common: u64,
-    /// Errors for each of the first arm.
+    /// Errors divided by those of the first arm.
     pub(super) ratio: f64,
     pub(super) ratio_ci: [f64; 2],
     /// Shots that took longer than the deadline; `None` without one, and with a predecoder.
     pub(super) late: Option<u64>,
-    /// Shots that did, or are wrong.
+    /// Shots that took longer, or are wrong.
     pub(super) late_or_wrong: Option<u64>,
 }
 
 impl Settings {
-    /// Those of a setup, without threads and machine.
+    /// The settings of a setup, without threads and machine.
     pub(super) fn new(setup: &Setup, stop: &Stop, confidence: f64) -> Self {
         Self {
             seed: setup.seed,
@@ -129,7 +126,7 @@ impl Settings {
     }
 }
 
-/// What a state has of each point.
+/// A state's counts of each point.
 pub(super) fn outcomes(state: &State, points: &[Point], stop: &Stop) -> Vec<(Point, Outcome)> {
     points.iter().map(|&point| (point, state.outcome(&point, stop))).collect()
 }
@@ -148,11 +145,11 @@ fn ratio_ci(paired: &PairedErrors, confidence: f64) -> Result<[f64; 2], StatsErr
 }
 
 impl PointResult {
-    /// What tells its code from others.
+    /// A label for its code.
     pub(super) fn label(&self) -> String {
         let (code, distance) = (self.code, self.distance);
         if let Some(name) = &self.name {
-            // Files that say both are points of one line.
+            // Models whose files' names state both are points of one line.
             return if distance > 0 && self.p > 0.0 { format!("d = {distance}") } else { name.clone() };
         }
         match Code::ALL.into_iter().find(|known| known.name() == code) {

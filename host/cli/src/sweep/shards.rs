@@ -1,4 +1,5 @@
-//! The folder of a study in shards: a state each, which the shards read from one another and `ringcall merge` joins.
+//! Folder of a study in shards: a state for each shard, which the shards read from one another and `ringcall merge`
+//! joins.
 
 use super::state;
 use crate::usage::Misuse;
@@ -9,18 +10,18 @@ use std::io::{BufReader, ErrorKind, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often a shard looks at what the others have finished: file systems of clusters dislike being asked more often.
+/// How often a shard polls the others' states: file systems of clusters suffer from more frequent polls.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Where a shard's state is.
 pub(super) fn file(folder: &Path, shard: Shard) -> PathBuf {
     folder.join(format!("shard-{}-of-{}.jsonl", shard.index(), shard.of()))
 }
 
-/// Opens a shard's state in a folder, or makes both.
+/// Opens a shard's state in a folder, and creates both if necessary.
 ///
 /// # Errors
-/// As of [`state::open`]; and another file of the folder is the state of another study, so that a merge would be refused.
+/// Those of [`state::open`], or another file of the folder is the state of another study, so that a merge would be
+/// refused.
 pub(super) fn open(folder: &Path, setup: &Setup, part: &Part) -> Result<(State, StateFile, Others)> {
     if let Err(error) = std::fs::create_dir(folder)
         && error.kind() != ErrorKind::AlreadyExists
@@ -29,7 +30,7 @@ pub(super) fn open(folder: &Path, setup: &Setup, part: &Part) -> Result<(State, 
     }
     let mut known = Vec::new();
     for path in states(folder)? {
-        // A shard that has not finished a batch yet has not said what it is of.
+        // A shard without a finished batch has not written its setup.
         if path == file(folder, part.shard) || path.metadata().is_ok_and(|file| file.len() == 0) {
             continue;
         }
@@ -55,7 +56,7 @@ pub(super) fn open(folder: &Path, setup: &Setup, part: &Part) -> Result<(State, 
     Ok((state, log, Others { others, looked: None }))
 }
 
-/// All states in a folder, in order of their names.
+/// All states in a folder in the order of their names.
 fn states(folder: &Path) -> Result<Vec<PathBuf>> {
     let list = || {
         let entries = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
@@ -67,7 +68,7 @@ fn states(folder: &Path) -> Result<Vec<PathBuf>> {
     list().with_context(|| format!("the folder {}", folder.display()))
 }
 
-/// The other shards of a folder.
+/// The other shards' states in a folder.
 pub(super) struct Others {
     others: Vec<Other>,
     looked: Option<Instant>,
@@ -76,13 +77,13 @@ pub(super) struct Others {
 struct Other {
     path: PathBuf,
     state: State,
-    /// So many bytes of it are known.
+    /// The bytes read so far.
     read: u64,
 }
 
 impl Others {
-    /// Adds what the others have finished since the last look. What cannot be read is left out: it would only
-    /// save work, and a merge names the fault.
+    /// Adds batches that the others have finished since the last poll. Unreadable states are skipped: reading them only
+    /// saves work, and a merge reports the fault.
     pub(super) fn look(&mut self, state: &mut State) {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_INTERVAL) {
             return;
@@ -105,11 +106,11 @@ impl Others {
 /// Joins the states of a folder.
 ///
 /// # Errors
-/// What cannot be read; [`Misuse`] for states that do not make one whole study.
+/// A state cannot be read, or [`Misuse`]: the states do not form one whole study.
 pub(super) fn join(folder: &Path) -> Result<Merged> {
     let mut shards = Vec::new();
     for path in states(folder)? {
-        // A shard that was killed before its first batch is as good as missing.
+        // A shard killed before its first batch counts as missing.
         if path.metadata().is_ok_and(|file| file.len() == 0) {
             continue;
         }

@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// sinter's columns, as it pads them.
+/// sinter's columns with its padding.
 const HEADER: &str =
     "     shots,    errors,  discards, seconds,decoder,strong_id,json_metadata,custom_counts\n";
 
-/// One row for each point and arm that has a shot.
+/// One row for each point and arm with a shot.
 pub(super) fn to_csv(setup: &Setup, outcomes: &[(Point, Outcome)], names: &Names) -> Result<String> {
     let mut csv = HEADER.to_owned();
     for (point, Outcome { counts, .. }) in outcomes.iter().filter(|(_, outcome)| outcome.counts.shots > 0) {
@@ -34,7 +34,7 @@ pub(super) fn to_csv(setup: &Setup, outcomes: &[(Point, Outcome)], names: &Names
     Ok(csv)
 }
 
-/// The first two are the names that `ringcall.sinter_decoders()` of the Python package has.
+/// The arm's decoder. The first two names are those of the Python package's `ringcall.sinter_decoders()`.
 fn decoder(arm: &ArmCounts) -> &'static str {
     match (arm.matching, arm.predecoder) {
         (Matching::Plain, false) => "ringcall",
@@ -51,7 +51,7 @@ fn decoder(arm: &ArmCounts) -> &'static str {
     }
 }
 
-/// The point, by the letters that sinter's documentation has for such fields.
+/// The point's numbers, by the letters that sinter's documentation uses.
 fn metadata(point: &Point, names: &Names) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |key: &str, value: Value| drop(fields.insert(key.to_owned(), value));
@@ -84,8 +84,8 @@ fn metadata(point: &Point, names: &Names) -> Map<String, Value> {
     fields
 }
 
-/// What rows must have in common to be added by sinter: the point and what decoded it. The seed is no part of it, as sinter's
-/// own rows have none: studies with different seeds add up.
+/// A hash of the point and its decoder: sinter adds rows with the same hash. The seed is not part of it, as in sinter's
+/// own rows, so that studies with different seeds add up.
 fn strong_id(setup: &Setup, point: &Point, decoder: &str) -> Result<String> {
     let predecoder = setup.predecoder.as_ref().filter(|_| decoder.ends_with("predecoder"));
     let relay = decoder.contains("relay").then_some(setup.relay);
@@ -97,20 +97,20 @@ fn strong_id(setup: &Setup, point: &Point, decoder: &str) -> Result<String> {
     }))
 }
 
-/// Processor time of the arm's matching, and of its network.
+/// Processor time of the arm's matching and network.
 fn seconds(counts: &ShotCounts, arm: &ArmCounts) -> f64 {
     let inference = counts.predecoder.filter(|_| arm.predecoder).map_or(0, |after| after.inference_ns);
     arm.matching_ns.saturating_add(inference) as f64 / 1e9
 }
 
-/// Counts besides errors, which sinter adds up as well.
+/// Counts other than errors, which sinter also adds up.
 fn custom_counts(counts: &ShotCounts, arm: &ArmCounts) -> Value {
     let fired = match counts.predecoder.filter(|_| arm.predecoder) {
         Some(after) => after.fired,
         None => counts.fired,
     };
     let mut custom = json!({ "detectors": counts.detectors, "fired": fired, "errors_in_common": arm.both });
-    // These two are counted of one arm alone.
+    // These two are counted for one arm only.
     if !arm.predecoder && counts.matching() == Some(arm.matching) {
         custom["observable_errors"] = counts.observable_errors.into();
         custom["unconverged"] = counts.unconverged.into();
@@ -118,7 +118,7 @@ fn custom_counts(counts: &ShotCounts, arm: &ArmCounts) -> Value {
     custom
 }
 
-/// A field in quotation marks, as RFC 4180 has it.
+/// A field in quotation marks, as in RFC 4180.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
@@ -127,7 +127,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Rows of two kinds of matching under one name would be added up by `sinter combine`.
+    /// `sinter combine` would add up rows of two kinds of matching under one name.
     #[test]
     fn arms_that_decode_in_different_ways_have_different_names() {
         let kinds =

@@ -1,4 +1,4 @@
-//! The file of a sweep's state, and the program that counts.
+//! File of a sweep's state, and identity of the counting program.
 
 use anyhow::{Context, Result, anyhow, bail};
 use procfs::process::{MMapPath, Process};
@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::path::Path;
 
-/// The version of this program, and the checksum of its file: another build may count otherwise.
+/// The version of this program, and the checksum of its file, since another build may count differently.
 ///
 /// # Errors
 /// The program's own file cannot be read.
@@ -24,18 +24,18 @@ pub(super) fn program() -> Result<String> {
     Ok(format!("ringcall {} (crc32 {:08x})", env!("CARGO_PKG_VERSION"), hasher.finalize()))
 }
 
-/// The file that this code is loaded from: the program's, or that of the library in the Python package.
+/// The file from which this code was loaded: the program's, or the library's in the Python package.
 fn own_file() -> Result<File> {
     let here = own_file as fn() -> Result<File> as usize as u64;
     let maps = Process::myself()?.maps()?;
     let map = maps.into_iter().find(|map| (map.address.0..map.address.1).contains(&here));
     let Some(MMapPath::Path(path)) = map.map(|map| map.pathname) else { bail!("it is nowhere") };
-    // The running file, even if another took its name meanwhile.
+    // The running file, even if another file has taken its name meanwhile.
     let program = Path::new("/proc/self/exe");
     Ok(File::open(if program.read_link()? == path { program } else { &path })?)
 }
 
-/// Opens a state, or makes one, ready to be added to.
+/// Opens or creates a state, ready for appending.
 pub(super) fn open(path: &Path, setup: Setup) -> Result<(State, StateFile)> {
     let open = || -> Result<(State, StateFile)> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;

@@ -1,4 +1,4 @@
-//! The results as tables: for a terminal, and for the page.
+//! Tables of a sweep's results, for a terminal and for the page.
 
 use super::found::Results;
 use super::results::{ArmResult, ComparedResult, PointResult};
@@ -8,7 +8,6 @@ use ringcall_decoder_service::study::Matching;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The columns of the page's table.
 pub(super) const COLUMNS: [&str; 10] = [
     "code",
     "p",
@@ -21,10 +20,9 @@ pub(super) const COLUMNS: [&str; 10] = [
     "density",
     "matching + inference, µs",
 ];
-/// Which of them has ratios.
 pub(super) const RATIO: usize = 7;
 
-/// One row an arm.
+/// One row for each arm.
 pub(super) fn rows(point: &PointResult) -> Vec<[String; COLUMNS.len()]> {
     let interval = |[low, high]: [f64; 2]| {
         if low.is_finite() && high.is_finite() {
@@ -68,8 +66,8 @@ pub(super) fn rows(point: &PointResult) -> Vec<[String; COLUMNS.len()]> {
     point.arms.iter().enumerate().map(row).collect()
 }
 
-/// Columns of a table, each as wide as its widest cell; the first is cut where the line would be too long. A row of one cell is a
-/// title. A column that no row has anything for is left out.
+/// A table whose columns are as wide as their widest cells; the first column is cut if the line would be too long. A
+/// row of one cell is a title. Empty columns are left out.
 fn table(out: &mut String, headings: &[&str], rows: &[Vec<String>]) {
     let empty =
         |i: &usize| rows.iter().all(|row| row.get(*i).is_none_or(|cell| row.len() == 1 || cell == "-"));
@@ -114,7 +112,7 @@ fn table(out: &mut String, headings: &[&str], rows: &[Vec<String>]) {
     }
 }
 
-/// An interval's ends, in a factor's digits.
+/// An interval's ends, formatted as factors.
 fn interval([low, high]: [f64; 2]) -> String {
     if low.is_finite() && high.is_finite() {
         format!("{} to {}", rate(low), rate(high))
@@ -123,7 +121,7 @@ fn interval([low, high]: [f64; 2]) -> String {
     }
 }
 
-/// A point in a sentence: a file's name may not say the noise.
+/// A point's name within a sentence, without the noise if a file's name does not state it.
 fn point_name(point: &PointResult) -> String {
     match noise(point).as_str() {
         "-" => point.label(),
@@ -131,13 +129,13 @@ fn point_name(point: &PointResult) -> String {
     }
 }
 
-/// How an arm decodes, in few letters.
+/// A short name of an arm's decoder.
 fn arm_name(arm: &ComparedResult) -> String {
     let with = if arm.predecoder { " + network" } else { "" };
     format!("{}{with}", arm.matching.unwrap_or("-"))
 }
 
-/// The table for a terminal, and what it is of.
+/// The table for a terminal, with its settings.
 pub(super) fn to_text(results: &Results, verbose: bool) -> String {
     let mut out = String::new();
     let settings = &results.settings;
@@ -227,7 +225,7 @@ pub(super) fn to_text(results: &Results, verbose: bool) -> String {
     out
 }
 
-/// What few people look at.
+/// The details, for `--verbose`.
 fn details(out: &mut String, results: &Results) {
     out.push('\n');
     let row = |point: &PointResult| {
@@ -258,7 +256,6 @@ fn details(out: &mut String, results: &Results) {
     *out += &style::paragraph("", 0, &style::plain(&words));
 }
 
-/// A point's noise.
 fn noise(point: &PointResult) -> String {
     if point.p.is_nan() { "-".to_owned() } else { point.p.to_string() }
 }

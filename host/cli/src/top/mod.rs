@@ -36,7 +36,7 @@ pub(crate) struct Args {
     count: Option<u64>,
 }
 
-/// How often a signal or a key is looked for.
+/// The interval between polls of signals and keys.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// Watches until it is told to end.
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
                 picture.draw(lines(address, &before, &now, picture.terminal.is_term()))?;
                 (before, seen) = (now, Instant::now());
             }
-            // Who looks at a picture waits for the service to come back; a script does not.
+            // At a terminal it waits for the service to come back; a script gets the error.
             Some(Err(error)) if !picture.terminal.is_term() => return Err(error),
             Some(Err(_)) => picture.draw(vec![
                 heading(address, args.interval.as_secs_f64()),
@@ -79,10 +79,11 @@ pub(crate) fn run(args: &Args, signals: &Signals) -> Result<()> {
     Ok(())
 }
 
-/// Scrapes on another thread, since a service that hangs takes its time; `None` where the command was told to end meanwhile.
+/// Scrapes on another thread, since a hanging service delays the answer; `None` if the command was told to end
+/// meanwhile.
 fn scrape(address: SocketAddr, told: &dyn Fn() -> bool) -> Option<Result<Scrape>> {
     let (give, look) = mpsc::channel();
-    // It is dropped where the command was told to end.
+    // The result is dropped if the command was told to end.
     std::thread::spawn(move || drop(give.send(Scrape::read(address))));
     loop {
         match look.recv_timeout(CHECK_EVERY) {
@@ -94,7 +95,7 @@ fn scrape(address: SocketAddr, told: &dyn Fn() -> bool) -> Option<Result<Scrape>
     }
 }
 
-/// Lines that take the places of those before on a terminal.
+/// Lines that replace the previous ones on a terminal.
 struct Picture {
     terminal: Term,
     drawn: usize,
@@ -114,14 +115,14 @@ impl Picture {
     }
 }
 
-/// The terminal's keys, each as it is pressed; Ctrl-C is still a signal.
+/// The terminal's keys as they are pressed; Ctrl-C remains a signal.
 struct Keys {
     before: Termios,
     quit: StopFlag,
 }
 
 impl Keys {
-    /// `None` where standard input is no terminal.
+    /// `None` if standard input is not a terminal.
     fn listen() -> Option<Self> {
         let input = std::io::stdin();
         let before = tcgetattr(&input).ok()?;
@@ -150,7 +151,7 @@ impl Drop for Keys {
     }
 }
 
-/// An address, or a name with a port.
+/// Resolves an address, or a name with a port.
 fn resolve(text: &str) -> Result<SocketAddr> {
     let text = text.trim().trim_start_matches("http://").trim_start_matches("metrics=");
     let text = text.split('/').next().unwrap_or_default();
@@ -164,10 +165,10 @@ fn heading(address: SocketAddr, seconds: f64) -> String {
     format!("ringcall top   {address}   every {seconds:.1} s   q ends")
 }
 
-/// The counts that are shown where they have risen: of the transport, and of the dispatcher.
+/// Prefixes of the counters that are shown if they have risen: the transport's and the dispatcher's.
 const SHOWN: [&str; 2] = ["ringcall_transport_", "ringcall_dispatcher_"];
 
-/// The times that half of the answers and 99% of them took at most.
+/// The median and the 99th percentile of the answers' times.
 fn quantiles(answers: &Answers) -> [String; 2] {
     [0.5, 0.99].map(|share| match answers.latency(share) {
         None => "-".to_owned(),
@@ -177,7 +178,7 @@ fn quantiles(answers: &Answers) -> [String; 2] {
     })
 }
 
-/// What happened between two looks: one line, or a picture.
+/// The changes between two scrapes: one line, or a picture.
 fn lines(address: SocketAddr, before: &Scrape, now: &Scrape, picture: bool) -> Vec<String> {
     let seconds = (now.at - before.at).as_secs_f64().max(1e-3);
     let risen = |name: &str| now.count(name).saturating_sub(before.count(name));

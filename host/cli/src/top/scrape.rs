@@ -6,37 +6,34 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long an answer may take, and how long it may be.
+/// The longest time and the largest size of an answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
 const MOST_BYTES: u64 = 1 << 22;
 
-/// Answers: upper bounds of times in seconds, and how many were within each and those before.
+/// Buckets of answers: upper bounds in seconds, and cumulative counts.
 type Buckets = Vec<(f64, u64)>;
 
-/// What begins the lines of a histogram's buckets.
+/// The beginning of a histogram's bucket lines.
 const ALL: &str = "ringcall_transport_request_duration_seconds_bucket";
 const EACH: &str = "ringcall_function_request_duration_seconds_bucket";
-/// What begins the lines of refusals.
+/// The beginning of lines of refusals.
 const REFUSED: &str = "ringcall_function_refused_total";
 
-/// What was there.
 #[derive(Debug)]
 pub(super) struct Scrape {
     pub(super) at: Instant,
     values: BTreeMap<String, f64>,
     counts: BTreeMap<String, u64>,
-    /// Of all answers.
     all: Buckets,
-    /// Of each function's.
     functions: BTreeMap<String, Buckets>,
     refused: BTreeMap<String, u64>,
 }
 
 impl Scrape {
-    /// Asks.
+    /// Reads the metrics of a service.
     ///
     /// # Errors
-    /// No service answers there, or something else than metrics.
+    /// No service answers there, or the answer is not metrics.
     pub(super) fn read(address: SocketAddr) -> Result<Self> {
         let ask = || -> Result<String> {
             let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
@@ -54,7 +51,7 @@ impl Scrape {
         }
     }
 
-    /// Reads the OpenMetrics text format, as far as a service of ours writes it.
+    /// Parses the OpenMetrics text format as Ringcall's services write it.
     fn of(text: &str) -> Self {
         let mut scrape = Self {
             at: Instant::now(),
@@ -103,7 +100,7 @@ impl Scrape {
         self.values.get(name).copied()
     }
 
-    /// A count; 0 where it is not there.
+    /// A counter's value; 0 if it is missing.
     pub(super) fn count(&self, name: &str) -> u64 {
         self.counts.get(name).copied().unwrap_or(0)
     }
@@ -112,7 +109,7 @@ impl Scrape {
         self.counts.iter()
     }
 
-    /// The answers since `before`: `None` stands for all, a name for a function's.
+    /// The answers since `before`: of all functions for `None`, else of the named function.
     pub(super) fn answers(&self, before: &Self, function: Option<&str>) -> Answers {
         let of = |scrape: &Self| match function {
             None => scrape.all.clone(),
@@ -125,7 +122,7 @@ impl Scrape {
         Answers(now.iter().enumerate().map(since).collect())
     }
 
-    /// The functions that have answered, each with its answers so far and those of them that were refusals.
+    /// The functions that have answered, each with its answers so far and its refusals.
     pub(super) fn functions(&self) -> impl Iterator<Item = (&str, u64, u64)> {
         self.functions.iter().map(|(name, buckets)| {
             let refused = self.refused.get(name).copied().unwrap_or(0);
@@ -134,17 +131,15 @@ impl Scrape {
     }
 }
 
-/// Answers between two looks.
 #[derive(Debug)]
 pub(super) struct Answers(Buckets);
 
 impl Answers {
-    /// How many.
     pub(super) fn count(&self) -> u64 {
         self.0.last().map_or(0, |bucket| bucket.1)
     }
 
-    /// The time in seconds that this share of them took at most: a bucket's bound; `None` without answers.
+    /// The bound of the bucket, in seconds, within which this share of the answers is; `None` without answers.
     pub(super) fn latency(&self, share: f64) -> Option<f64> {
         let all = Some(self.count()).filter(|&all| all > 0)?;
         self.0.iter().find(|bucket| bucket.1 as f64 >= share * all as f64).map(|bucket| bucket.0)

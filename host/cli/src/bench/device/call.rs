@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Slots in flight in the throughput measurement.
 const SLOTS: u32 = 64;
 
-/// A thread or warp handler: latency with the regular kernel, throughput with the kernel that is named.
+/// A thread or warp handler: latency with the regular kernel, throughput with the named kernel.
 pub(in super::super) fn device_call(
     bench: &Bench,
     handler: Handler,

@@ -1,8 +1,8 @@
 //! Copies of inputs to a worker's graph and of outputs from it: the time from the launch to the raised flag, by size
-//! and by carrier.
+//! and by method.
 //!
-//! A graph without work between its two ends, launched by the thread that waits for its flag, an input and an output of so many bytes. The
-//! input is staged before, in mapped memory, and the output is not read: that is the same whichever way it takes.
+//! A graph without work between its two ends is launched by the thread that waits for its flag. The input is put into
+//! mapped memory before, and the output is not read, whichever method copies them.
 
 use super::super::measure::{Bench, Row, histogram};
 use super::context;
@@ -12,20 +12,20 @@ use ringcall_gpu::clock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Which way bytes take.
+/// The method of copying.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Way {
     /// Kernels of the graph load and store.
     Kernels,
     /// Copy engines, as nodes of the graph.
     Engines,
-    /// In by a kernel, out by a copy engine.
+    /// The input by a kernel, the output by a copy engine.
     KernelIn,
-    /// In by a copy engine that a hook puts on the stream before the launch, out by a kernel.
+    /// The input by a copy engine that a hook puts on the stream before the launch, the output by a kernel.
     Hook,
 }
 
-/// A flag that is not up by then never is.
+/// A flag that is not raised within this time never will be.
 const TIMEOUT_NS: u64 = 2_000_000_000;
 
 pub(in super::super) fn run(bench: &Bench, bytes: usize, way: Way) -> Result<Row> {
@@ -53,7 +53,7 @@ pub(in super::super) fn run(bench: &Bench, bytes: usize, way: Way) -> Result<Row
         let mut left = vec![0; bytes];
         while let Some(trip) = trips.next(clock::now_ns()) {
             let i = trip.number;
-            // Now and then another input, whose bytes must come out.
+            // Now and then the input changes, and its bytes must come out.
             let told = i % 64 == 0;
             if told {
                 let written =

@@ -17,7 +17,7 @@ use std::time::Duration;
 const FUNCTION: &str = "graph_increment";
 const PAYLOAD: usize = 32;
 
-/// Kernels of the samples: names and threads.
+/// Kernels of the samples, by names and threads.
 pub(super) fn named(kernels: &[(&str, u32)]) -> Vec<GraphKernel> {
     let kernel = |&(name, threads): &(&str, u32)| GraphKernel { name: name.to_owned(), blocks: 1, threads };
     kernels.iter().map(kernel).collect()
@@ -53,7 +53,7 @@ pub(in super::super) fn launches(bench: &Bench) -> Result<Row> {
     })
 }
 
-/// Bursts of 16: all slots are written, then all answers awaited; the time is the whole burst's.
+/// Bursts of 16: all slots are written, then all answers awaited; the time is that of the whole burst.
 pub(in super::super) fn burst(bench: &Bench) -> Result<Row> {
     const BURST: u64 = 16;
     let measure = |ring: &MappedRing, work| {

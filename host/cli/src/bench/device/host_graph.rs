@@ -1,11 +1,11 @@
 //! Graphs launched by the host: eight workers of the host dispatcher, each an executable graph with its own
 //! stream, which reads its request in a mailbox of mapped memory and answers in the ring.
 //!
-//! The dispatcher's thread launches them all. What one outstanding request takes is the client's flag to that thread, one
-//! `cuGraphLaunch`, the start of the first kernel, one burst of loads from host memory per kernel, and the answer with its
-//! release; what the host does per launch bounds the requests per second. `host-graph` is a graph of a single kernel, the like of
-//! `host_graph` through the C library (`host/c/benches/host_graph.cu`); `host-graph-3` one of three kernels that pass the
-//! request on.
+//! The dispatcher's thread launches all graphs. The time of one outstanding request consists of the client's flag to
+//! that thread, one `cuGraphLaunch`, the start of the first kernel, one burst load from host memory for each kernel,
+//! and the answer with its release. The host's work for each launch bounds the requests per second. `host-graph` is a
+//! graph of one kernel, like `host_graph` through the C library (`host/c/benches/host_graph.cu`); `host-graph-3` has
+//! three kernels that pass the request on.
 
 use super::super::measure::{Bench, Row};
 use super::call::with_flood;
@@ -22,7 +22,7 @@ const FUNCTION: &str = "graph_increment";
 const PAYLOAD: usize = 32;
 const WORKERS: u32 = 8;
 
-/// A graph of these kernels: names and threads.
+/// Measures a graph of these kernels, given by names and threads.
 pub(in super::super) fn run(bench: &Bench, kernels: &[(&str, u32)]) -> Result<Row> {
     let context = context()?;
     let ring = MappedRing::allocate(&context, RingConfig { slots: 64, slot_bytes: 64 })?;

@@ -1,4 +1,4 @@
-//! Benchmarks of the device dispatcher. On a machine without a GPU they are skipped, and say why.
+//! Benchmarks of the device dispatcher. Without a GPU they are skipped, with a message that says why.
 
 mod baseline;
 mod call;
@@ -21,7 +21,7 @@ use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver};
 use std::sync::{Arc, OnceLock};
 
-/// The first device's context, made once.
+/// The first device's context, created once.
 pub(super) fn context() -> Result<Arc<Context>, CudaError> {
     static CONTEXT: OnceLock<Result<Arc<Context>, CudaError>> = OnceLock::new();
     CONTEXT.get_or_init(|| Driver::load()?.device(0)?.context()).clone()
@@ -32,5 +32,5 @@ pub(super) fn name() -> Option<String> {
     context().ok()?.device().name().ok()
 }
 
-/// Longer than any answer takes: beyond this a request counts as lost.
+/// A request without an answer after this time counts as lost.
 const TIMEOUT_NS: u64 = 5_000_000_000;

@@ -1,8 +1,8 @@
-//! Calls through the unified kernel, and through three kernels: over a NIC that is simulated on its own thread, with the peer at the other
-//! end of its port.
+//! Calls through the unified kernel and through three kernels, over a NIC that is simulated on a thread of its own,
+//! with the peer at the other end of its port.
 //!
-//! The peer lives on the NIC's thread: a message's time begins when the NIC is handed it, and ends when the NIC hands the
-//! response over. Queues, doorbells and payloads are in pinned memory, as a ring would be.
+//! The peer runs on the NIC's thread: a message's time begins when the peer passes it to the NIC, and ends when the NIC
+//! passes the response on. Queues, doorbells and payloads are in pinned memory, as a ring would be.
 
 use super::super::measure::{Bench, Row, histogram};
 use super::{TIMEOUT_NS, context};
@@ -29,10 +29,10 @@ const RX_KEY: u32 = 1;
 const TX_KEY: u32 = 2;
 /// Requests in flight in the throughput measurement.
 const WINDOW: u32 = 64;
-/// Places of the queues: as many again, so that credit is back before it is missed.
+/// Entries of the queues: twice the window, so that credit returns before it runs out.
 const DEPTH: u32 = 2 * WINDOW;
 
-/// The peer: it keeps `window` requests under way until `requests` were answered.
+/// The peer: it keeps `window` requests in flight until `requests` were answered.
 struct Peer {
     function: FunctionId,
     payload: Vec<u8>,
@@ -43,7 +43,7 @@ struct Peer {
     sent: u64,
     answered: u64,
     wrong: u64,
-    /// When each request under way was handed over, and its number; by its slot.
+    /// Start time and number of each request in flight, by its slot.
     begun: Vec<Option<(u64, u64)>>,
     last: u64,
     times: Histogram<u64>,
@@ -54,7 +54,7 @@ impl Peer {
         (id % u64::from(DEPTH)) as usize
     }
 
-    /// Cuts short what takes longer than it may: warm-up, and requests.
+    /// Ends warm-up or requests that take longer than `limit_ns`.
     fn cut_short(&mut self, took_ns: u64, limit_ns: u64) {
         if took_ns >= limit_ns / 10 {
             self.warm_up = self.warm_up.min(self.answered);
@@ -64,7 +64,7 @@ impl Peer {
         }
     }
 
-    /// When the request began that this is the answer to, if it is one.
+    /// The start time of the request that `response` answers, if it answers one.
     fn settle(&mut self, response: &[u8]) -> Option<u64> {
         let header = ResponseHeader::from_bytes(response).ok()?;
         let open = self.begun.get_mut(Self::place(header.request_id.into()))?;
@@ -115,17 +115,18 @@ impl Port for Peer {
     }
 }
 
-/// Which kernels serve.
+/// The kernels that serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Kernels {
-    /// The unified one.
+    /// The unified kernel.
     Unified,
-    /// Three: a dispatcher of a ring between one that receives and one that sends.
+    /// Three kernels: a receiver, a dispatcher of a ring, and a sender.
     Three,
 }
 
 impl Kernels {
-    /// How the NIC learns how many requests are posted: of three kernels two work the queue pair, whose record has one writer.
+    /// How the NIC learns how many requests are posted. Two of the three kernels work on the queue pair, but its
+    /// doorbell record has one writer.
     const fn record(self) -> RecordMode {
         match self {
             Self::Unified => RecordMode::Written,
@@ -133,7 +134,7 @@ impl Kernels {
         }
     }
 
-    /// Receive requests.
+    /// The number of receive requests.
     const fn receives(self) -> u32 {
         match self {
             Self::Unified => DEPTH,
@@ -158,7 +159,8 @@ pub(in super::super) fn run(
     Ok(Row { per_s: Some(per_s), lost: row.lost + flood.lost, wrong: row.wrong + flood.wrong, ..row })
 }
 
-/// How much is asked, so many requests at a time, and how long that may take; a tenth of the time is for requests that warm up.
+/// One part of a row: the number of requests, how many are in flight, and how long they may take, a tenth of it for the
+/// warm-up.
 struct Part {
     window: u64,
     trips: u64,
@@ -166,7 +168,7 @@ struct Part {
     limit_ns: u64,
 }
 
-/// Kernels that run.
+/// The running kernels.
 enum Dispatcher {
     Unified(UnifiedDispatcher<Running>),
     Three(RelayDispatcher<RelayRunning>),
@@ -283,7 +285,7 @@ fn exchange(
                     break;
                 }
                 turns += 1;
-                // A look at the clock costs as much as a step.
+                // Reading the clock takes as long as a step.
                 if turns.is_multiple_of(1024) {
                     let now = clock::now_ns();
                     if now.saturating_sub(peer.last) > TIMEOUT_NS {
@@ -297,7 +299,7 @@ fn exchange(
         running.join()
     });
     let Ok(nanoseconds) = measured else { bail!("the NIC's thread panicked") };
-    // The last responses' completions are the NIC's to write while the dispatcher drains.
+    // The NIC has to write the last responses' completions while the dispatcher drains.
     let quit = ringcall_gpu::atomic::DeviceU64::new(0);
     let stopped = std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -9,14 +9,14 @@ use ringcall_gpu::{clock, hint};
 use ringcall_protocol::slot::{Response, Vacant};
 use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 
-/// What is sent: every byte of the answer must be one more.
+/// The requests: every byte of the answer must be one more.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Work {
     pub(super) function: FunctionId,
     pub(super) payload_bytes: usize,
 }
 
-/// Times `trips` round trips, one outstanding.
+/// Times `trips` round trips with one outstanding request.
 pub(super) fn one_outstanding(bench: &Bench, ring: &Ring, work: Work) -> Result<Row> {
     let increments = |payload: &[u8], answer: &[u8]| {
         answer.len() == payload.len()
@@ -34,7 +34,7 @@ pub(super) fn one_outstanding(bench: &Bench, ring: &Ring, work: Work) -> Result<
     )
 }
 
-/// The same for any function: `prepare` has the number of the call and its payload, `is_right` payload and answer.
+/// The same for any function: `prepare` gets the call's number and its payload, `is_right` gets payload and answer.
 pub(in super::super) fn round_trips(
     bench: &Bench,
     ring: &Ring,
@@ -79,7 +79,7 @@ pub(in super::super) fn round_trips(
             }
             slot = geometry.next(slot);
         }
-        // A lost request ends the row, too, which says so.
+        // A lost request also ends the row, which then reports the loss.
         let cut_from = trips.cut_from().filter(|_| lost == 0);
         Ok(Row { lost, wrong, cut_from, ..Row::new(&times) })
     })
@@ -97,7 +97,7 @@ fn wait<T>(begin: u64, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// What a flood brought.
+/// The result of a flood.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Flood {
     pub(super) per_s: f64,
@@ -105,12 +105,12 @@ pub(super) struct Flood {
     pub(super) wrong: u64,
 }
 
-/// Keeps every slot in flight until `requests` were answered: each is written again as soon as it is free.
-/// Two clients share the slots where there are cores for them, so that the other side is measured.
+/// Keeps every slot in flight until `requests` were answered: each slot is written again as soon as it is free. Two
+/// clients share the slots if there are cores for them, so that the clients do not limit the throughput.
 pub(super) fn all_outstanding(bench: &Bench, ring: &Ring, work: Work, requests: u64) -> Result<Flood> {
     let ring = ring.shared();
     let slots: Vec<SlotIndex> = ring.geometry().iter().collect();
-    // One where there is little to send, by the calling thread: to start threads would take longer.
+    // For few requests one client on the calling thread: starting threads would take longer.
     let few = requests <= slots.len() as u64;
     let cores: Vec<usize> = std::iter::once(bench.cores.client()).chain(bench.cores.extra(0)).collect();
     let clients = if few { 1 } else { cores.len().min(slots.len()) };
@@ -150,7 +150,7 @@ pub(super) fn all_outstanding(bench: &Bench, ring: &Ring, work: Work, requests: 
     })
 }
 
-/// What one client has done.
+/// Counters of one client.
 #[derive(Debug, Default)]
 struct Count {
     sent: u64,
@@ -158,7 +158,7 @@ struct Count {
     wrong: u64,
 }
 
-/// One client's part of [`all_outstanding`], which sends nothing more when it is `end_ns`.
+/// One client's part of [`all_outstanding`]. It sends nothing after `end_ns`.
 fn keep_in_flight(
     ring: &SharedRing,
     slots: &[SlotIndex],

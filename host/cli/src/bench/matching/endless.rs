@@ -1,4 +1,4 @@
-//! Endless runs: the time from the last round to the answer, at the end of a long run.
+//! Endless runs: the time from the last round of a long run to the answer.
 
 use super::LIMIT;
 use super::problem::engine_graph;
@@ -14,7 +14,7 @@ use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, Paral
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// What a row decodes: runs of so many rounds, which come in as fast as they are decoded, or one in each microsecond.
+/// Runs of `rounds` rounds, which come as fast as they are decoded, or one in each microsecond.
 #[derive(Debug, Clone, Copy)]
 struct Endless {
     distance: u32,
@@ -28,12 +28,12 @@ const fn memory(distance: u32, per_mille: u32, rounds: u32, paced: bool) -> Endl
     Endless { distance, per_mille, rounds, paced, correlated: false }
 }
 
-/// The same, matched twice.
+/// The same with correlated matching.
 const fn correlated(distance: u32, per_mille: u32, rounds: u32, paced: bool) -> Endless {
     Endless { correlated: true, ..memory(distance, per_mille, rounds, paced) }
 }
 
-/// Name, what it is, and how many runs take a few seconds.
+/// Name and kind of each row, and how many runs take a few seconds.
 const BENCHES: &[(&str, Endless, usize)] = &[
     ("matching/endless/d5/p0.001", memory(5, 1, 10_000, false), 500),
     ("matching/endless/d5/p0.001/paced", memory(5, 1, 10_000, true), 300),
@@ -59,10 +59,9 @@ const BENCHES: &[(&str, Endless, usize)] = &[
 pub(super) const REHEARSAL: usize = 64;
 /// How long a round takes in hardware.
 pub(super) const ROUND: Duration = Duration::from_micros(1);
-/// Rounds of the experiment whose beginning, middle and end a longer run is made of.
+/// Rounds of the short experiment from whose beginning, middle and end a longer run is composed.
 pub(super) const SHORT_ROUNDS: u32 = 7;
 
-/// The names of all rows.
 pub(in crate::bench) fn names() -> impl Iterator<Item = &'static str> {
     BENCHES.iter().map(|&(name, ..)| name)
 }
@@ -72,7 +71,7 @@ pub(in crate::bench) fn names() -> impl Iterator<Item = &'static str> {
 pub(in crate::bench) struct Row {
     pub(in crate::bench) name: &'static str,
     runs: u64,
-    /// How many there were to be, where time was up before.
+    /// The intended number of runs, if the time ran out earlier.
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_from: Option<u64>,
     rounds: u32,
@@ -82,13 +81,13 @@ pub(in crate::bench) struct Row {
     p50_ns: u64,
     p99_ns: u64,
     p999_ns: u64,
-    /// What a round takes on average before that; in paced rows, with the wait for the next.
+    /// Average time of an earlier round; in paced rows with the wait for the next one.
     round_ns: f64,
-    /// The longest that a round was taken in after it was due; 0 where rounds are not paced.
+    /// The longest delay between a round's due time and its decoding; 0 if rounds are not paced.
     latest_ns: u64,
     /// Decisions that later rounds might have changed.
     forced: u64,
-    /// Runs whose logical observable was predicted wrongly.
+    /// Runs with a wrong prediction of the logical observable.
     errors: u64,
 }
 
@@ -135,7 +134,7 @@ pub(super) fn decoder(source: &RunSource, correlated: bool) -> Result<EndlessDec
     Ok(endless)
 }
 
-/// Measures the wanted rows and hands each to `each`.
+/// Measures the wanted rows and passes each to `each`.
 pub(in crate::bench) fn run(
     shots: Option<usize>,
     cpu: usize,
@@ -156,7 +155,7 @@ pub(in crate::bench) fn run(
     Ok(())
 }
 
-/// Measures so many runs, or those that there is time for: one at least.
+/// Measures `runs` runs, or as many as there is time for, but at least one.
 fn measure(name: &'static str, endless: Endless, runs: usize, end: Option<Instant>) -> Result<Row> {
     let Endless { distance, per_mille, rounds, paced, correlated } = endless;
     let noise = CircuitNoise::uniform(f64::from(per_mille) / 1000.0);
@@ -197,7 +196,7 @@ fn measure(name: &'static str, endless: Endless, runs: usize, end: Option<Instan
             let late = if paced { wait_until(begin + ROUND * t as u32) } else { Duration::ZERO };
             latest = latest.max(late);
             decoder.push_round(run.round(t))?;
-            // A run that is behind has no time for it.
+            // A run that is behind schedule skips the rehearsal.
             if t % REHEARSAL == 0 && late.is_zero() {
                 decoder.rehearse();
             }
@@ -211,7 +210,8 @@ fn measure(name: &'static str, endless: Endless, runs: usize, end: Option<Instan
         if count == 0 {
             continue;
         }
-        // Where decoding is behind schedule, the answer is late by that, too: the last round was there before it was looked at.
+        // If decoding is behind schedule, the answer is late by that time, too: the last round came before it was
+        // decoded.
         let behind = if paced {
             last.saturating_duration_since(begin + ROUND * before_tail as u32)
         } else {
@@ -232,7 +232,7 @@ fn measure(name: &'static str, endless: Endless, runs: usize, end: Option<Instan
     Ok(row)
 }
 
-/// Polls until this is the time; by how much it was over already.
+/// Polls until `due`. Returns how long that time had passed.
 pub(super) fn wait_until(due: Instant) -> Duration {
     let now = Instant::now();
     if now >= due {
@@ -254,7 +254,7 @@ mod tests {
         MemoryExperiment { distance: 3, rounds, basis: Basis::Z, noise: CircuitNoise::uniform(0.01) }
     }
 
-    /// Runs that are drawn from a short experiment have as many defects, in every layer, as the long one's.
+    /// Runs composed from a short experiment have as many defects in every layer as the long experiment's.
     #[test]
     fn drawn_runs_are_those_of_the_long_experiment() -> Result<()> {
         const ROUNDS: u32 = 20;
@@ -280,14 +280,14 @@ mod tests {
             }
         }
         for (layer, [drawn, sampled]) in counts.into_iter().enumerate() {
-            // Five standard deviations, of defects that come in pairs.
+            // Five standard deviations of defects that come in pairs.
             let most = 5.0 * (2.0 * (drawn + sampled)).sqrt();
             assert!((drawn - sampled).abs() < most, "layer {layer}: {drawn} against {sampled}");
         }
         Ok(())
     }
 
-    /// A long run decodes to the weight that the whole has.
+    /// A long run decodes to the weight of the whole.
     #[test]
     fn the_answer_is_the_whole_runs() -> Result<()> {
         const ROUNDS: u32 = 60;
@@ -300,7 +300,7 @@ mod tests {
         let mut whole = ringcall_matching::Decoder::with_config(engine_graph(&edges)?, &config);
         let mut endless = decoder(&source, false)?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
-        // Where each layer's detectors are in the long model.
+        // The detectors of each layer in the long model.
         let mut ids = vec![Vec::new(); LAYERS as usize];
         for (id, &(layer, _)) in (0u32..).zip(long.places()) {
             ids[layer as usize].push(id);
@@ -319,7 +319,7 @@ mod tests {
             }
             let tail: Vec<&[u32]> = (before_tail..LAYERS as usize).map(|t| run.round(t)).collect();
             endless.finish(&tail)?;
-            // The same rounds have sums of probabilities that differ in their last digits.
+            // The sums of probabilities of the same rounds differ in their last digits.
             let close = (endless.weight() - solution.weight()).abs() < 1e-3;
             assert!(close || endless.forced() > 0, "{} instead of {}", endless.weight(), solution.weight());
         }

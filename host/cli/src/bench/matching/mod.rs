@@ -1,8 +1,8 @@
-//! Matching: one shot, or one request of slices, at a time on one core, beside PyMatching's C++ core called directly and
-//! beside the Python package, all on the same shots in the same run.
+//! Matching on one core, one shot or one request of slices at a time, next to PyMatching's C++ core called directly and
+//! the Python package, all on the same shots in the same run.
 //!
-//! They take turns block by block, so that what else the machine does falls on all of them alike. Streaming is given the
-//! syndrome round by round, and its time is that from the last round to the answer; the others decode the whole.
+//! The decoders take turns block by block, so that other work on the machine affects all of them alike. A stream gets
+//! the syndrome round by round, and its time is from the last round to the answer; the other decoders decode the whole.
 
 pub(super) mod endless;
 mod ours;
@@ -22,21 +22,20 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Requests that one decodes before it is the next one's turn.
+/// Requests that one decoder decodes before the next one's turn.
 const BLOCK: usize = 1000;
-/// How long a row may take, unless it is said how many requests it has. On a machine with a free core it takes seconds.
+/// How long a row may take if its number of requests is not given. With a free core it takes seconds.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// Requests before each block that warm the caches and are not counted.
 const WARM_UP: usize = 100;
 
-/// What a row decodes.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    /// Memory experiments over as many rounds as the distance, at this error rate.
+    /// Memory experiments with as many rounds as the distance, at this error rate.
     Memory { distance: u32, per_mille: u32 },
-    /// The same, round by round: the time from the last one.
+    /// The same, round by round: the time from the last round.
     Stream { distance: u32, per_mille: u32 },
-    /// The same, by so many cores.
+    /// The same, on so many cores.
     Cores { distance: u32, per_mille: u32, cores: NonZeroUsize },
     /// A request is two slices a round of independent defects.
     Slices { distance: u32, percent: u32 },
@@ -47,7 +46,7 @@ const FOUR: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");
 const EIGHT: NonZeroUsize = NonZeroUsize::new(8).expect("8 is not 0");
 const SIXTEEN: NonZeroUsize = NonZeroUsize::new(16).expect("16 is not 0");
 
-/// Name, what it is, and how many requests take a few seconds.
+/// Name and kind of each row, and how many requests take a few seconds.
 const BENCHES: &[(&str, Kind, usize)] = &[
     ("matching/d7/p0.001", Kind::Memory { distance: 7, per_mille: 1 }, 50_000),
     ("matching/d7/p0.003", Kind::Memory { distance: 7, per_mille: 3 }, 50_000),
@@ -73,31 +72,30 @@ const BENCHES: &[(&str, Kind, usize)] = &[
     ("matching/16-cores/d31/p0.006", Kind::Cores { distance: 31, per_mille: 6, cores: SIXTEEN }, 1_000),
 ];
 
-/// The names of all rows.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     BENCHES.iter().map(|&(name, ..)| name)
 }
 
-/// How and beside what to measure.
+/// How to measure, and the decoders to compare with.
 #[derive(Debug)]
 pub(super) struct DecodeOptions<'a> {
-    /// Requests a row, instead of what takes a few seconds.
+    /// Requests in each row; by default as many as take a few seconds.
     pub(super) shots: Option<usize>,
     /// How often each request is decoded; the shortest time counts.
     pub(super) rounds: usize,
-    /// The executable that is PyMatching's C++ core, if it is not beside this one.
+    /// PyMatching's C++ core, if it is not next to this executable.
     pub(super) core: Option<&'a Path>,
-    /// The core of the machine that everything runs on, in turn; what takes several is not pinned.
+    /// The machine's core on which all decoders run in turn; decoders on several cores are not pinned.
     pub(super) cpu: usize,
 }
 
-/// Another owner's times on the same requests.
+/// The times of another decoder on the same requests.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Beside {
     what: String,
     p50_ns: u64,
     p99_ns: u64,
-    /// Ours by theirs.
+    /// Ringcall's median divided by the other decoder's.
     p50_ratio: f64,
     p99_ratio: f64,
     weights_equal: u64,
@@ -110,7 +108,7 @@ pub(super) struct Beside {
 pub(super) struct Row {
     pub(super) name: &'static str,
     n: u64,
-    /// How many there were to be, where time was up before.
+    /// The intended number of requests, if the time ran out earlier.
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_from: Option<u64>,
     detectors: u32,
@@ -120,14 +118,14 @@ pub(super) struct Row {
     p99_ns: u64,
     /// PyMatching's C++ core.
     core: Option<Beside>,
-    /// The Python package `pymatching`, as its users call it.
+    /// The Python package `pymatching`, called as its users call it.
     pip: Option<Beside>,
 }
 
 impl Row {
     pub(super) const HEADING: &'static str = "a request                          p50      p99";
 
-    /// How many answers weigh other than theirs: none, or one of the two is wrong.
+    /// How many answers have another weight than the other decoders' answers. If there are any, a decoder is wrong.
     pub(super) fn wrong(&self) -> u64 {
         [&self.core, &self.pip].into_iter().flatten().map(|beside| beside.weights_differ).sum()
     }
@@ -156,7 +154,7 @@ impl std::fmt::Display for Row {
     }
 }
 
-/// Measures the wanted rows and hands each to `each`; says who was not there, and why.
+/// Measures the wanted rows and passes each to `each`. Returns which decoders were missing, and why.
 pub(super) fn run(
     options: &DecodeOptions<'_>,
     wanted: &dyn Fn(&str) -> bool,
@@ -165,11 +163,11 @@ pub(super) fn run(
     let mut absent = Vec::new();
     for &(name, kind, default) in BENCHES.iter().filter(|&&(name, ..)| wanted(name)) {
         let requests = options.shots.unwrap_or(default);
-        // Who is started by a pinned thread is pinned alike.
+        // A process that a pinned thread starts is pinned alike.
         let (row, missing) = std::thread::scope(|scope| {
             scope
                 .spawn(|| {
-                    // Threads that a pinned one starts would share its core.
+                    // Threads that a pinned thread starts would share its core.
                     if !matches!(kind, Kind::Cores { .. }) {
                         crate::pinning::pin("matching", options.cpu);
                     }
@@ -190,7 +188,7 @@ pub(super) fn run(
 struct Side(Vec<Answer>);
 
 impl Side {
-    /// Enters a block's answers, in the first round, or what later ones were faster in.
+    /// Records a block's answers in the first round, and shorter times in later rounds.
     fn take(&mut self, round: usize, answers: &[Answer]) {
         if round == 0 {
             self.0.extend_from_slice(answers);
@@ -256,12 +254,12 @@ fn measure(
     let mut at = 0;
     while at < requests && (at == 0 || !is_over()) {
         let mut block = at..(at + BLOCK).min(requests);
-        // Before the first block there is nothing; its own requests serve.
+        // There is nothing before the first block, so its own requests warm up.
         let warm_up = if at == 0 { 0..WARM_UP.min(requests) } else { at.saturating_sub(WARM_UP)..at };
         for round in 0..options.rounds {
             let mut answers = Vec::with_capacity(warm_up.len() + block.len());
             for request in warm_up.clone().chain(block.clone()) {
-                // The first round says how far the block goes; one request is decoded in any case.
+                // The first round determines how far the block goes; at least one request is decoded.
                 if round == 0 && answers.len() > warm_up.len() && is_over() {
                     block.end = request;
                     break;

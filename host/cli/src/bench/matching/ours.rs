@@ -6,10 +6,9 @@ use anyhow::{Context, Result};
 use ringcall_matching::{Decoder, ParallelConfig, ParallelDecoder, Solution, StreamingDecoder};
 use std::time::Instant;
 
-/// One of our decoders.
 pub(super) enum Ours {
     Whole(Box<Decoder>),
-    /// With room for the defects of a request, round by round, and where those of each round end.
+    /// With buffers for a request's defects in the order of rounds, and for the end of each round.
     Stream(Box<StreamingDecoder>, Vec<u32>, Vec<usize>),
     Cores(Box<ParallelDecoder>),
 }
@@ -31,7 +30,7 @@ impl Ours {
         Ok(Self::Cores(Box::new(decoder)))
     }
 
-    /// Decodes one request, as one call; a stream's time is its last round's.
+    /// Decodes one request in one call; a stream's time is its last round's.
     pub(super) fn decode(&mut self, problem: &Problem, request: usize) -> Result<Answer> {
         let (offsets, defects) = (problem.offsets(request), problem.all_defects());
         let whole = &defects[offsets[0]..*offsets.last().context("a request has a shot")?];
@@ -64,7 +63,7 @@ impl Ours {
     }
 }
 
-/// Sorts the defects by round, and says where each round ends.
+/// Sorts the defects by round, and records where each round ends.
 fn by_round(rounds: &[u32], count: usize, defects: &[u32], list: &mut Vec<u32>, ends: &mut Vec<usize>) {
     list.clear();
     list.extend_from_slice(defects);
@@ -79,7 +78,7 @@ fn by_round(rounds: &[u32], count: usize, defects: &[u32], list: &mut Vec<u32>, 
 mod tests {
     use super::*;
 
-    /// All three ways give the weight of the whole.
+    /// All three decoders find the same weight.
     #[test]
     fn they_agree() -> Result<()> {
         let problem = Problem::memory(5, 8, 200)?;

@@ -15,13 +15,12 @@ use ringcall_qec::code::Basis;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Rounds of a run.
 const ROUNDS: u32 = 10_000;
-/// Runs that are drawn beforehand; patches take turns with them.
+/// Runs drawn in advance, which the patches use in turn.
 const DRAWN: usize = 16;
 /// Rounds between two rehearsals of a patch's end.
 const REHEARSALS: u64 = 4 * REHEARSAL as u64;
-/// Rounds that a patch may be behind and still rehearse a run's end.
+/// The most rounds that a patch may be behind and still rehearse a run's end.
 const ON_TIME: u64 = 2;
 
 /// What a row decodes.
@@ -32,7 +31,7 @@ struct Patches {
     correlated: bool,
 }
 
-/// Name, what it is, and how many runs each patch makes.
+/// Name and kind of each row, and the runs of each patch.
 const BENCHES: &[(&str, Patches, usize)] = &[
     ("matching/endless/patches/1xd5", Patches { count: 1, distance: 5, correlated: false }, 100),
     ("matching/endless/patches/10xd5", Patches { count: 10, distance: 5, correlated: false }, 50),
@@ -41,7 +40,6 @@ const BENCHES: &[(&str, Patches, usize)] = &[
     ("matching/endless/patches/100xd5/correlated", Patches { count: 100, distance: 5, correlated: true }, 20),
 ];
 
-/// The names of all rows.
 pub(in crate::bench) fn names() -> impl Iterator<Item = &'static str> {
     BENCHES.iter().map(|&(name, ..)| name)
 }
@@ -53,16 +51,16 @@ pub(in crate::bench) struct Row {
     patches: usize,
     threads: usize,
     rounds: u32,
-    /// Runs that were answered, of all patches.
+    /// Answered runs of all patches.
     runs: u64,
-    /// From when the last round of a run was due to its answer.
+    /// From a run's last round being due to its answer.
     p50_ns: u64,
     p99_ns: u64,
     p999_ns: u64,
-    /// The longest that a round was taken in after it was due, in whole rounds.
+    /// The longest delay between a round's due time and its decoding, in whole rounds.
     latest_ns: u64,
     forced: u64,
-    /// Runs whose logical observable was predicted wrongly.
+    /// Runs with a wrong prediction of the logical observable.
     errors: u64,
 }
 
@@ -83,7 +81,8 @@ impl std::fmt::Display for Row {
     }
 }
 
-/// Measures the wanted rows and hands each to `each`. Threads are pinned to all cores of `cpus` but the first, which is the system's.
+/// Measures the wanted rows and passes each to `each`. Threads are pinned to all cores of `cpus` but the first, which
+/// is left to the system.
 pub(in crate::bench) fn run(
     runs: Option<usize>,
     cpus: &[usize],
@@ -99,7 +98,6 @@ pub(in crate::bench) fn run(
     Ok(())
 }
 
-/// What a thread found.
 struct Found {
     times: Histogram<u64>,
     latest: Duration,
@@ -107,17 +105,16 @@ struct Found {
     errors: u64,
 }
 
-/// A logical qubit.
 struct Patch<'a> {
     decoder: EndlessDecoder,
     drawn: &'a [Run],
     tail: Vec<&'a [u32]>,
-    /// The microsecond of its next round, and which round of its run that is.
+    /// The microsecond of the next round, and the round's number in its run.
     tick: u64,
     round: usize,
-    /// Patches rehearse in turns: this one when so many ticks more make a whole number of times.
+    /// An offset that makes patches rehearse at different ticks.
     turn: u64,
-    /// How many runs were before, and how many are left with this one.
+    /// Completed runs, and the runs left including this one.
     run: usize,
     runs_left: usize,
 }
@@ -143,7 +140,7 @@ fn measure(name: &'static str, patches: Patches, runs: usize, cpus: &[usize]) ->
         }
         Ok(Found { times: histogram()?, latest: Duration::ZERO, forced: 0, errors: 0 })
     };
-    // Runs of different patches end at different times, as those of a program do.
+    // Runs of different patches end at different times, as in a program.
     let stagger = |patch: usize| patch * (ROUNDS as usize + 1) / count;
     let build = |patch: usize| {
         let turn = (patch as u64 * REHEARSALS) / count as u64;
@@ -177,8 +174,8 @@ fn measure(name: &'static str, patches: Patches, runs: usize, cpus: &[usize]) ->
 }
 
 impl<'a> Patch<'a> {
-    /// A patch whose first run begins in microsecond `tick`, and goes through one run here, to warm the caches. The first of its `runs + 1`
-    /// runs after that is not counted.
+    /// A patch whose first run begins in microsecond `tick`. Here it decodes one run to warm the caches. The first of
+    /// the following `runs + 1` runs is not counted.
     fn warm(decoder: EndlessDecoder, drawn: &'a [Run], tick: u64, turn: u64, runs: usize) -> Result<Self> {
         let tail = Vec::with_capacity(decoder.tail_rounds());
         let mut patch = Self { decoder, drawn, tail, tick: 0, round: 0, turn, run: 0, runs_left: 1 };
@@ -188,7 +185,8 @@ impl<'a> Patch<'a> {
         Ok(Self { tick, run: 0, runs_left: runs + 1, ..patch })
     }
 
-    /// Takes in the next round, or the tail with the last one; the answer is there then, and this says whether it is right.
+    /// Takes in the next round, or with the last round the tail. Then there is an answer, and this returns whether it
+    /// is right.
     fn take_round(&mut self, rehearses: bool) -> Result<Option<bool>> {
         let layers = ROUNDS as usize + 1;
         let Self { decoder, drawn, tail, tick, round, run, runs_left, .. } = self;
@@ -222,7 +220,7 @@ impl Job for Patch<'_> {
 
     fn serve(&mut self, due: u64, begin: Instant, found: &mut Found) -> Result<()> {
         let due_at = |tick: u64| begin + ROUND * u32::try_from(tick).unwrap_or(u32::MAX);
-        // A clock that is read for each patch would take as long as a round.
+        // Reading the clock for each patch would take as long as a round.
         if self.run > 0 {
             found.latest = found.latest.max(ROUND * u32::try_from(due - 1 - self.tick)?);
         }

@@ -1,7 +1,8 @@
-//! Threads that share what is due: each has jobs of its own, and serves those of a thread that is behind when it has nothing to do.
+//! A pool of threads that share periodic work: each serves jobs of its own, and helps a thread that is behind when it
+//! has nothing to do.
 //!
-//! A thread that the system stops for a millisecond comes back to a millisecond of work in each of its jobs. Here the others have gone on
-//! with all of them meanwhile but the one that it was serving.
+//! When the system stops a thread for a millisecond, a millisecond of work gathers in each of its jobs. Here the other
+//! threads serve these jobs meanwhile, except for the one that the stopped thread was serving.
 
 use anyhow::{Result, anyhow};
 use ringcall_gpu::atomic::DeviceU64;
@@ -10,30 +11,28 @@ use std::sync::atomic::Ordering;
 use std::sync::{Barrier, Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Between here and the first tick, all threads start.
+/// The time before the first tick, in which all threads start.
 const START: Duration = Duration::from_millis(10);
-/// Ticks that a thread may be behind before others serve its jobs: moving a job to another core costs some of them.
+/// Ticks that a thread may be behind before others serve its jobs: moving a job to another core takes some of them.
 const BEHIND: u64 = 6;
 
-/// Something to do in every tick from the first one to its last.
+/// A job with work in every tick from the first to its last.
 pub(super) trait Job: Send + Sync {
-    /// What a thread finds out while it serves.
+    /// The results that a thread gathers while it serves.
     type Found: Send;
 
-    /// The first tick that was not served; `None` when all were.
+    /// The first unserved tick; `None` when all were served.
     fn next(&self) -> Option<u64>;
 
     /// Serves every tick before `due`. The first one was due at `begin`.
     fn serve(&mut self, due: u64, begin: Instant, found: &mut Self::Found) -> Result<()>;
 }
 
-/// What the threads share.
 struct Pool<J> {
     /// Thread `i` of `n` has the jobs `i`, `i + n`, and so on.
     jobs: Vec<CachePadded<OnceLock<Mutex<J>>>>,
-    /// Per thread, the tick up to which it has served its jobs, or seen that others serve them.
+    /// Per thread, the tick up to which its jobs are known to be served.
     served: Vec<CachePadded<DeviceU64>>,
-    /// Jobs that are not over.
     left: CachePadded<DeviceU64>,
     /// 1 when a thread has given up.
     failed: CachePadded<DeviceU64>,
@@ -42,8 +41,8 @@ struct Pool<J> {
     built: Barrier,
 }
 
-/// Serves `count` jobs on so many threads until all are over; what each thread found. A thread begins with `start`, makes its own jobs
-/// with `build`, and waits until all are made: then the first tick of all is at the same time.
+/// Serves `count` jobs on `threads` threads until all are finished, and returns each thread's results. A thread begins
+/// with `start`, makes its own jobs with `build`, and waits until all are made, so that all share the same first tick.
 pub(super) fn serve<J: Job>(
     count: usize,
     threads: usize,
@@ -83,7 +82,6 @@ pub(super) fn serve<J: Job>(
 }
 
 impl<J: Job> Pool<J> {
-    /// The jobs of a thread.
     fn own(&self, thread: usize) -> impl Iterator<Item = usize> + Clone + use<J> {
         (thread..self.jobs.len()).step_by(self.served.len())
     }
@@ -96,7 +94,7 @@ impl<J: Job> Pool<J> {
         Ok(())
     }
 
-    /// Serves until all jobs are over, or a thread has given up.
+    /// Serves until all jobs are finished, or a thread has given up.
     fn work(&self, me: usize, found: &mut J::Found) -> Result<()> {
         let begin = *self.begin.get_or_init(|| Instant::now() + START);
         let threads = self.served.len();
@@ -107,11 +105,11 @@ impl<J: Job> Pool<J> {
                 for job in self.own(me) {
                     self.attend(job, due, 0, begin, found)?;
                 }
-                // Others take it as a hint alone: a job's mutex orders what was done.
+                // Relaxed, since others take it only as a hint: a job's mutex orders the work.
                 self.served[me].store(due, Ordering::Relaxed);
                 before = due;
                 other = if other == me { (me + 1) % threads } else { other };
-                // One look at another thread in each tick, so that its word stays with it for a while.
+                // One look at another thread in each tick, so that the thread's cache line mostly stays with it.
                 if other != me && !self.help(other, me, begin, found)? {
                     other = (other + 1) % threads;
                 }
@@ -122,7 +120,7 @@ impl<J: Job> Pool<J> {
         Ok(())
     }
 
-    /// How many ticks are due by now.
+    /// The number of ticks due by now.
     fn due(&self, begin: Instant) -> u64 {
         match Instant::now().checked_duration_since(begin) {
             Some(since) => (since.as_nanos() / self.tick.as_nanos()) as u64 + 1,
@@ -130,13 +128,13 @@ impl<J: Job> Pool<J> {
         }
     }
 
-    /// Serves one of the jobs of a thread that is behind; whether there was one.
+    /// Serves one job of a thread that is behind. Returns whether there was one.
     fn help(&self, other: usize, me: usize, begin: Instant, found: &mut J::Found) -> Result<bool> {
         let due = self.due(begin);
         if self.served[other].load(Ordering::Relaxed) + BEHIND >= due {
             return Ok(false);
         }
-        // Helpers begin at different jobs.
+        // Helpers start at different jobs.
         let own = self.own(other).count();
         for job in self.own(other).cycle().skip(me % own.max(1)).take(own) {
             if self.attend(job, due, BEHIND, begin, found)? {
@@ -146,7 +144,8 @@ impl<J: Job> Pool<J> {
         Ok(false)
     }
 
-    /// Serves what is due of a job that is behind by more than so many ticks, unless somebody else does; whether it did.
+    /// Serves the due ticks of a job that is behind by more than `behind` ticks, unless another thread does. Returns
+    /// whether it did.
     fn attend(
         &self,
         job: usize,
@@ -181,7 +180,7 @@ mod tests {
     /// Longer than anything takes.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// What the threads of a test share: how many jobs are over, and a word to those who wait for it.
+    /// State shared by the threads of a test: how many jobs are finished, and a signal for threads that wait for it.
     #[derive(Default)]
     struct Over {
         count: Mutex<usize>,
@@ -190,13 +189,13 @@ mod tests {
 
     struct Counted<'a> {
         next: u64,
-        /// Whether whoever serves it first stops there until so many jobs are over.
+        /// The first thread to serve this job stops in it until this many jobs are finished.
         stops_until: usize,
         over: &'a Over,
     }
 
     impl Job for Counted<'_> {
-        /// The thread, ticks served, and ticks that were served after the thread had stopped in vain.
+        /// The thread, served ticks, and ticks served after the thread had stopped in vain.
         type Found = (usize, u64, bool);
 
         fn next(&self) -> Option<u64> {
@@ -238,7 +237,7 @@ mod tests {
         )
     }
 
-    /// A thread that is stopped in one of its jobs until all others are over finds that the others have served them.
+    /// A thread is stopped in one of its jobs until all others are finished; the other threads serve its jobs.
     #[test]
     fn the_jobs_of_a_stopped_thread_go_on() -> Result<()> {
         let found = run(9, 3, |job| if job == 0 { 8 } else { 0 })?;

@@ -7,20 +7,20 @@ use ringcall_qec::decode::{MatchingGraph, ParallelEdges};
 use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
 use ringcall_qec::sample::Sampler;
 
-/// A graph, and requests of a fixed number of shots on it.
+/// A graph, and requests with a fixed number of shots on it.
 pub(super) struct Problem {
     edges: MatchingGraph,
-    /// The round of each detector; empty where there are none.
+    /// The round of each detector; empty if the graph has no rounds.
     rounds: Vec<u32>,
     shots_per_request: usize,
-    /// Where each shot's defects begin, and the last ones end.
+    /// Where each shot's defects begin, followed by the end of the last ones.
     offsets: Vec<usize>,
     defects: Vec<u32>,
 }
 
 impl Problem {
-    /// A memory experiment over as many rounds as the distance, in basis Z under uniform circuit noise. The seed is
-    /// 1000 times the distance and the error rate in thousandths.
+    /// A memory experiment with as many rounds as the distance, in basis Z under uniform circuit noise. The seed is
+    /// 1000 times the distance plus the error rate in thousandths.
     pub(super) fn memory(distance: u32, per_mille: u32, shots: usize) -> Result<Self> {
         let noise = CircuitNoise::uniform(f64::from(per_mille) / 1000.0);
         let experiment = MemoryExperiment { distance, rounds: distance, basis: Basis::Z, noise };
@@ -32,7 +32,7 @@ impl Problem {
         Ok(Self { rounds, ..Self::sample(edges, &model, seed, 1, shots)? })
     }
 
-    /// Two slices a round of the Z checks alone, each detector firing by itself.
+    /// Two slices for each round of the Z checks only, with independent detectors.
     pub(super) fn slices(distance: u32, percent: u32, requests: usize) -> Result<Self> {
         let code = SurfaceCode::new(distance)?;
         let rows = code.check_matrix(Basis::Z);
@@ -99,17 +99,17 @@ impl Problem {
         &self.defects
     }
 
-    /// Where the defects of each shot of this request begin, and those of the last end.
+    /// Where the defects of each shot of this request begin, followed by the end of the last ones.
     pub(super) fn offsets(&self, request: usize) -> &[usize] {
         &self.offsets[request * self.shots_per_request..=(request + 1) * self.shots_per_request]
     }
 
-    /// The graph, for our engine.
+    /// The graph for Ringcall's decoders.
     pub(super) fn graph(&self) -> Result<ringcall_matching::MatchingGraph> {
         engine_graph(&self.edges)
     }
 
-    /// The graph, for a reference.
+    /// The graph for a reference decoder.
     pub(super) fn graph_frame(&self) -> Vec<u8> {
         let mut frame = Vec::new();
         frame.extend(self.edges.num_detectors().to_le_bytes());
@@ -124,7 +124,7 @@ impl Problem {
         frame
     }
 
-    /// These requests, for a reference.
+    /// These requests for a reference decoder.
     pub(super) fn frame(&self, requests: impl Iterator<Item = usize>) -> Vec<u8> {
         let mut frame = Vec::new();
         for request in requests {
@@ -139,7 +139,7 @@ impl Problem {
     }
 }
 
-/// The graph, for our engine.
+/// The graph for Ringcall's decoders.
 pub(super) fn engine_graph(edges: &MatchingGraph) -> Result<ringcall_matching::MatchingGraph> {
     let mut builder = ringcall_matching::GraphBuilder::new();
     builder

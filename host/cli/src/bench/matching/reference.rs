@@ -1,4 +1,4 @@
-//! Other decoders, each in its own process: see `oracles/src/core/main.rs` for the protocol.
+//! Reference decoders, each in a process of its own; `oracles/src/core/main.rs` describes the protocol.
 
 use super::Problem;
 use anyhow::{Context, Result, anyhow, bail};
@@ -10,16 +10,16 @@ use std::time::Duration;
 
 /// Longer than any block of requests takes.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// Longer than any answer: a block's answers are far shorter.
+/// More bytes than a block's answers take.
 const LONGEST: usize = 1 << 24;
 /// The executable of `oracles`.
 const CORE: &str = "ringcall-matching-core";
-/// Calls the Python package.
+/// The program that calls the Python package.
 const PIP: &str = include_str!("reference.py");
-/// How that ends where there is no such package.
+/// Its exit code if the package is missing.
 const NO_PACKAGE: i32 = 3;
 
-/// What one request took and gave, its shots together.
+/// Time and answer of one request, all its shots together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answer {
     pub(super) ns: u64,
@@ -27,14 +27,14 @@ pub(super) struct Answer {
     pub(super) observables: u64,
 }
 
-/// Whether there is such a decoder on this machine.
+/// Whether this machine has the decoder.
 pub(super) enum Start {
     Running(Reference),
-    /// It is not there, for this reason.
+    /// The decoder is missing, for this reason.
     Absent(String),
 }
 
-/// A decoder in its own process, on one graph.
+/// A decoder in a process of its own, on one graph.
 pub(super) struct Reference {
     child: Child,
     name: String,
@@ -42,7 +42,7 @@ pub(super) struct Reference {
     answers: Receiver<std::io::Result<Vec<u8>>>,
 }
 
-/// PyMatching's C++ core: the executable named, or that beside ours.
+/// Starts PyMatching's C++ core: the named executable, or the one next to this program.
 pub(super) fn start_core(asked: Option<&Path>, problem: &Problem) -> Result<Start> {
     let path = match asked {
         Some(path) => path.to_owned(),
@@ -65,7 +65,7 @@ fn beside_us() -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// The Python package, as `python3` finds it.
+/// Starts the Python package that `python3` finds.
 pub(super) fn start_pip(problem: &Problem) -> Result<Start> {
     let Ok(child) = Reference::spawn(Command::new("python3").args(["-c", PIP])) else {
         return Ok(Start::Absent("there is no `python3`".to_owned()));
@@ -97,12 +97,12 @@ impl Reference {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
     }
 
-    /// Hands over the graph and gets the name.
+    /// Sends the graph and receives the decoder's name.
     fn greet(mut child: Child, problem: &Problem) -> Result<Self> {
         let (frames, to_send) = channel::<Vec<u8>>();
         let (give, answers) = channel();
         let (input, output) = (child.stdin.take(), child.stdout.take());
-        // Writing and reading block; on a thread of their own, waiting for them has a bound.
+        // Reads and writes block; on a thread of their own, waiting for them has a bound.
         std::thread::spawn(move || {
             let (Some(mut input), Some(mut output)) = (input, output) else { return };
             for frame in to_send {
@@ -149,13 +149,13 @@ impl Reference {
         self.frames.send(frame).map_err(|_| anyhow!("nobody sends to it any more"))?;
         match self.answers.recv_timeout(TIMEOUT) {
             Ok(Ok(answer)) => Ok(answer),
-            // Its standard error, which is ours, says why.
+            // The process shares this one's standard error, where it says why.
             Ok(Err(_)) => bail!(Ended(self.end())),
             Err(_) => bail!("no answer within {} s", TIMEOUT.as_secs()),
         }
     }
 
-    /// Waits a moment for a process that has closed its output to end; its exit code.
+    /// Waits a moment for a process that has closed its output to end. Returns its exit code.
     fn end(&mut self) -> Option<i32> {
         for _ in 0..100 {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -169,7 +169,7 @@ impl Reference {
 
 impl Drop for Reference {
     fn drop(&mut self) {
-        // It holds nothing that a kill would lose.
+        // A kill loses nothing of value.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

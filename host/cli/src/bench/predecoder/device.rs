@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const FUNCTION: &str = "predecode";
 
-/// Why this device does not run the network's kernels, if it does not.
+/// Why this device cannot run the network's kernels, if it cannot.
 pub(in super::super) fn unfit() -> Option<String> {
     let (major, minor) = context().ok()?.device().capability();
     let fits = (major, minor) == (9, 0);
@@ -23,12 +23,12 @@ pub(in super::super) fn unfit() -> Option<String> {
     })
 }
 
-/// The request's bits, tied to the network.
+/// The wiring of the request's bits to the network's input.
 fn wired(case: &Case) -> Result<Wiring> {
     Ok(wiring(&experiment(case.d), case.threshold)?)
 }
 
-/// A captured graph: a request into mapped memory, launch, its answer out of it.
+/// A captured graph: a request is put into mapped memory, the graph launched, and the answer read.
 pub(in super::super) fn graph(bench: &Bench, d: u32) -> Result<Row> {
     let case = Case::new(d)?;
     let expected = case.answer(&case.logits()?);
@@ -45,7 +45,7 @@ pub(in super::super) fn graph(bench: &Bench, d: u32) -> Result<Row> {
             engine.run(&[&case.request], &mut [&mut answer])?;
             let took = clock::now_ns() - begin;
             wrong += u64::from(answer != expected);
-            // Nothing of it can pass for the next one.
+            // Overwritten, so that no answer can pass for the next one.
             answer.fill(0xFF);
             if trip.is_timed {
                 times.record(took.max(1))?;

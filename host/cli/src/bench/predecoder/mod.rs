@@ -1,8 +1,8 @@
 //! The predecoder's network alone: on the CPU, as a captured graph, as a handler of the cooperative dispatcher.
 //!
-//! Volumes are `d` layers of `d` by `d` cells, batch 1, of the committed network. Detectors are set about as
-//! often as in shots: the network's own time does not depend on the contents of a volume, but what it decides
-//! is applied on the device, and where half of the decisions are errors that takes about 2 µs more.
+//! Volumes are `d` layers of `d` by `d` cells, batch 1, of the committed network. Detectors are set about as often as
+//! in shots. The network's time does not depend on a volume's contents, but its decisions are applied on the device,
+//! which takes about 2 µs more if half of them are errors.
 
 mod device;
 
@@ -20,46 +20,46 @@ use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::predecoder::{PredecoderVolume, Thresholds};
 
-/// Why the CPU does not run the network, whose answers every row is held to: this build has no engine.
+/// Why this build has no engine for the network on the CPU, whose answers every row is compared with.
 pub(super) fn no_engine() -> Option<String> {
     (!BUILT_IN).then(|| "no ONNX engine in this build (feature `onnx`)".to_owned())
 }
 
-/// Noise whose threshold is used.
+/// The noise whose threshold is used.
 const NOISE: f64 = 0.003;
-/// One detector in so many is set: about the density at that noise.
+/// One of this many detectors is set, which is about the density at that noise.
 const RARITY: u64 = 20;
-/// How long the CPU may take for one row, as its first run foretells, and by the clock; but it always runs a few times.
+/// How long the CPU may take for one row; it always decodes a few volumes.
 const CPU_NS: u64 = 1_000_000_000;
 const WHOLE_NS: u64 = 10 * CPU_NS;
 const CPU_RUNS: u64 = 3;
 
-/// Multiply-adds of a cell, of 27 taps each: 128 to 128 channels twice, in bytes; 4 to 128 and 128 to 4, in halves.
+/// Multiply-adds of a cell with 27 taps each: 128 to 128 channels twice, in bytes; 4 to 128 and 128 to 4, in halves.
 const MULTIPLY_ADDS: [u64; 2] = [27 * 2 * 128 * 128, 27 * (4 * 128 + 128 * 4)];
-/// The dense 8-bit and 16-bit rates that an H200 is sold with, and the part of them that the best kernels keep up.
+/// The nominal dense 8-bit and 16-bit rates of an H200, and the share of them that the best kernels sustain.
 const PEAK_OP_S: [f64; 2] = [1_978.9e12, 989.4e12];
 const KEPT_UP: f64 = 0.8;
 
-/// What the arithmetic of a volume takes on an H200, ns: 0.4, 2.6, 11 and 35 µs for d = 7, 13, 21 and 31.
+/// The arithmetic's time for a volume on an H200, in ns: 0.4, 2.6, 11 and 35 µs for d = 7, 13, 21 and 31.
 fn arithmetic_floor_ns(d: u32) -> f64 {
     let of_a_cell: f64 =
         MULTIPLY_ADDS.iter().zip(PEAK_OP_S).map(|(&adds, rate)| 2.0 * adds as f64 / rate).sum();
     f64::from(d).powi(3) * of_a_cell / KEPT_UP * 1e9
 }
 
-/// A request, and what belongs to it.
+/// A request with its expected results.
 struct Case {
     d: u32,
     /// Detectors, bit-packed.
     request: Vec<u8>,
-    /// The same as the network sees it: `[4, d, d, d]`.
+    /// The detectors as the network's input: `[4, d, d, d]`.
     input: Vec<f32>,
     volume: PredecoderVolume,
     threshold: f32,
     model: OnnxModel,
 }
 
-/// `d` layers belong to `d - 1` rounds.
+/// The experiment whose `d - 1` rounds give `d` layers.
 fn experiment(d: u32) -> MemoryExperiment {
     MemoryExperiment { distance: d, rounds: d - 1, basis: Basis::Z, noise: CircuitNoise::default() }
 }
@@ -91,15 +91,14 @@ impl Case {
         self.input.iter().flat_map(|value| value.to_le_bytes()).collect()
     }
 
-    /// The logits, by the CPU.
+    /// The logits as the CPU computes them.
     fn logits(&self) -> Result<Vec<u8>> {
         let mut logits = vec![0; 4 * self.input.len()];
         self.model.instantiate()?.run(&[&self.input_bytes()], &mut [&mut logits])?;
         Ok(logits)
     }
 
-    /// What these logits' decisions leave of the request, and the frame in its own byte: what every engine
-    /// answers.
+    /// The residual after these logits' decisions, and the frame in a byte of its own: the answer of every engine.
     fn answer(&self, logits: &[u8]) -> Vec<u8> {
         let mut answer = self.request.clone();
         let frame = self.volume.apply(&floats(logits), self.threshold, &mut answer);
@@ -112,7 +111,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-/// The network on one core, by the ONNX engine that is built in.
+/// The network on one core, by the built-in ONNX engine.
 pub(super) fn cpu(bench: &Bench, d: u32) -> Result<Row> {
     let case = Case::new(d)?;
     bench.on_client_core(|| {
@@ -124,7 +123,7 @@ pub(super) fn cpu(bench: &Bench, d: u32) -> Result<Row> {
             engine.run(&[&input], &mut [&mut logits])?;
             Ok((clock::now_ns() - begin).max(1))
         };
-        // The first one warms up, and says how many there is time for.
+        // The first run warms up, and determines how many runs there is time for.
         let runs = (CPU_NS / run()?).max(CPU_RUNS).min(bench.trips);
         let end = clock::now_ns() + WHOLE_NS;
         for made in 0..runs {

@@ -1,35 +1,34 @@
-//! An axis: where values are drawn, and which of them have a label.
+//! Axis of a chart: the positions of values, and which of them have a label.
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
 use plotters::prelude::Ranged;
 use std::ops::Range;
 
-/// From this ratio of largest to smallest on, an axis is logarithmic.
+/// The ratio of largest to smallest value from which on an axis is logarithmic.
 pub(crate) const LOG_FROM: f64 = 8.0;
 
-/// How values become positions.
+/// The mapping of values to positions.
 #[derive(Clone, Copy)]
 enum Scale {
     Linear,
     Log,
 }
 
-/// A place on an axis that has a label.
+/// A labelled position on an axis.
 struct Tick {
     at: f64,
     label: String,
-    /// A power of ten, which stays where there is no room for all.
+    /// Whether the value is a power of ten, whose label stays when not all labels fit.
     decade: bool,
 }
 
-/// An axis.
 pub(crate) struct Axis {
     pub(crate) title: &'static str,
     scale: Scale,
     pub(crate) from: f64,
     pub(crate) to: f64,
     ticks: Vec<Tick>,
-    /// Positions between ticks that have a mark alone.
+    /// Positions between ticks that have a mark without a label.
     pub(super) minor: Vec<f64>,
 }
 
@@ -48,11 +47,11 @@ impl Axis {
         Self { title, scale: Scale::Linear, from, to, ticks, minor: multiples(step / 5.0).collect() }
     }
 
-    /// Both bounds positive.
+    /// A logarithmic axis with positive bounds.
     pub(crate) fn log(title: &'static str, from: f64, to: f64) -> Self {
         let (from, to) = (from.log10(), to.max(from * 1.1).log10());
         let steps: &[f64] = match to - from {
-            // Within a third of a decade there may be neither 1, nor 2, nor 5.
+            // Within a third of a decade there may be none of 1, 2 and 5.
             few if few < 0.9 => &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
             some if some < 2.2 => &[1.0, 2.0, 5.0],
             _ => &[1.0],
@@ -69,7 +68,7 @@ impl Axis {
         });
         let mut ticks: Vec<Tick> = ticks.collect();
         if ticks.len() < 2 {
-            // Between two neighbours of these: the round values of a linear axis.
+            // Between two neighbours of these, the round values of a linear axis are used.
             let round = Self::linear(title, 10f64.powf(from), 10f64.powf(to)).ticks;
             ticks = round.into_iter().map(|tick| Tick { at: tick.at.log10(), ..tick }).collect();
         }
@@ -81,7 +80,7 @@ impl Axis {
         Self { title, scale: Scale::Log, from, to, ticks, minor }
     }
 
-    /// Logarithmic where the values span enough; room above in either case.
+    /// A logarithmic axis if the values span enough, else a linear one, with some space above the values.
     pub(crate) fn fitted(title: &'static str, smallest: f64, largest: f64) -> Self {
         if smallest > 0.0 && largest / smallest >= LOG_FROM {
             Self::log(title, smallest * 0.85, largest * 1.2)
@@ -90,7 +89,7 @@ impl Axis {
         }
     }
 
-    /// A share of all, logarithmic down to `least`, with ticks in percent.
+    /// An axis for shares, logarithmic down to `least`, with ticks in percent.
     pub(crate) fn share(title: &'static str, least: f64) -> Self {
         let axis = Self::log(title, least.clamp(1e-12, 0.5), 1.0);
         let ticks = axis.ticks.into_iter().filter(|tick| tick.decade).collect();
@@ -101,7 +100,7 @@ impl Axis {
         })
     }
 
-    /// With labels of the caller's, each from the value at its tick.
+    /// The axis with the caller's labels for the values of its ticks.
     pub(crate) fn labelled(mut self, label: impl Fn(f64) -> String) -> Self {
         for tick in &mut self.ticks {
             tick.label = label(match self.scale {
@@ -112,7 +111,7 @@ impl Axis {
         self
     }
 
-    /// Rows from the top down, each with a label.
+    /// Labelled rows from the top down.
     pub(crate) fn rows(labels: impl ExactSizeIterator<Item = String>) -> Self {
         let rows = labels.len();
         let tick = |(row, label)| Tick { at: Self::row(row, rows), label, decade: false };
@@ -120,12 +119,10 @@ impl Axis {
         Self { title: "", scale: Scale::Linear, from: 0.0, to: rows.max(1) as f64, ticks, minor: Vec::new() }
     }
 
-    /// Where the middle of a row is.
     pub(crate) fn row(row: usize, rows: usize) -> f64 {
         (rows - row) as f64 - 0.5
     }
 
-    /// Where a value is drawn.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let position = match self.scale {
             Scale::Linear => value,
@@ -134,12 +131,12 @@ impl Axis {
         position.clamp(self.from, self.to)
     }
 
-    /// How far it is from one end to the other, as values are drawn.
+    /// The distance between the two ends in positions.
     pub(crate) fn span(&self) -> f64 {
         self.to - self.from
     }
 
-    /// Without labels that have no room on an axis of so many pixels; `room` is how many pixels a label takes.
+    /// The labels that fit on an axis of `pixels`; `room` is the pixels that a label takes.
     pub(super) fn thinned(&self, pixels: f64, room: impl Fn(&str) -> f64) -> Vec<(f64, String)> {
         let fits = |ticks: &[&Tick]| {
             let scale = pixels / self.span();
@@ -160,7 +157,7 @@ impl Axis {
         shown.into_iter().map(|tick| (tick.at, tick.label.clone())).collect()
     }
 
-    /// As plotters sees it, on so many pixels; `room` is how many pixels a label takes.
+    /// The axis for plotters on `pixels`; `room` is the pixels that a label takes.
     pub(crate) fn positions(&self, pixels: f64, room: impl Fn(&str) -> f64) -> Positions {
         Positions { range: self.from..self.to, ticks: self.thinned(pixels, room) }
     }
@@ -171,7 +168,7 @@ impl Axis {
     }
 }
 
-/// An axis as plotters sees it: linear, with exactly our ticks.
+/// An axis for plotters: linear, with exactly the given ticks.
 #[derive(Clone)]
 pub(crate) struct Positions {
     range: Range<f64>,
@@ -204,10 +201,10 @@ impl Ranged for Positions {
     }
 }
 
-/// A tick's label: whole numbers whole, small ones by powers of ten.
+/// A tick's label: whole numbers without decimals, small numbers with powers of ten.
 fn tick(value: f64) -> String {
     match value.abs() {
-        // Ticks are multiples of 1, 2 or 5 times a power of ten, and what floating point makes of them.
+        // Ticks are multiples of 1, 2 or 5 times a power of ten, with rounding errors.
         v if v > 0.0 && v < 0.000_999 => {
             let exponent = (v.log10() + 1e-9).floor();
             format!("{}e{exponent}", trimmed(value / 10f64.powf(exponent)))

@@ -1,4 +1,4 @@
-//! Axes, and a chart inside them, at the two widths that a page has.
+//! Chart frame: axes, and a chart inside them, at the two widths of a page.
 
 use super::axis::{Axis, Positions};
 use super::{GRID, INK};
@@ -7,29 +7,27 @@ use plotters::prelude::*;
 use std::fmt::Write;
 use std::io;
 
-/// plotters writes 1 / 1.24 of it into the SVG.
+/// plotters divides the size by 1.24 in the SVG.
 pub(crate) const FONT: (&str, i32) = ("sans-serif", 16);
 
-/// The pixels that a letter takes, about: digits take less.
+/// Approximate pixels of a letter; digits take fewer.
 const LETTER: f64 = 7.6;
 
 pub(crate) type Failure = DrawingAreaErrorKind<io::Error>;
 pub(crate) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Positions, Positions>>;
 
-/// A chart's SVG; `None` if the report has nothing to draw in it.
+/// A chart's SVG; `None` if the report has no data for it.
 pub(crate) type Svg = Option<Result<String, Failure>>;
 
-/// What a chart is drawn for.
+/// The width of screen for which a chart is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Screen {
-    /// A window.
     Wide,
-    /// A telephone: the same letters on less room.
+    /// A phone: letters of the same size in less space.
     Narrow,
 }
 
 impl Screen {
-    /// Pixels from one side of a chart to the other.
     pub(crate) const fn width(self) -> u32 {
         match self {
             Self::Wide => 1040,
@@ -37,7 +35,7 @@ impl Screen {
         }
     }
 
-    /// One of two values.
+    /// The value for this screen.
     pub(crate) fn pick<T>(self, wide: T, narrow: T) -> T {
         match self {
             Self::Wide => wide,
@@ -46,22 +44,20 @@ impl Screen {
     }
 }
 
-/// About how many pixels a text takes.
 pub(crate) fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * LETTER
 }
 
-/// The words for a point while the mouse is over it, or when it is read aloud.
+/// The text for a point while the mouse is over it, or for a screen reader.
 pub(crate) struct Hover {
-    /// As the axes draw it.
+    /// The point's position on the axes.
     pub(crate) at: (f64, f64),
     pub(crate) text: String,
 }
 
-/// The words of all points of a chart.
+/// The texts of all points of a chart.
 pub(crate) type Said = Vec<Hover>;
 
-/// The room of a chart.
 pub(crate) struct Frame<'a> {
     pub(crate) screen: Screen,
     pub(crate) height: u32,
@@ -69,14 +65,14 @@ pub(crate) struct Frame<'a> {
     pub(crate) y: &'a Axis,
 }
 
-/// The pixels left of a y axis: a label's, and a title's.
+/// The pixels left of a y axis, for a label and a title.
 fn margin(y: &Axis) -> u32 {
     let widest = y.thinned(1e9, |_| 0.0).iter().map(|tick| text_width(&tick.1)).fold(0.0, f64::max);
     let title = if y.title.is_empty() { 0.0 } else { 22.0 };
     (widest + title + 16.0) as u32
 }
 
-/// The pixels of an x axis beside this y axis.
+/// The pixels of an x axis next to this y axis.
 pub(crate) fn plot_width(screen: Screen, y: &Axis) -> f64 {
     f64::from(screen.width().saturating_sub(margin(y) + 8 + RIGHT))
 }
@@ -87,7 +83,7 @@ impl Frame<'_> {
         plot_width(self.screen, self.y)
     }
 
-    /// Draws the axes and what `body` adds, without a background.
+    /// Draws the axes and the contents that `body` adds, without a background.
     pub(crate) fn draw(
         &self,
         body: impl FnOnce(&mut Chart<'_, '_>, &mut Said) -> Result<(), Failure>,
@@ -132,7 +128,7 @@ impl Frame<'_> {
             places.extend(said.iter().map(|hover| chart.backend_coord(&hover.at)));
             area.present()?;
         }
-        // Inside HTML the name space is understood, and the page shall not name any address.
+        // HTML implies the name space, and the page must not name any address.
         let mut svg = svg.replace(" xmlns=\"http://www.w3.org/2000/svg\"", " role=\"img\"");
         if let Some(end) = svg.rfind("</svg>") {
             let mut points = String::new();
@@ -151,7 +147,7 @@ impl Frame<'_> {
 const BELOW: u32 = 48;
 const RIGHT: u32 = 24;
 
-/// Smallest positive and largest value.
+/// The smallest positive value, and the largest value.
 pub(crate) fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.filter(|v| v.is_finite()).fold((f64::INFINITY, 0.0), |(least, most), v| {
         (if v > 0.0 { least.min(v) } else { least }, most.max(v))

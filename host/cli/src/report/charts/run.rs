@@ -1,4 +1,4 @@
-//! The charts of a run.
+//! Charts of a run's report.
 
 use super::axis::{Axis, LOG_FROM};
 use super::frame::{Chart, FONT, Failure, Frame, Hover, Screen, Svg, extent, plot_width, text_width};
@@ -10,7 +10,6 @@ type Value = fn(&TimelinePoint) -> f64;
 
 const LATENCY: &str = "latency, µs";
 
-/// How many requests took how long.
 pub(in crate::report) fn histogram(report: &RunReport, screen: Screen) -> Svg {
     let usable =
         |bin: &&(f64, f64, u64)| bin.0.is_finite() && bin.1.is_finite() && bin.1 > bin.0 && bin.2 > 0;
@@ -54,7 +53,7 @@ pub(in crate::report) fn histogram(report: &RunReport, screen: Screen) -> Svg {
     }))
 }
 
-/// A line from the bottom to the top, and what it means: to its right, or to its left where there is no room.
+/// A labelled line from the bottom to the top. The label is to its right, or to its left if there is no room.
 fn mark(
     chart: &mut Chart<'_, '_>,
     frame: &Frame<'_>,
@@ -74,7 +73,7 @@ fn mark(
     Ok(())
 }
 
-/// The share of requests that took longer than a time, with the deadline drawn in.
+/// The share of requests that took longer than a time, with the deadline as a line.
 pub(in crate::report) fn ccdf(report: &RunReport, screen: Screen) -> Svg {
     let slower = |percentile: f64| 1.0 - percentile / 100.0;
     let points: Vec<(f64, f64)> = report
@@ -87,7 +86,7 @@ pub(in crate::report) fn ccdf(report: &RunReport, screen: Screen) -> Svg {
     if points.len() < 2 || most <= 0.0 {
         return None;
     }
-    // The longest of all is one request in so many.
+    // The share of a single request, which is the longest.
     let last = 1.0 / report.completed.max(2) as f64;
     let limits = [
         (report.deadline_us, "deadline", RED),
@@ -101,7 +100,7 @@ pub(in crate::report) fn ccdf(report: &RunReport, screen: Screen) -> Svg {
     let y = Axis::share("requests that took longer", last / 2.0);
     let frame = Frame { screen, height: 340, x: &x, y: &y };
     Some(frame.draw(|chart, said| {
-        // A share stays until the next latency that there was.
+        // The share is constant between two latencies.
         let mut steps = vec![(x.at(least), y.to)];
         for &(us, share) in &points {
             let before = steps.last().map_or(y.to, |step| step.1);
@@ -126,12 +125,12 @@ pub(in crate::report) fn ccdf(report: &RunReport, screen: Screen) -> Svg {
     }))
 }
 
-/// The stages of a report, each in its colour.
+/// The legend of the stages' colours.
 pub(in crate::report) fn stage_legend(report: &RunReport) -> Vec<(&'static str, RGBColor)> {
     report.parts().enumerate().map(|(place, name)| (name, colour(place))).collect()
 }
 
-/// The bar for the time of a request that did not reach every stage.
+/// The part of a bar for the time of a request that did not reach every stage.
 const UNKNOWN: (&str, RGBColor) = ("refused, timed out or not measured", RGBColor(120, 128, 140));
 
 fn colour_of(report: &RunReport, name: &str) -> RGBColor {
@@ -139,10 +138,10 @@ fn colour_of(report: &RunReport, name: &str) -> RGBColor {
     place.map_or(UNKNOWN.1, colour)
 }
 
-/// What a bar is of, its parts, and what stands behind it.
+/// A bar's label, its parts, and the text after it.
 type Bar = (String, Vec<(&'static str, f64)>, String);
 
-/// Bars from left to right, each made of named parts, and what stands behind each.
+/// Horizontal bars of named parts, each with a text after it.
 fn stacked(report: &RunReport, rows: &[Bar], screen: Screen, title: &'static str) -> Svg {
     let whole = |parts: &[(&str, f64)]| parts.iter().map(|part| part.1).sum::<f64>();
     let (_, longest) = extent(rows.iter().map(|row| whole(&row.1)));
@@ -151,7 +150,7 @@ fn stacked(report: &RunReport, rows: &[Bar], screen: Screen, title: &'static str
     }
     let y = Axis::rows(rows.iter().map(|row| row.0.clone()));
     let behind = rows.iter().map(|row| text_width(&row.2)).fold(0.0, f64::max);
-    // The axis is as long as the longest bar and the words behind it.
+    // The axis has room for the longest bar and the text after it.
     let words = ((behind + 14.0) / plot_width(screen, &y)).min(0.7);
     let x = Axis::linear(title, 0.0, longest / (1.0 - words));
     let height = 80 + 34 * u32::try_from(rows.len()).unwrap_or(1).min(40);
@@ -177,14 +176,14 @@ fn stacked(report: &RunReport, rows: &[Bar], screen: Screen, title: &'static str
     }))
 }
 
-/// The same, with what stands for times that are not known where there are some.
+/// The legend of the slowest requests, with the unknown part if there is one.
 pub(in crate::report) fn slow_legend(report: &RunReport) -> Vec<(&'static str, RGBColor)> {
     let parts = report.parts().count();
     let unknown = report.slowest.iter().any(|slow| slow.parts_us.len() < parts);
     stage_legend(report).into_iter().chain(unknown.then_some(UNKNOWN)).collect()
 }
 
-/// Where the time goes: one bar for requests around the median and one for those around the 99th percentile.
+/// The mean stages of requests around the median and around the 99th percentile.
 pub(in crate::report) fn stages(report: &RunReport, screen: Screen) -> Svg {
     let rows: Vec<_> = report
         .breakdowns
@@ -197,7 +196,6 @@ pub(in crate::report) fn stages(report: &RunReport, screen: Screen) -> Svg {
     stacked(report, &rows, screen, "time since submission, µs")
 }
 
-/// The requests that took longest.
 pub(in crate::report) fn slowest(report: &RunReport, screen: Screen) -> Svg {
     let rows: Vec<_> = report
         .slowest
@@ -215,7 +213,6 @@ pub(in crate::report) fn slowest(report: &RunReport, screen: Screen) -> Svg {
     stacked(report, &rows, screen, "time since submission, µs")
 }
 
-/// Latency over the run.
 pub(in crate::report) fn timeline(report: &RunReport, screen: Screen) -> Svg {
     let points: Vec<_> = report.timeline.iter().filter(|p| p.t_s.is_finite() && p.completed > 0).collect();
     let (least, most) = extent(points.iter().flat_map(|p| [p.p50_us, p.p99_us, p.max_us]));
@@ -236,7 +233,7 @@ pub(in crate::report) fn timeline(report: &RunReport, screen: Screen) -> Svg {
     }))
 }
 
-/// One value of every interval of the run, from 0.
+/// One value for every interval of the run, drawn from 0.
 fn area(report: &RunReport, screen: Screen, title: &'static str, colour: RGBColor, value: Value) -> Svg {
     let points: Vec<_> = report.timeline.iter().filter(|p| p.t_s.is_finite()).collect();
     let (_, most) = extent(points.iter().map(|p| value(p)));
@@ -254,12 +251,11 @@ fn area(report: &RunReport, screen: Screen, title: &'static str, colour: RGBColo
     }))
 }
 
-/// Requests that were due and had no answer yet, over the run.
+/// Requests that were due and not yet answered, over the run.
 pub(in crate::report) fn backlog(report: &RunReport, screen: Screen) -> Svg {
     area(report, screen, "due, not answered", AMBER, |point| point.backlog as f64)
 }
 
-/// Completions over the run.
 pub(in crate::report) fn completions(report: &RunReport, screen: Screen) -> Svg {
     area(report, screen, "completed", GREEN, |point| point.completed as f64)
 }

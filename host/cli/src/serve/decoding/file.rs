@@ -1,4 +1,4 @@
-//! A configuration file: read, checked, and what it takes.
+//! Configuration file of a decoding server: reading, checks, and memory estimate.
 
 use crate::memory::{Estimate, MemoryLimit};
 use crate::usage::Misuse;
@@ -8,12 +8,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// The largest file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 26;
-/// Memory for each of a file's bytes while it is read: most are numbers of some digits with a comma and a blank.
+/// Memory for each byte of a file while it is read: most bytes belong to numbers of a few digits with a comma and a
+/// blank.
 const READING: u64 = 14;
 
-/// In one line: file, line, key and reason.
+/// The error in one line: file, line, key and reason.
 pub(crate) fn refusal(path: &Path, error: &ConfigError) -> anyhow::Error {
     let ConfigError { line, key, reason } = error;
     let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
@@ -23,10 +23,10 @@ pub(crate) fn refusal(path: &Path, error: &ConfigError) -> anyhow::Error {
 /// Reads a file.
 ///
 /// # Errors
-/// [`Misuse`]: it cannot be read, is too large, or is no configuration.
+/// [`Misuse`]: the file cannot be read, is too large, or is not a configuration.
 pub(crate) fn read(path: &Path, memory: MemoryLimit) -> Result<Config> {
     let unreadable = |error: std::io::Error| anyhow!(Misuse(format!("{}: {error}", path.display())));
-    // A pipe without a writer would be waited for, and a device may have no end.
+    // Opening a pipe without a writer would block, and a device may have no end.
     let found = std::fs::metadata(path).map_err(unreadable)?;
     if !found.is_file() {
         return Err(Misuse(format!("{}: this is no file", path.display())).into());
@@ -46,7 +46,7 @@ pub(crate) fn read(path: &Path, memory: MemoryLimit) -> Result<Config> {
     text.parse().map_err(|error| refusal(path, &error))
 }
 
-/// What its decoders take, and what reading it takes, which is more than that for small ones.
+/// The memory of the decoders and of reading the file, which is larger for small decoders.
 pub(crate) fn estimate(path: &Path, config: &Config) -> Estimate {
     let text = std::fs::metadata(path).map_or(0, |found| found.len());
     let estimate = Estimate::process().file(READING * text);

@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// What corrections say after a second decode whose first was not cleared.
+/// The corrections after a second decode if those of the first were not cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum FrameArg {
     /// Those of the last decode alone
@@ -52,23 +52,23 @@ impl From<FrameArg> for decoding_server::Frame {
     }
 }
 
-/// A decoder's ring, served.
+/// A decoder's ring that is being served.
 struct DecoderRing {
     id: i64,
     served: Box<dyn Served>,
 }
 
-/// A decoder's ring whose address is known. Starting it may wait for a peer, which waits for the address.
+/// A decoder's ring with a known address. Starting it may wait for a peer, which waits for the address.
 struct Bound {
     id: i64,
     endpoint: Endpoint,
     start: Start,
 }
 
-/// Starts a ring.
 type Start = Box<dyn FnOnce() -> Result<Box<dyn Served>>>;
 
-/// Bytes of a slot where nothing is said: what a decode's measurements take in one request, and at least what other services have.
+/// The default bytes of a slot: room for a decode's measurements in one request, and at least the default of other
+/// services.
 fn slot_bytes(args: &Args, sized: bool, decoder: &DecoderConfig) -> u32 {
     if sized {
         return args.slot_bytes;
@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>, path: &Path, signals: &Signals
     serve(args, given, path, &file::read(path, args.memory)?, signals)
 }
 
-/// Serves decoders of runs of any length of the experiment that the options say.
+/// Serves endless decoders of the experiment that the options choose.
 pub(super) fn stream(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u8> {
     transport::check_stream(args, given)?;
     let path = Path::new("--stream");
@@ -175,7 +175,7 @@ fn bind(
     Ok(rings)
 }
 
-/// One ring, with the calls of every decoder: its own, and by their ids all others.
+/// Starts one ring with the calls of every decoder: its own, and all others by their ids.
 fn ring(args: &Args, given: &Given<'_>, sessions: &Arc<Sessions>) -> Result<(Endpoint, Start)> {
     const TOO_SMALL: &str = "give --slot-bytes more";
     let dispatcher = |ring: &Ring| -> Result<_> {
@@ -202,7 +202,7 @@ fn ring(args: &Args, given: &Given<'_>, sessions: &Arc<Sessions>) -> Result<(End
     Ok((served.endpoint(), Box::new(move || Ok(served))))
 }
 
-/// The line that CUDA-Q's programs wait for: the first ring's endpoint, and each ring's port.
+/// The line for which CUDA-Q's programs wait: the first ring's endpoint, and each ring's port.
 fn ready_line(rings: &[Bound]) -> String {
     let mut line = "QEC_DECODING_SERVER_READY".to_owned();
     for (i, ring) in rings.iter().enumerate() {
@@ -220,7 +220,7 @@ fn ready_line(rings: &[Bound]) -> String {
     line
 }
 
-/// The counts of all rings together.
+/// The sum of the counters of all rings.
 fn figures(rings: &[DecoderRing]) -> Figures {
     let each: Vec<Figures> = rings.iter().map(|ring| ring.served.figures()).collect();
     Arc::new(move || {
@@ -298,10 +298,10 @@ fn publish(args: &Args, outcomes: &[(i64, Outcome)], sessions: &Sessions) -> Res
     Ok(0)
 }
 
-/// Writes the configuration of the experiment that the options say.
+/// Writes the configuration of the experiment that the options choose.
 ///
 /// # Errors
-/// The experiment cannot be decoded, or the file not be written.
+/// The experiment cannot be decoded, or the file cannot be written.
 pub(super) fn write(args: &Args, path: &Path) -> Result<u8> {
     if args.stream {
         output::write_text(path, &stream_config(args)?)?;
@@ -314,13 +314,13 @@ pub(super) fn write(args: &Args, path: &Path) -> Result<u8> {
     Ok(0)
 }
 
-/// Rounds of a short run: its beginning and its end, and some between them that are alike.
+/// Rounds of a short run: its beginning, its end, and some similar rounds in between.
 const SHORT_ROUNDS: u32 = 7;
 
-/// The configuration of decoders of runs of any length.
+/// The configuration of endless decoders.
 ///
 /// # Errors
-/// [`Misuse`]: no surface code, or another decoder than matching. The experiment.
+/// [`Misuse`]: a code other than the surface code, or a decoder other than matching. An error of the experiment.
 fn stream_config(args: &Args) -> Result<String> {
     let memory = args.experiment.surface_run(SHORT_ROUNDS)?;
     let kind = args.experiment.decoder.options()?;

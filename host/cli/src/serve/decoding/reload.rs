@@ -1,4 +1,4 @@
-//! SIGHUP of a decoding server: its file is read again while it serves.
+//! Reload of a decoding server: after SIGHUP its file is read again while it serves.
 
 use super::{Args, FrameArg, file, slot_bytes};
 use crate::memory::Estimate;
@@ -8,26 +8,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// The decoders that are served, and the thread that makes new ones.
+/// The served decoders, and the thread that makes new ones.
 pub(super) struct Reload<'a> {
     sessions: &'a Sessions,
     reader: Arc<Reader>,
     served: Config,
     making: Option<JoinHandle<Result<Option<Made>>>>,
-    /// A hang-up came, and the file was not read since.
+    /// Whether a hang-up has come since the file was last read.
     asked: bool,
-    /// Not every new decoder is in its place.
+    /// Whether some new decoders do not yet serve.
     pending: bool,
 }
 
-/// Reads the file.
 struct Reader {
     path: PathBuf,
     args: Args,
     sized: bool,
-    /// Of each ring its decoder, and the bytes of its slots.
+    /// Each ring's decoder, and the bytes of its slots.
     rings: Vec<(i64, u32)>,
-    /// What the rings take.
     room: Estimate,
 }
 
@@ -52,9 +50,9 @@ impl<'a> Reload<'a> {
         Self { sessions, reader, served, making: None, asked: false, pending: false }
     }
 
-    /// Begins to read the file again where a hang-up came, and reports the outcome once the reading thread is done: large decoders take
-    /// their time. New decoders take the places of the old ones between two volumes; a file that is wrong, or that asks for other rings,
-    /// changes nothing.
+    /// Begins to read the file again after a hang-up, and reports the outcome once the reading thread is done, since
+    /// large decoders take time to make. New decoders replace the old ones between two volumes. A file with an error,
+    /// or that needs other rings, changes nothing.
     pub(super) fn turn(&mut self, hung_up: bool) {
         let path = self.reader.path.display().to_string();
         if hung_up && self.reader.args.stream {
@@ -96,7 +94,7 @@ impl<'a> Reload<'a> {
 }
 
 impl Reader {
-    /// What has changed, if anything has.
+    /// The new decoders, if the file has changed.
     fn read(&self, served: &Config) -> Result<Option<Made>> {
         let config = file::read(&self.path, self.args.memory)?;
         if config == *served {
@@ -115,7 +113,7 @@ impl Reader {
         if config.transport != served.transport {
             bail!("the transport is another one: that takes a start");
         }
-        // The new decoders are made while the old ones serve.
+        // The old decoders serve while the new ones are made.
         let there = file::estimate(&self.path, served).beside(&self.room);
         self.args.memory.admit_beside(file::estimate(&self.path, &config), &there)?;
         let frame = self.args.frame.unwrap_or(FrameArg::Volume).into();

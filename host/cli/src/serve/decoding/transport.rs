@@ -1,4 +1,4 @@
-//! What a decoding server is reached over: the file says it, or the options.
+//! Transport of a decoding server, from its file or the options.
 
 use super::super::plugin::Over;
 use super::super::{Args, DispatcherArg, TransportArg};
@@ -11,7 +11,7 @@ use ringcall_decoder_service::decoding_server::TransportConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-/// Refuses options that would be ignored beside a configuration.
+/// Refuses options that would be ignored with a configuration.
 pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     let what = "--config, whose file says what is decoded";
     given.refuse(&ExperimentArgs::FIELDS, what)?;
@@ -21,13 +21,13 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     of_sessions(args, given, "--config")
 }
 
-/// Refuses options that would be ignored beside --stream.
+/// Refuses options that would be ignored with --stream.
 pub(super) fn check_stream(args: &Args, given: &Given<'_>) -> Result<()> {
     given.refuse(&ExperimentArgs::FORMS, "--stream, whose calls are a decoding server's")?;
     of_sessions(args, given, "--stream")
 }
 
-/// Refuses options that sessions have no use for.
+/// Refuses options that do not apply to sessions.
 fn of_sessions(args: &Args, given: &Given<'_>, what: &str) -> Result<()> {
     given.refuse(&SideArgs::FIELDS, what)?;
     given.refuse(&["service"], what)?;
@@ -45,10 +45,10 @@ fn misuse<T>(text: String) -> Result<T> {
     Err(Misuse(text).into())
 }
 
-/// The options with what the file says about the transport, and whether slots have a size that was asked for.
+/// The options combined with the file's transport, and whether a slot size was requested.
 ///
 /// # Errors
-/// [`Misuse`]: both say something about it, or the file names a transport that is not served.
+/// [`Misuse`]: the file and the options contradict each other, or the file names an unknown transport.
 pub(super) fn of_file(
     args: &Args,
     given: &Given<'_>,
@@ -81,7 +81,7 @@ pub(super) fn of_file(
     }
     let mut sized = given.names("slot_bytes");
     if let Over::Plugin(_) = args.transport {
-        // The command line's come last: a provider that reads the last of two takes those.
+        // The command line's arguments come last: a provider that uses the last of two uses them.
         args.plugin_args.splice(0..0, file.args.iter().cloned());
         return Ok((args, sized));
     }

@@ -1,5 +1,4 @@
-//! System calls, restricted by seccomp: the calls that every thread of a service may still make. All other calls fail
-//! with `EPERM`.
+//! System calls, restricted by seccomp to those that the threads of a service need. All other calls fail with `EPERM`.
 
 use anyhow::{Context, Result};
 use rustix::process::getpid;
@@ -9,9 +8,9 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// Calls of any arguments.
+/// Calls allowed with any arguments.
 const ANY: &[libc::c_long] = &[
-    // Datagrams, connections that come, the sockets that there are.
+    // Datagrams, incoming connections, existing sockets.
     libc::SYS_accept4,
     libc::SYS_connect,
     libc::SYS_getpeername,
@@ -39,12 +38,12 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_yield,
-    // Memory that holds no code.
+    // Memory without code.
     libc::SYS_brk,
     libc::SYS_madvise,
     libc::SYS_mremap,
     libc::SYS_munmap,
-    // Files that are open.
+    // Open files.
     libc::SYS_close,
     libc::SYS_fcntl,
     libc::SYS_fstat,
@@ -72,13 +71,13 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_sigaltstack,
 ];
 
-/// Calls that only older machines have.
+/// Calls that only older architectures have.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[libc::c_long] = &[libc::SYS_poll, libc::SYS_readlink, libc::SYS_stat, libc::SYS_lstat];
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[libc::c_long] = &[];
 
-/// Calls that put a report in its place.
+/// Calls that move a report to its path.
 #[cfg(target_arch = "x86_64")]
 const REPORT: &[libc::c_long] = &[
     libc::SYS_fchmod,
@@ -93,11 +92,12 @@ const REPORT: &[libc::c_long] = &[
 const REPORT: &[libc::c_long] =
     &[libc::SYS_fchmod, libc::SYS_fdatasync, libc::SYS_fsync, libc::SYS_renameat2, libc::SYS_unlinkat];
 
-/// Forbids what a service that runs does not need, on every thread of this process; `writes` where it writes a report at its end.
-/// Whether this kernel has seccomp.
+/// Forbids calls that a running service does not need, on every thread of this process. `writes` allows writing a
+/// report at the end. Returns whether this kernel has seccomp.
 pub(super) fn confine(writes: bool) -> Result<bool> {
     let Ok(arch) = std::env::consts::ARCH.try_into() else { return Ok(false) };
-    // Flags of clone3 lie in memory, where a filter cannot look. A C library that is told that there is none takes clone.
+    // The flags of clone3 are in memory, which a filter cannot read. If the call seems to be missing, the C library
+    // uses clone.
     let no_clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let errno = |errno: i32| SeccompAction::Errno(errno.unsigned_abs());
     let filters = [
@@ -115,7 +115,7 @@ pub(super) fn confine(writes: bool) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the kernel has no filters, or the process that started this one forbids them.
+/// Whether the kernel has no filters, or the parent process forbids them.
 fn is_missing(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EPERM))
 }
@@ -139,15 +139,15 @@ fn rules(writes: bool) -> Result<BTreeMap<libc::c_long, Vec<SeccompRule>>> {
     // Memory never becomes code.
     only(libc::SYS_mmap, lacks(2, libc::PROT_EXEC))?;
     only(libc::SYS_mprotect, lacks(2, libc::PROT_EXEC))?;
-    // Threads, no processes.
+    // Threads, but no processes.
     let thread = u64::from(libc::CLONE_THREAD.cast_unsigned());
     only(libc::SYS_clone, SeccompCondition::new(0, Length::Dword, Op::MaskedEq(thread), thread))?;
     only(libc::SYS_tgkill, equals(0, i64::from(getpid().as_raw_nonzero().get())))?;
     only(libc::SYS_prctl, equals(0, i64::from(libc::PR_SET_NAME)))?;
-    // A service manager is told over a socket of this machine.
+    // A service manager listens at a local socket.
     only(libc::SYS_socket, equals(0, i64::from(libc::AF_UNIX)))?;
     for request in [libc::FIONBIO, libc::FIONREAD, libc::TCGETS, libc::TIOCGWINSZ] {
-        // Of another type in every C library.
+        // The argument's type differs between C libraries.
         only(libc::SYS_ioctl, equals(1, request as i64))?;
     }
     if writes {

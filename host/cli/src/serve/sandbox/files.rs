@@ -1,5 +1,4 @@
-//! Files and TCP ports, restricted by Landlock: those that the calling thread, and threads that it makes, may still
-//! open.
+//! Files and TCP ports, restricted by Landlock to those that the calling thread and its later threads may open.
 
 use anyhow::{Context, Result};
 use landlock::{
@@ -8,16 +7,17 @@ use landlock::{
 };
 use std::path::{Path, PathBuf};
 
-/// What Landlock is asked for. A kernel that has less gives what it has.
+/// The requested version of Landlock. An older kernel provides what it has.
 const ABI_ASKED: ABI = ABI::V6;
 
-/// Paths that are read while a service runs: its sockets' drops, its threads; cores and their limits when a
-/// thread starts; what is free when a configuration is read again.
+/// Paths that a running service reads: its sockets' drops, its threads; cores and their limits when a thread starts;
+/// free memory when a configuration is read again.
 const READ: [&str; 5] =
     ["/proc/self", "/proc/stat", "/proc/meminfo", "/sys/devices/system/cpu", "/sys/fs/cgroup"];
 
-/// Forbids every file but those of [`READ`], the report, the model and the folder of the configuration, which SIGHUP reads again, every TCP
-/// connection, and listening at other ports than these. Whether this kernel has Landlock.
+/// Forbids every file but those of [`READ`], the report, the model and the configuration's folder, which SIGHUP reads
+/// again; every outgoing TCP connection; and listening at other ports than these. Returns whether this kernel has
+/// Landlock.
 pub(super) fn confine(
     report: Option<&Path>,
     config: Option<&Path>,
@@ -30,17 +30,17 @@ pub(super) fn confine(
         .scope(scopes())?
         .create()
         .context("Landlock")?;
-    // What a machine does not have needs no rule.
+    // A missing path needs no rule.
     for path in READ.into_iter().filter(|path| Path::new(path).exists()) {
         ruleset = ruleset.add_rule(PathBeneath::new(PathFd::new(path)?, AccessFs::from_read(ABI_ASKED)))?;
     }
-    // The folder: a new file takes the old one's name.
+    // The folder, because a new file may take the old one's name.
     if let Some(folder) = config.and_then(Path::parent) {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let fd = PathFd::new(folder).with_context(|| format!("{}", folder.display()))?;
         ruleset = ruleset.add_rule(PathBeneath::new(fd, AccessFs::ReadFile))?;
     }
-    // A model that is not there is refused where it is read.
+    // A missing model is refused where it is read.
     if let Some(model) = model.filter(|model| model.exists()) {
         let fd = PathFd::new(model).with_context(|| format!("{}", model.display()))?;
         ruleset = ruleset.add_rule(PathBeneath::new(fd, AccessFs::ReadFile))?;
@@ -58,14 +58,14 @@ pub(super) fn confine(
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// Signals to other processes; their abstract sockets, unless a service manager is told by one.
+/// Signals to other processes, and their abstract sockets, unless a service manager listens at one.
 fn scopes() -> BitFlags<Scope> {
     let told =
         std::env::var_os("NOTIFY_SOCKET").is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"));
     if told { Scope::Signal.into() } else { Scope::from_all(ABI_ASKED) }
 }
 
-/// Where a report is written: in its folder, to which a link may lead, or into a device or pipe.
+/// The paths that a report needs: its folder, to which a link may lead, or a device or pipe.
 fn places(report: &Path) -> Vec<PathBuf> {
     let parent = |path: &Path| match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -78,7 +78,7 @@ fn places(report: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// What a place needs: a file beside the report that takes the report's name, or writing.
+/// The rights on such a path: a file next to the report that takes its name, or writing.
 fn writing(place: &Path) -> BitFlags<AccessFs> {
     let file = AccessFs::WriteFile | AccessFs::Truncate;
     if place.is_dir() { file | AccessFs::MakeReg | AccessFs::RemoveFile } else { file }

@@ -1,8 +1,8 @@
-//! Sandbox of a service after set-up: it limits what an attacker who took over this process could do.
+//! Sandbox of a service after set-up: it limits an attacker who has taken over this process.
 //!
-//! Files first ([`files`], Landlock), before the service has threads, since it binds the calling thread and its later threads; system
-//! calls last ([`calls`], seccomp), on every thread. Both are one-way. A kernel that lacks one of them leaves it out, and the
-//! service's line names the parts that are on: `sandbox=files,calls`.
+//! Files are confined first ([`files`], Landlock), before the service has threads, since that binds only the calling
+//! thread and its later threads; system calls last ([`calls`], seccomp), on every thread. Both are irreversible. On a
+//! kernel without one of them that part is left out; the service's line names the active parts: `sandbox=files,calls`.
 
 mod calls;
 mod files;
@@ -13,18 +13,19 @@ use crate::decoder::DecoderArg;
 use anyhow::Result;
 use std::path::Path;
 
-/// What confines a service, so far.
+/// The confinement of a service so far.
 #[derive(Debug)]
 pub(super) struct Sandbox<'a> {
-    /// What the service writes when it ends.
+    /// The file that the service writes at its end.
     report: Option<&'a Path>,
-    /// Why nothing is confined.
+    /// Why there is no confinement.
     off: Option<&'static str>,
     files: bool,
 }
 
 impl<'a> Sandbox<'a> {
-    /// Confines files, before the service has threads. Every file was read by then, but for the paths that `files` lists.
+    /// Confines files, before the service has threads. All files were read before, except for the paths that `files`
+    /// lists.
     ///
     /// # Errors
     /// The kernel has Landlock and refuses, or the report's folder cannot be opened.
@@ -40,8 +41,8 @@ impl<'a> Sandbox<'a> {
         Ok(sandbox)
     }
 
-    /// Confines system calls: every file is open that stays open, every socket bound, every thread started. Gives the pair of the
-    /// service's line that names the parts.
+    /// Confines system calls, after all files were opened, all sockets bound and all threads started. Returns the pair
+    /// of the service's line that names the active parts.
     ///
     /// # Errors
     /// The kernel has seccomp and refuses.
@@ -59,10 +60,10 @@ impl<'a> Sandbox<'a> {
     }
 }
 
-/// Why nothing is confined where that was asked for.
+/// The reason if no sandbox was requested.
 const ASKED_FOR: &str = "--no-sandbox";
 
-/// Why a service is not confined, if it is not: the libraries that it loads open files and devices of which Ringcall knows nothing.
+/// Why a service is not confined, if it is not: libraries open files and devices that Ringcall does not know.
 fn reason(args: &Args) -> Option<&'static str> {
     if args.no_sandbox {
         return Some(ASKED_FOR);
@@ -95,10 +96,10 @@ mod tests {
     use std::process::Command;
     use std::time::Duration;
 
-    /// Set where this test's program is confined.
+    /// This variable is set in the confined process of the test.
     const FOLDER: &str = "RINGCALL_TEST_SANDBOX";
 
-    /// A service's needs and some others, tried in a second process, which stays confined.
+    /// Allowed and forbidden operations, tried in a second process, which stays confined.
     #[test]
     fn what_is_not_needed_fails_and_what_is_needed_works() {
         if let Ok(folder) = std::env::var(FOLDER) {
@@ -136,12 +137,12 @@ mod tests {
             assert!(File::open(&secret).is_err() && File::create(folder.join("other")).is_err());
             assert!(TcpStream::connect(address).is_err() && TcpListener::bind("127.0.0.1:0").is_err());
             std::fs::read_to_string("/proc/self/net/udp").unwrap();
-            // Of a thread that begins afterwards, too.
+            // Threads that start later are confined, too.
             std::thread::spawn(move || assert!(File::open(secret).is_err())).join().unwrap();
         } else {
             eprintln!("without Landlock");
         }
-        // A thread that is there already is confined as well.
+        // A thread that exists already is confined as well.
         let (go, wait) = std::sync::mpsc::channel::<()>();
         let earlier = std::thread::spawn(move || {
             wait.recv().unwrap();
@@ -160,7 +161,7 @@ mod tests {
         } else {
             eprintln!("without seccomp");
         }
-        // The service's own: datagrams, connections, threads, time, randomness, its report.
+        // The service's needs: datagrams, connections, threads, time, randomness, its report.
         socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         assert_eq!(socket.recv_from(&mut [0; 8]).unwrap().0, 1);
@@ -193,7 +194,7 @@ mod tests {
         if calls::confine(false).unwrap() {
             let file = Path::new(&folder).join("file");
             assert!(File::create(&file).is_err() && std::fs::remove_dir(&folder).is_err());
-            // Reading is Landlock's.
+            // Landlock, not seccomp, restricts reading.
             assert!(File::open("/proc/self/status").is_ok());
         }
     }
