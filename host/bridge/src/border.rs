@@ -9,7 +9,6 @@ use std::cell::RefCell;
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A status as a C number.
 pub(crate) const fn raw(status: CudaqStatus) -> c_int {
     status.raw() as c_int
 }
@@ -51,7 +50,6 @@ pub(crate) fn last_error() -> *const c_char {
     LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// The text of [`last_error`].
 pub(crate) fn last_error_text() -> CString {
     LAST_ERROR.try_with(|last| last.borrow().clone()).unwrap_or_default()
 }

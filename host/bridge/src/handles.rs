@@ -5,7 +5,6 @@ use core::ffi::c_void;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-/// The objects by their handles.
 #[derive(Debug)]
 pub(crate) struct Handles<T>(LazyLock<RwLock<Entries<T>>>);
 

@@ -43,7 +43,6 @@ impl RingProvider {
         Ok(Self { provider, endpoint, ring: ring.shared().clone() })
     }
 
-    /// Whether every flag is 0.
     fn quiet(&self) -> bool {
         self.ring.geometry().iter().all(|slot| self.ring.rx(slot) == FREE && self.ring.tx(slot) == FREE)
     }

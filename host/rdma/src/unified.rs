@@ -165,11 +165,11 @@ pub struct UnifiedQueues {
 }
 
 impl UnifiedQueues {
-    /// Of a context and of the struct that its `qp` points to, which the caller has copied from the device. Every receive request is a
-    /// credit: the peer's writes bring their own address.
+    /// Queues from a context and the struct at its `qp`, which the caller has copied from the device. Every receive
+    /// request is a credit: the peer's writes bring their own addresses.
     ///
     /// # Errors
-    /// The first value that no kernel can be launched with, by its name.
+    /// The first value with which no kernel can be launched, by name.
     pub fn new(context: &Context, pair: &DeviceQp) -> Result<Self, QueuesError> {
         let context = context.check()?;
         let receive = pair.receive.ok_or(QueuesError::NoReceiveQueue(pair.number))?;
@@ -240,8 +240,8 @@ impl UnifiedQueues {
         Ok(Self { config, addresses, blue_flame })
     }
 
-    /// Of queues that were made by [`devx`](crate::devx): `layout` at the device address `memory`, the number `number`, the doorbell
-    /// register at the device address `doorbell`. Slots and keys are `context`'s, whose `qp` is not looked at.
+    /// Queues made by [`devx`](crate::devx): with this `layout` at device address `memory`, this `number`, and the
+    /// doorbell register at device address `doorbell`. Slots and keys are those of `context`, whose `qp` is ignored.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -295,11 +295,11 @@ impl UnifiedQueues {
         Ok(())
     }
 
-    /// A loop's end over these queues on a CPU thread: those of an emulated adapter, whose memory `windows` and doorbell register `uar`
-    /// are. Every address has to be one of them.
+    /// The endpoint of a loop on a CPU thread, over these queues of an emulated adapter with memory `windows` and
+    /// doorbell register `uar`. Every address has to be within them.
     ///
     /// # Errors
-    /// An address that is not the adapter's, or another length; queues of a shape that no endpoint has.
+    /// An address or length that is not the adapter's, or queues whose sizes no endpoint can have.
     pub fn emulated(&self, windows: &Windows, uar: &Words) -> Result<Endpoint<BlueFlame>, QueuesError> {
         let (at, config) = (&self.addresses, &self.config);
         let whole = |words: &Words| (words.address(), words.len() * 8);

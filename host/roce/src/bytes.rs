@@ -8,7 +8,6 @@ pub const BTH_BYTES: usize = 12;
 /// Bytes of the iCRC.
 pub const ICRC_BYTES: usize = 4;
 
-/// The `N` bytes at offset `at`.
 pub(crate) fn get<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], PacketError> {
     bytes
         .get(at..)

@@ -15,9 +15,7 @@ pub struct Peer {
     psn: Psn,
     /// When the peer's last packet came, as a count of all packets.
     heard: u64,
-    /// Lost packets reported so far.
     lost: u64,
-    /// Abandoned frames reported so far.
     incomplete: u64,
 }
 

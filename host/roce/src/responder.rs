@@ -183,7 +183,6 @@ impl ResponderStats {
     }
 }
 
-/// An unfinished WRITE of several packets.
 #[derive(Clone, Copy, Debug)]
 struct Write {
     next: Psn,

@@ -80,7 +80,6 @@ pub trait Datagrams: std::fmt::Debug + Send + Sync {
     fn first_psn(&self) -> Psn;
 }
 
-/// The carrier of a socket's datagrams.
 #[derive(Debug)]
 enum Carrier {
     Kernel(UdpSocket),

@@ -7,7 +7,6 @@
 use ringcall_wire::header::{HEADER_BYTES, RESPONSE_MAGIC, RequestHeader};
 use ringcall_wire::status::Status;
 
-/// Why a frame gets no slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
     Oversize,
@@ -35,7 +34,6 @@ impl Reason {
     }
 }
 
-/// The outcome of a frame's checks.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Admission<'a> {
     /// The header and exactly the payload that it announces, without padding.

@@ -25,7 +25,6 @@ impl Default for Idle {
     }
 }
 
-/// The idle state of one thread.
 #[derive(Debug)]
 pub(crate) struct Idler {
     waiter: Waiter,

@@ -13,7 +13,6 @@ pub const BUCKETS: usize = 48;
 /// The unit of the buckets' bounds: 1,024 ns, so that a shift finds a bucket.
 const UNIT_BITS: u32 = 10;
 
-/// The bucket of a time.
 const fn bucket(ns: u64) -> usize {
     let units = ns >> UNIT_BITS;
     if units < 2 {
@@ -55,7 +54,6 @@ impl LiveLatencies {
     }
 }
 
-/// Answers of one function.
 #[derive(Debug, Default)]
 struct Place {
     latencies: LiveLatencies,
@@ -124,7 +122,6 @@ impl LiveFunctions {
         named.chain((others.latencies.count() > 0).then_some(others)).collect()
     }
 
-    /// The sum over all functions.
     pub(crate) fn counts(&self) -> Latencies {
         let places = self
             .places

@@ -40,7 +40,6 @@ struct Entry<P> {
 /// Which counters a frame affects when it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tag {
-    /// The answer of a slot.
     Answer,
     /// A refusal, which was counted when it was made.
     Refusal,
@@ -82,7 +81,6 @@ impl<P: Copy> Outbox<P> {
         self.entries.len()
     }
 
-    /// The number of waiting answers.
     pub(crate) fn answers(&self) -> usize {
         self.answers
     }
@@ -141,7 +139,6 @@ impl<P: Copy> Outbox<P> {
         true
     }
 
-    /// Removes the first frame.
     pub(crate) fn pop(&mut self) -> Option<Tag> {
         let tag = self.entries.pop_front()?.tag;
         self.answers -= usize::from(tag == Tag::Answer);

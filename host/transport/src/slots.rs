@@ -31,7 +31,6 @@ pub(crate) struct Slots<P> {
     asked: Box<[Option<Asked<P>>]>,
     /// Slots with a request of this link, a bit each, grouped as the flags are.
     under_way: Box<[u8]>,
-    /// Reserved vacant slots.
     reserved: Box<[u8]>,
     stock: VecDeque<Vacant>,
     /// Where the search for vacant slots continues.
@@ -111,7 +110,6 @@ impl<P: Copy> Slots<P> {
         }
     }
 
-    /// A reserved vacant slot.
     pub(crate) fn any(&mut self) -> Option<Vacant> {
         let vacant = self.stock.pop_front()?;
         let (group, bit) = bit_of(vacant.slot().get());

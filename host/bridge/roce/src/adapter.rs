@@ -13,7 +13,6 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// The reference's default device.
 const DEVICE: &str = "mlx5_0";
 const REMOTE_QP: u32 = 2;
 /// The time between two polls of the rendezvous' socket.
@@ -114,12 +113,9 @@ fn number(args: &Args, key: &str, default: u32) -> Result<u32, Refused> {
     }
 }
 
-/// How the peer is found.
 #[derive(Debug, PartialEq, Eq)]
 enum Meets {
-    /// The peer introduces itself.
     Rendezvous,
-    /// The arguments name the peer.
     Known(Remote),
 }
 

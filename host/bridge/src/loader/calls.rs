@@ -54,7 +54,6 @@ unsafe impl Send for Instance {}
 // SAFETY: as above.
 unsafe impl Sync for Instance {}
 
-/// The stages of an instance's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Created,
@@ -439,7 +438,6 @@ impl Instance {
         garbage(&self.library, call, why)
     }
 
-    /// A line that the library writes.
     fn text(
         &self,
         call: &'static str,

@@ -122,7 +122,6 @@ pub(super) fn host_ring(ring: &RingBuffer, slots: u32, owner: &Owner) -> Result<
     Ok(Ring::external(shared))
 }
 
-/// The slots of a data plane.
 pub(super) struct Slots {
     pub(super) slots: u32,
     pub(super) rx_stride: usize,

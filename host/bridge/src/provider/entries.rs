@@ -54,7 +54,6 @@ fn instance<T: Transport>(found: &Found<T>) -> Result<&Instance<T>, Refused> {
     (**found.0).downcast_ref().ok_or_else(|| Refused::internal("another kind of instance"))
 }
 
-/// Runs `body` with the handle's transport.
 fn with<T: Transport>(handle: Handle, body: impl FnOnce(&Instance<T>) -> Result<(), Refused>) -> c_int {
     enter(|| {
         let found = find::<T>(handle)?;

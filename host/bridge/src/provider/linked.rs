@@ -100,7 +100,6 @@ impl Shape {
 pub struct Linked<P: LinkedWire> {
     args: Args,
     shape: Shape,
-    /// The ring of the link.
     inner: Ring,
     /// The same slots with the user's flags; equal to `inner` if a thread fills the ring.
     outer: SharedRing,

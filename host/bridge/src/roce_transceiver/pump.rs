@@ -80,7 +80,6 @@ fn count(count: &DeviceU64) {
     count.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A message in the adapter's memory.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     bytes: u32,

@@ -35,7 +35,6 @@ pub(super) fn lock(end: &Shared) -> MutexGuard<'_, End> {
     end.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Both ends of a connection.
 pub(super) fn joined(slots: u32, slot_bytes: u32) -> [(StandIn, Shared); 2] {
     let bytes = slots as usize * slot_bytes as usize;
     let end = || {

@@ -22,9 +22,7 @@ const SLEEPS: u32 = 1000;
 #[derive(Debug)]
 pub(crate) struct IdlePolicy {
     waiter: Waiter,
-    /// Empty turns in a row.
     turns: u32,
-    /// Sleeps before the next yield.
     sleeps: u32,
 }
 

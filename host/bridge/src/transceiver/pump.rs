@@ -23,7 +23,6 @@ const BURST: u32 = 32;
 
 pub(super) struct Pump {
     socket: UdpSocket,
-    /// The peer of a connected end.
     peer: Option<SocketAddr>,
     /// The sender of the newest datagram, for responses without a request.
     newest: Option<SocketAddr>,
@@ -31,7 +30,6 @@ pub(super) struct Pump {
     windows: RingWindows,
     /// The sender of each request slot's contents.
     from: Box<[Option<SocketAddr>]>,
-    /// The slot for the next datagram.
     next: SlotIndex,
     /// The slot after the last response that was sent.
     first: SlotIndex,

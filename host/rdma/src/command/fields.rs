@@ -12,9 +12,7 @@ macro_rules! fields {
     };
 }
 
-/// Bytes of each command.
 pub(super) const COMMAND_BYTES: usize = 272;
-/// Bytes of each answer.
 pub(super) const ANSWER_BYTES: usize = 16;
 /// Where a completion queue's context begins in its command, in bits.
 pub(super) const CQ_CONTEXT: usize = 128;

@@ -181,7 +181,6 @@ pub fn gid_of(ip: Ipv4Addr) -> [u8; 16] {
     ip.to_ipv6_mapped().octets()
 }
 
-/// Fields of one command.
 struct Writer {
     bytes: Command,
     error: Option<CommandError>,

@@ -272,7 +272,6 @@ impl Drop for Object {
     }
 }
 
-/// A protection domain.
 #[derive(Debug)]
 struct Domain {
     device: Arc<Device>,

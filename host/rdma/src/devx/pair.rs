@@ -203,7 +203,6 @@ impl Drop for Slots {
     }
 }
 
-/// Registered memory of queues.
 #[derive(Debug)]
 struct Registered {
     device: Arc<Device>,
@@ -251,7 +250,6 @@ impl Drop for Registered {
     }
 }
 
-/// A doorbell page.
 #[derive(Debug)]
 struct Page {
     device: Arc<Device>,

@@ -76,7 +76,6 @@ pub enum Completion {
     },
 }
 
-/// Completions polled at a time.
 const BATCH: usize = 16;
 /// Bit of a request's number that marks a message, not a receive; the bits above it number the connection.
 const SEND: u64 = 1 << 31;
@@ -177,7 +176,6 @@ fn made<T>(what: &'static str, pointer: *mut T) -> Result<*mut T, VerbsError> {
     }
 }
 
-/// Opens the device `name`.
 fn open_device(library: &Ibverbs, name: &str) -> Result<*mut ibv_context, VerbsError> {
     let mut count = 0;
     // SAFETY: the count is ours to write.

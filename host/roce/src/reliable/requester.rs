@@ -137,7 +137,6 @@ pub struct Requester {
     slot: usize,
     /// The oldest unacknowledged packet.
     oldest: Psn,
-    /// The next packet to send.
     cursor: Psn,
     /// The number after the furthest packet sent.
     sent: Psn,

@@ -4,7 +4,6 @@
 /// answer is recognised.
 const MEMORY: usize = 16;
 
-/// The fewest entries.
 const LEAST: usize = 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +22,6 @@ struct Entry {
     sent_ns: u64,
 }
 
-/// The kind of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The first answer to a request in flight.
@@ -90,7 +88,6 @@ impl Table {
         }
     }
 
-    /// Records an answer.
     #[inline]
     pub(super) fn answer(&mut self, id: u32) -> Answer {
         let entry = self.entry(id);

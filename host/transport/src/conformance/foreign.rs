@@ -9,7 +9,6 @@ use ringcall_wire::{Status, flag};
 
 /// The simulated dispatcher's reaction to a request.
 pub(super) enum Act {
-    /// Answers with a result.
     Answer(Vec<u8>),
     /// Takes the request and answers it later, or never.
     Hold,

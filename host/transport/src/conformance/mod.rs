@@ -138,7 +138,6 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// A dispatcher that increments.
 fn incrementer(ring: &Ring) -> Result<HostDispatcher<Wired>, String> {
     let table = FunctionTable::builder()
         .host_call(FUNCTION, |request: &[u8], result: &mut [u8]| {
@@ -167,7 +166,6 @@ fn request(id: u32, payload: &[u8]) -> Vec<u8> {
     [&header.to_bytes()[..], payload].concat()
 }
 
-/// An answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Reply {
     id: u32,

@@ -192,7 +192,6 @@ impl Roce {
     }
 }
 
-/// How a refused packet is counted.
 const fn ignored<P>(reason: Reason) -> Arrival<'static, P> {
     match reason {
         Reason::Duplicate => Arrival::Repeated,

@@ -118,7 +118,6 @@ impl ReliableRoce {
         self
     }
 
-    /// Begins a new connection.
     fn restart(&mut self, address: SocketAddrV4, remote_qp: u32) {
         let number = self.peer.map_or(0, |peer| peer.number + 1);
         self.peer = Some(Connected { address, number });

@@ -205,7 +205,6 @@ fn send_batch<'a>(
     sendmmsg(socket, &mut messages[..count], SendFlags::DONTWAIT)
 }
 
-/// Blocks until a datagram is there.
 pub(super) fn wait(socket: &UdpSocket, timeout: Duration) -> io::Result<()> {
     let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
     match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout)) {

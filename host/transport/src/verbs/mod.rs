@@ -52,7 +52,6 @@ pub struct Connected {
 pub struct Verbs {
     pair: Pair,
     peer: Option<Connected>,
-    /// Connections so far.
     connections: u64,
     introduced: Introduced,
     page: Vec<u8>,
@@ -156,7 +155,6 @@ pub(crate) const fn broken(fault: PairFault) -> Broken {
     }
 }
 
-/// A queue pair's address.
 pub(crate) fn endpoint(pair: &Pair) -> Endpoint {
     let PairOptions { slots, slot_bytes, reliable, first_psn, .. } = pair.options();
     let details = vec![
