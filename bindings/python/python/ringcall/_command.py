@@ -8,7 +8,7 @@ from ringcall._ringcall import command
 
 
 def main() -> None:
-    """Does what the command line says, and ends the process with its status."""
+    """Runs the command line, and ends the process with its status."""
     # The command handles signals itself, as the program does; Python's handler would wait for the command to end.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     status = command(["ringcall", *sys.argv[1:]])

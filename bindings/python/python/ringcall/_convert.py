@@ -1,4 +1,4 @@
-"""Arrays as the Rust part takes them, made of whatever numpy can read. The Rust part calls this."""
+"""Conversion of any values that numpy can read into arrays for the Rust part, which calls these functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def syndrome(z: Any, num_detectors: int, num_nodes: int) -> np.ndarray:
-    """A byte for each node, of a syndrome of one or two dimensions."""
+    """A byte for each node, from a syndrome of one or two dimensions."""
     try:
         z = np.array(z, dtype=np.uint8)
     except ValueError:
@@ -24,7 +24,7 @@ def syndrome(z: Any, num_detectors: int, num_nodes: int) -> np.ndarray:
 
 
 def shots(shots: Any, num_detectors: int, num_nodes: int, bit_packed: bool) -> np.ndarray:
-    """Bytes in C order, of a batch of syndromes; the same array where it is that already."""
+    """Bytes in C order, from a batch of syndromes; the same array if it has that form."""
     try:
         array = shots if isinstance(shots, np.ndarray) else np.asarray(shots, dtype=np.uint8)
         if array.dtype == np.bool_:

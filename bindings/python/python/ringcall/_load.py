@@ -12,7 +12,7 @@ Columns = tuple[np.ndarray, np.ndarray]
 
 
 def instance_of(value: Any, module: str, name: str) -> bool:
-    """Whether a value is of a class of a package, which nobody has to import to find that it is not."""
+    """Whether a value is of a class of a package; the package is not imported for the check."""
     kind = getattr(sys.modules.get(module), name, None)
     return kind is not None and isinstance(value, kind)
 
@@ -63,7 +63,7 @@ def for_columns(values: Any, count: int, default: float, name: str) -> np.ndarra
 
 
 def for_checks(values: Any, count: int, default: float, name: str) -> np.ndarray:
-    """A number for each row of the check matrix, that of its edges in time."""
+    """A number for each row of the check matrix, for the row's edges between rounds."""
     if values is None:
         values = default
     if isinstance(values, (int, float, np.integer, np.floating)):
@@ -110,7 +110,7 @@ def _fault_ids(value: Any) -> set[int]:
 
 
 def edge_arguments(attributes: Any) -> dict[str, Any]:
-    """What `add_edge` needs of the attributes of an edge in a graph of another package."""
+    """The arguments of `add_edge`, from the attributes of an edge in a graph of another package."""
     if "fault_ids" in attributes and "qubit_id" in attributes:
         raise ValueError("an edge has both `fault_ids` and its old name `qubit_id`: give `fault_ids` alone")
     return {

@@ -1,4 +1,4 @@
-"""Circuits and detector error models of the user's own, as files for the command."""
+"""The user's circuits and detector error models, as files for the command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ringcall import _load
 
 @dataclass(frozen=True)
 class Given:
-    """A model as an option of the command, and its size where it is known."""
+    """A model as an option of the command, and its size if known."""
 
     options: dict[str, Any]
     num_detectors: int | None = None
@@ -20,7 +20,7 @@ class Given:
 
 
 def given(model: Any, folder: Path) -> Given:
-    """Writes a model of Stim into a folder; a path is taken as it is: of a circuit, or with the ending `.dem` of a model."""
+    """Writes a model of Stim into a folder. A path is used as it is: of a model if it ends in `.dem`, else of a circuit."""
     if model is None:
         return Given({})
     for name, option in (("Circuit", "circuit"), ("DetectorErrorModel", "dem")):

@@ -1,4 +1,4 @@
-"""`ringcall run` for a circuit or model and shots of one's own."""
+"""`ringcall run` for the user's circuit or model, and shots."""
 
 from __future__ import annotations
 

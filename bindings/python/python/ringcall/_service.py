@@ -1,4 +1,4 @@
-"""A decoder service in a process of its own, and a client of it."""
+"""A decoder service in a separate process, and its client."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _table(rows: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a service answered to a batch of shots.
+    """The answers of a service to a batch of shots.
 
     >>> import ringcall
     >>> import stim
@@ -70,7 +70,7 @@ class Decoded:
 
 @dataclass(frozen=True)
 class ServiceResult:
-    """What a service counted until it was stopped.
+    """The counters of a service when it was stopped.
 
     >>> import ringcall
     >>> service = ringcall.Service(distance=3)
@@ -110,7 +110,7 @@ def _end(child: subprocess.Popen[str]) -> None:
 
 
 class Service:
-    """A decoder service over UDP, as `ringcall serve` is, in a process of its own until `stop` or the end of a `with`.
+    """A decoder service over UDP, as of `ringcall serve`, in a separate process until `stop` or the end of a `with`.
 
     `model` is a `stim.Circuit`, a `stim.DetectorErrorModel` or the path of a file with one; without it the service decodes a generated
     experiment. Keyword arguments are the options of `ringcall serve`, by their names with underscores. `timeout_s` is how long
@@ -187,11 +187,11 @@ class Service:
         raise (ValueError if status == 2 else RuntimeError)(first)
 
     def decode(self, z: Any) -> np.ndarray:
-        """Decodes one syndrome: the observables as an array of `uint8`. `decode_batch` says what is refused."""
+        """Decodes one syndrome into an array of `uint8` observables. `decode_batch` lists what is refused."""
         return self.decode_batch(np.asarray(z)[np.newaxis]).predictions[0]
 
     def decode_batch(self, shots: Any) -> Decoded:
-        """Decodes a row of detectors for each shot, each a request of its own, with `window` of them under way at a time.
+        """Decodes a row of detectors for each shot, each a request of its own, with `window` of them in flight at a time.
 
         The service was given a model of Stim's or the path of a `.dem` file. An answer that does not come in time is a TimeoutError, a
         refusal a RuntimeError; Ctrl-C ends the wait. The service goes on after each of these.
@@ -208,7 +208,7 @@ class Service:
         return Decoded(predictions, converged == 1, int(np.count_nonzero(converged == 3)), took)
 
     def stop(self) -> ServiceResult:
-        """Ends the service and gives what it counted: it answers requests under way before."""
+        """Stops the service, which first answers the requests in flight. Returns its counters."""
         if self.result is None:
             self._finalizer()
             try:

@@ -29,7 +29,7 @@ _BATCH_SECONDS = 0.25
 
 
 class _Compiled(_CompiledDecoder):  # type: ignore[misc]
-    """A graph, and whether errors that cross several edges are minded."""
+    """A graph, and whether correlations of its edges are used."""
 
     def __init__(self, matching: Matching, enable_correlations: bool) -> None:
         self.matching = matching
@@ -45,7 +45,7 @@ class _Compiled(_CompiledDecoder):  # type: ignore[misc]
 
 
 class RingcallDecoder(_Decoder):  # type: ignore[misc]
-    """Ringcall's matching as sinter knows decoders. It can be pickled."""
+    """Ringcall's matching as a decoder for sinter. It can be pickled."""
 
     def __init__(self, enable_correlations: bool = False) -> None:
         self.enable_correlations = enable_correlations
@@ -65,7 +65,7 @@ class RingcallDecoder(_Decoder):  # type: ignore[misc]
         obs_predictions_b8_out_path: Path,
         tmp_dir: Path,
     ) -> None:
-        """As compiled, for callers that have files."""
+        """As a compiled decoder, for callers with files."""
         matching = Matching.from_detector_error_model_file(dem_path, enable_correlations=self.enable_correlations)
         matching.ensure_num_fault_ids(num_obs)
         shots = np.fromfile(dets_b8_in_path, dtype=np.uint8).reshape(num_shots, -(-num_dets // 8))
@@ -80,7 +80,7 @@ class _CompiledModelSampler(_CompiledSampler):  # type: ignore[misc]
         self.sampler = sampler
 
     def handles_throttling(self) -> bool:
-        """Counting ends by the clock, so that sinter need not begin with a few shots."""
+        """Samples until a time limit, so that sinter need not begin with a few shots."""
         return True
 
     def sample(self, suggested_shots: int) -> sinter.AnonTaskStats:
