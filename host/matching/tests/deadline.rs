@@ -1,4 +1,4 @@
-//! Decodes that are cut off after so many looks at the clock: the best answer so far, and the next decode as if nothing had been.
+//! Decodes that are cut off after a number of clock checks: the best answer so far, and an unaffected next decode.
 
 use proptest::prelude::*;
 use ringcall_matching::{Decoder, DecoderConfig, ErrorPart, GraphBuilder, MatchingGraph, Progress};

@@ -1,4 +1,4 @@
-//! Runs without end against whole runs: the same weight, whatever the window decided on the way.
+//! Runs without end against whole runs: the same weight, whatever the window decided before the end.
 
 mod repetition;
 
@@ -79,7 +79,7 @@ fn gathered_defects_have_the_same_weight() {
     }
 }
 
-/// Two codes side by side, of which the second flips no observable.
+/// Two codes side by side; the second flips no observable.
 #[test]
 fn parts_without_an_observable_may_be_left_out() {
     const ROUNDS: u32 = 120;

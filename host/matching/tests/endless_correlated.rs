@@ -217,7 +217,7 @@ fn a_run_of_any_length_allocates_nothing() {
 }
 
 proptest! {
-    /// Any defects, with any margin: every defect is explained, and what follows is decoded as if nothing had been.
+    /// Any defects, with any margin: every defect is explained, and the next run is unaffected.
     #[test]
     fn any_run_is_explained(
         bits in prop::collection::vec(any::<bool>(), 6 * 60),

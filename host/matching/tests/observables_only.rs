@@ -131,7 +131,7 @@ fn nothing_is_left_out_where_nothing_speaks_and_errors_stay_errors() {
     let mut decoder = Decoder::with_config(b.build().unwrap(), &config);
     assert_eq!(decoder.decode(&[1, 4]).unwrap().pairs().len(), 1);
     assert_eq!([0, 2, 4].map(|detector| decoder.leaves_out(detector)), [true, false, false]);
-    // One detector of a part without a boundary cannot be explained, whether anybody asks or not.
+    // A single detector of a part without a boundary cannot be explained, even in a part that flips no observable.
     assert_eq!(decoder.decode(&[2]).unwrap_err(), DecodeError::OddParity { detector: 2 });
     assert!(matches!(decoder.decode(&[9]), Err(DecodeError::DefectOutOfRange { .. })));
 }

@@ -1,4 +1,4 @@
-//! Slabs on several cores: the same weight as on one, whatever belongs to which slab, and its proof.
+//! Slabs on several cores: the same weight as on one core, for any division into slabs, and its proof.
 
 #[allow(dead_code)] // not every test compares with the given answers
 mod common;

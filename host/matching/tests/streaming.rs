@@ -1,4 +1,4 @@
-//! Round by round: the same weight as all at once, whatever belongs to which round, and its proof.
+//! Round by round: the same weight as all at once, for any division into rounds, and its proof.
 
 #[allow(dead_code)] // not every test compares with the given answers
 mod common;
