@@ -1,5 +1,5 @@
-//! The kernel's own functions around the network, compiled for this host, against the volume's: what the network sees of a
-//! syndrome, and what random decisions make of it.
+//! The kernel's own functions around the network, compiled for this host, against the volume: the network's input for a syndrome,
+//! and the residual after random decisions.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

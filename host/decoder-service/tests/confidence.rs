@@ -1,4 +1,4 @@
-//! Confidences of an ensemble, on the wire and in what a run comes to.
+//! Confidences of an ensemble, on the wire and in a run's summary.
 
 use ringcall_decoder_service::{
     Inference, Pace, Problem, ResidualDecoder, Service, ServiceConfig, ShotSource,

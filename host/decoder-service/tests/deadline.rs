@@ -1,4 +1,4 @@
-//! Deadlines of decodes in a service: what is late says so, and is counted beside what is wrong.
+//! Deadlines of decodes in a service: late answers say so, and are counted next to wrong ones.
 
 use ringcall::wire::qec::{DecodeResponse, read_decode_result};
 use ringcall_decoder_service::{
@@ -23,7 +23,7 @@ fn run(deadline: Option<Duration>) -> Summary {
     service.drive(source, pace, &mut |_| true).unwrap()
 }
 
-/// Of no time at all: time is up at the first look, whatever the clock does.
+/// A deadline of zero: it has passed at the first check.
 #[test]
 fn without_time_answers_are_given_and_late() {
     let [none, long, zero] = [None, Some(Duration::from_secs(3600)), Some(Duration::ZERO)].map(run);

@@ -1,4 +1,4 @@
-//! The service around a decoder that is elsewhere: as a remote dispatcher, which a host dispatcher simulates, and as a model.
+//! The service around a decoder: as a remote dispatcher, which a host dispatcher simulates, and as a model.
 
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig, Status, dispatcher};
@@ -103,7 +103,7 @@ impl Model for Decoding {
     }
 }
 
-/// From a request's bytes to an answer's, and how many those are.
+/// Turns a request's bytes into an answer's. Returns their number.
 type Decode = Box<dyn FnMut(&[u8], &mut [u8]) -> usize + Send>;
 
 struct DecodingEngine {

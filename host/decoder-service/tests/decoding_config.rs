@@ -1,4 +1,4 @@
-//! Configurations of a decoding server: what is read, and what is refused, with line and key.
+//! Configurations of a decoding server: accepted ones, and refusals with line and key.
 
 use ringcall_decoder_service::decoding_server::{Config, ConfigError, Frame, Sessions};
 

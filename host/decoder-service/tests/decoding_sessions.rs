@@ -92,7 +92,7 @@ fn a_session_goes_from_collecting_to_ready_and_back() {
     assert_eq!((session.state(), session.decodes()), (SessionState::Ready, 2));
     session.push(1, &[0]);
     assert_eq!(get(&mut session, 2, false), Err(DecodingStatus::NotReady));
-    // Bits after the last measurement are nobody's.
+    // Bits after the last measurement belong to no measurement.
     session.push(2, &[0xFC]);
     assert_eq!(get(&mut session, 2, false), Ok(0));
 }

@@ -15,7 +15,7 @@ fn session(text: &str) -> Session {
     Session::new(&config.decoders[0], Frame::Volume).expect("a decoder")
 }
 
-/// Sends bits in random portions, at most so many at once.
+/// Sends bits in random portions, of at most a given size.
 fn send(session: &mut Session, bits: &[bool], most: usize, rng: &mut Rng) {
     let mut left = bits;
     while !left.is_empty() {
@@ -98,7 +98,7 @@ fn detectors_look_back_over_rounds() {
     assert!(wrong < 30, "{wrong} of 300 runs were decoded wrongly");
 }
 
-/// Runs that are too short are never ready, those that go on are not over, and a reset forgets.
+/// Runs that are too short are never ready, runs that continue have not ended, and a reset clears the run.
 #[test]
 fn corrections_are_ready_when_a_run_is_whole() {
     let mut rng = Rng::seed_from_u64(3);
@@ -204,7 +204,7 @@ fn runs_of_a_surface_code_are_decoded_round_by_round() {
             "{correlated} differ {differ} wrong {wrong} whole {wrong_whole} forced {}",
             session.forced()
         );
-        // The weights of both are those of the same errors, but for the order in which probabilities were added.
+        // The weights differ by rounding, since probabilities were added in another order.
         assert!(differ <= 2, "{differ} of {RUNS} answers are another");
         assert!(wrong < RUNS / 2 && wrong <= wrong_whole + 12, "{wrong} wrong, {wrong_whole} of whole runs");
     }

@@ -30,7 +30,7 @@ fn run(problem: &Problem, inference: &Inference, requests: u64) -> Summary {
     summary
 }
 
-/// Both forms of one network in integers, with one threshold, leave the same of the same shots.
+/// Both forms of one network in integers, with one threshold, leave the same residuals of the same shots.
 #[test]
 fn a_committed_network_takes_measurements() {
     let experiment = experiment();
@@ -46,7 +46,7 @@ fn a_committed_network_takes_measurements() {
     let any_size = Predecoder::new(network, &experiment, Some(threshold)).expect("a predecoder");
 
     let bound = Inference::Model(Arc::new(bound));
-    // Detectors are not what it takes.
+    // The network does not take detectors.
     assert!(Service::start(&detectors, &bound, ServiceConfig::default()).is_err());
     let by_measurements = run(&measured, &bound, 12);
     let by_detectors = run(&detectors, &Inference::Model(Arc::new(any_size)), 12);
@@ -79,7 +79,7 @@ fn slices_answer_corrections_alone() {
     assert_eq!((problem.result_bytes(), problem.decoder_name()), (8, "slices"));
     let summary = run(&problem, &Inference::None, 500);
     assert_eq!((summary.rate.shots, summary.unconverged), (0, 0));
-    // With observables, by the same decoders: far more errors than the whole graph's, which sees measurement errors.
+    // With observables, by the same decoders: far more errors than on the whole graph, which sees measurement errors.
     let errors = |problem: &Problem| run(problem, &Inference::None, 500).rate.errors;
     let whole = Problem::new(problem.model().clone()).expect("a problem");
     assert!(errors(&Problem::by_slices(&experiment()).expect("a problem")) > 2 * errors(&whole));

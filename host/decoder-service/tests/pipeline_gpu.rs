@@ -30,7 +30,7 @@ fn drive(source: ShotSource, service: Service, requests: u64, interval: Duration
     summary
 }
 
-/// The shots come with what the CPU predicts instead of the truth, so that every answer is compared.
+/// The shots come with the CPU's predictions instead of the truth, so that every answer is compared.
 #[test]
 fn both_dispatchers_lose_nothing_and_predict_what_the_cpu_does() {
     on_device("both_dispatchers_lose_nothing_and_predict_what_the_cpu_does", |context| {
@@ -240,7 +240,7 @@ fn ready_flags_lose_nothing_and_predict_what_the_cpu_does() {
     });
 }
 
-/// A study whose threads take turns on the device counts what one on the CPU does.
+/// A study whose threads take turns on the device has the counts of one on the CPU.
 #[test]
 fn a_study_counts_the_same_on_the_device() {
     on_device("a_study_counts_the_same_on_the_device", |context| {
@@ -305,7 +305,7 @@ fn the_devices_dispatcher_restarts() {
                 assert!(dispatcher.stop(Duration::ZERO).ended);
             }
             let _ = dispatcher.start();
-            drop(dispatcher); // ends the kernel, then frees what it worked on
+            drop(dispatcher); // ends the kernel, then frees its memory
         }
         assert!(predecoder.dispatchers(6, 2).is_err(), "parts of three flags");
         predecoder.dispatcher(4).expect("the device is free again");

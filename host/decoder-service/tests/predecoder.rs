@@ -1,4 +1,4 @@
-//! A network bound to an experiment. The networks here are pass-through: logits are what goes in.
+//! A network bound to an experiment. The networks here pass their input through as logits.
 
 use ringcall_decoder_service::{
     Inference, Pace, Predecoder, PredecoderError, Problem, Service, ServiceConfig, ShotSource,
@@ -82,7 +82,7 @@ fn serves_a_pipeline() {
     assert_eq!(failures(&Inference::Model(Arc::new(silent))), failures(&Inference::None));
 }
 
-/// A network of which every third output ends with this element, and the others are zeros.
+/// A network in which every third output ends with this element; all others are zeros.
 #[derive(Clone)]
 struct LastElement {
     inputs: Vec<TensorSpec>,

@@ -1,4 +1,4 @@
-//! The service around a dispatcher that is elsewhere, which a host dispatcher simulates; and around a model between bits.
+//! The service around a remote dispatcher, which a host dispatcher simulates; and around a model between bits.
 
 use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig, Status, dispatcher};

@@ -77,7 +77,7 @@ fn every_shape_gives_the_cpus_answers() {
             }
         };
 
-        // A handler that is there already.
+        // A handler that exists already.
         let handler = GridHandler::new(network, context, wiring).expect("a handler");
         let config = RingConfig { slots: SLOTS, slot_bytes: handler.slot_bytes() };
         let ring = MappedRing::allocate(context, config).expect("a ring");

@@ -1,4 +1,4 @@
-//! Studies in shards: joined, they are the whole study; what does not make a whole one is refused.
+//! Studies in shards: merged, they equal the whole study; incomplete or mixed shards are refused.
 
 use proptest::prelude::*;
 use ringcall_decoder_service::study::{
@@ -71,7 +71,7 @@ fn shards(of: u32) -> Vec<Shard> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-    /// Whatever n is, in whatever order the shards run, whether they see one another or not.
+    /// For any number of shards, in any order, whether they see each other's batches or not.
     #[test]
     fn counts_are_those_of_the_whole_study(
         order in (1_u32..8).prop_flat_map(|of| Just(shards(of)).prop_shuffle()),

@@ -1,4 +1,4 @@
-//! Side information through the pipeline: weights and read-outs with requests, their answers, and what is refused.
+//! Side information through the pipeline: weights and read-outs in requests, their answers, and refusals.
 
 use ringcall::wire::bits::packed_len;
 use ringcall::wire::codec::Encoder;
@@ -93,7 +93,7 @@ fn weights_travel_with_requests() {
         write_weighted_request(&schema, &mut request, &detectors, &weights).unwrap();
         let mut defects = Vec::new();
         shot.detectors.ones_into(&mut defects);
-        // A graph of its own. Its grid is the same, for its largest weight is.
+        // A graph of its own with the same grid, since the largest weight is the same.
         let mut theirs = MatchingGraph::new(problem.detectors() + 1, 1, ParallelEdges::Independent);
         for (index, edge) in (0..).zip(graph.edges()) {
             let other = weights.iter().find(|(of, _)| *of == index);
@@ -106,7 +106,8 @@ fn weights_travel_with_requests() {
         let matched = fresh.decode(&defects, &mut observables).unwrap();
         expected.push((Status::OK, Some((observables[0], matched.corrections))));
         requests.push(request.clone());
-        // An edge that is not there, twice the same, no number, below zero, too many, and other bytes of the same length.
+        // An edge that does not exist, an edge twice, NaN, a negative weight, too many weights, and other bytes of the same
+        // length.
         let mut bad = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut request = vec![0; request.len()];
             write_weighted_request(&schema, &mut request, &detectors, &[(0, 1.0), (1, 1.0)]).unwrap();
@@ -131,7 +132,7 @@ fn weights_travel_with_requests() {
         if let Some((observables, corrections)) = answer {
             let (bits, outcome) = read_decode_result(&schema, result).unwrap();
             assert_eq!(outcome.converged, 1);
-            // Solutions of the same weight may differ.
+            // Solutions of equal weight may differ.
             let same = u8::from(bits.get(0) == Some(true)) == *observables;
             ties += u32::from(!same || outcome.total_corrections != *corrections as i32);
         }

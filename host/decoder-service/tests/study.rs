@@ -154,7 +154,7 @@ fn counts_do_not_depend_on_threads() {
     }
 }
 
-/// All arms, on the same shots, by decoders of each kind used directly.
+/// All arms, on the same shots, against decoders of each kind used directly.
 #[test]
 fn the_arms_decode_the_shots_of_a_plain_sampler() {
     let point = study(1, None).points[1];
@@ -239,7 +239,7 @@ fn nothing_before_matching_is_matching_alone() {
     }
 }
 
-/// Killed anywhere: the log ends in the middle of a line, and what follows it completes the same counts.
+/// Killed anywhere: the log ends in the middle of a line, and a continued run completes the same counts.
 #[test]
 fn a_log_cut_anywhere_goes_on_to_the_same_end() {
     let study = Study { matching: Matching::Both, ..study(2, Some(20)) };
@@ -251,7 +251,7 @@ fn a_log_cut_anywhere_goes_on_to_the_same_end() {
         let mut rest = log[..bytes as usize].to_vec();
         assert!(study.run(&mut state, &mut rest, &mut |_| true).unwrap());
         assert_eq!(counts(&study, &state), expected, "cut at {cut}");
-        // No batch is there twice, and reading all of it again gives the same.
+        // No batch is listed twice, and reading the whole log again gives the same state.
         assert_eq!(counts(&study, &read(&study, &rest).unwrap().0), expected);
         let text = String::from_utf8(rest).unwrap();
         let mut batches: Vec<&str> =

@@ -1,4 +1,4 @@
-//! A study with a deadline: what is late, what is late or wrong, and errors that depend on no clock.
+//! A study with a deadline: late shots, late or wrong shots, and errors that depend on no clock.
 
 use ringcall_decoder_service::study::{Matching, Point, Relay, ShotCounts, State, Stop, Study};
 use ringcall_qec::code::Basis;
@@ -22,7 +22,7 @@ fn counts(deadline: Option<Duration>) -> ShotCounts {
     };
     let (mut state, mut log) = (State::new(study.setup()), Vec::new());
     assert!(study.run(&mut state, &mut log, &mut |_| true).expect("a study"));
-    // What the log has is what was counted.
+    // The log has the counts.
     let (again, _) = State::read(&mut &log[..], study.setup()).expect("its own log");
     let counts = state.outcome(&study.points[0], &study.stop).counts;
     assert_eq!(again.outcome(&study.points[0], &study.stop).counts, counts);

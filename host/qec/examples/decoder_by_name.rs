@@ -13,7 +13,7 @@ use ringcall_qec::decode::{DecodeError, Decoder, DecoderFactory, DecoderInput, M
 use ringcall_qec::sample::Sampler;
 use std::sync::Arc;
 
-/// Predicts that nothing happened: what every other decoder is better than.
+/// Predicts that no observable flipped: any other decoder is better.
 #[derive(Clone, Copy)]
 struct Nothing {
     detectors: u32,

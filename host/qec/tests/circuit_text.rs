@@ -17,7 +17,7 @@ fn models_of_circuits_are_those_of_stim() {
         let words: Vec<&str> = line.split(' ').collect();
         let text = std::fs::read_to_string(folder.join(format!("{}.stim", words[0]))).unwrap();
         let circuit: Circuit = text.parse().unwrap();
-        // What is printed is the same circuit up to Paulis.
+        // The printed circuit is the same up to Paulis.
         let printed: Circuit = circuit.to_string().parse().unwrap();
         assert_eq!(printed, circuit, "{}", words[0]);
         let model = circuit.detector_error_model().unwrap();
@@ -105,7 +105,7 @@ fn faults_are_named_with_their_line() {
 }
 
 proptest! {
-    /// Any text is read or refused, and what is read has a model or a reason.
+    /// Any text is read or refused, and a circuit that is read has a model or an error.
     #[test]
     fn any_text_ends(
         lines in proptest::collection::vec(

@@ -39,7 +39,7 @@ fn grid(side: u32, probability: f64) -> DetectorErrorModel {
     DetectorErrorModel { num_detectors: side * side, num_observables: 1, mechanisms, coordinates: Vec::new() }
 }
 
-/// A decoder that does nothing, to see what the layers around one do.
+/// A decoder without work, to measure the layers around it.
 struct Nothing(u32);
 
 impl Decoder for Nothing {

@@ -1,4 +1,4 @@
-//! Weights from read-outs: as a model with the read-out's errors in it; leakage that is known; what has no edge.
+//! Weights from read-outs: equal to a model with the read-out's errors; known leakage; measurements without an edge.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -83,7 +83,7 @@ fn a_read_out_is_an_error_more_of_the_model() {
             // Each edge is rounded on both grids.
             let most = 80.0 * (fresh.weight_step() + usual.weight_step());
             assert!((matched.weight - wanted.weight).abs() < most, "{} {}", matched.weight, wanted.weight);
-            // An edge of no weight makes solutions that weigh the same.
+            // An edge of weight zero makes solutions of equal weight.
             ties += u32::from(found != expected);
             usual.decode(&defects, &mut expected).unwrap();
             differ += u32::from(found != expected);
@@ -150,7 +150,7 @@ fn a_measurement_without_an_edge_is_refused() {
     assert_eq!(refused(two, "error(0.7) D0\nerror(0.1) D1 L0"), 0, "likelier than not");
     let model = ringcall_qec::dem::text::parse("error(0.1) D0\nerror(0.1) D1 L0").unwrap();
     let mut readout = ReadoutWeights::new(&two.parse().unwrap(), &graph(&model)).unwrap();
-    // What is no measurement, and what is no ratio, are nothing.
+    // Measurements that do not exist, and ratios that are NaN, are ignored.
     readout.doubt(2, 0.0);
     readout.doubt(0, f64::NAN);
     readout.doubt(0, -1.0);

@@ -146,7 +146,7 @@ fn options_choose_the_decoder() {
 }
 
 proptest! {
-    /// An error that is likelier than not is the same as one that always happens and one that undoes it.
+    /// An error that is likelier than not equals one that always happens and one that undoes it.
     #[test]
     fn likely_errors_are_undone(p in 0.6..1.0_f64, fired in proptest::collection::btree_set(0..4_u32, 0..4)) {
         let model = |p: f64| {

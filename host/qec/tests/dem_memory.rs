@@ -191,7 +191,7 @@ fn slices_cover_every_detector_once_in_the_order_of_the_checks() {
     }
 }
 
-/// A mechanism with the basis' own detectors alone is what matching sees: a data error is an edge within a layer.
+/// Matching sees mechanisms with the detectors of their own basis alone: a data error is an edge within a layer.
 #[test]
 fn noise_on_data_alone_gives_the_edges_of_the_check_matrix() {
     let noise = CircuitNoise { before_round_data_depolarization: 0.01, ..CircuitNoise::default() };

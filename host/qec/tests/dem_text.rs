@@ -1,4 +1,4 @@
-//! The text format: what Stim writes is read, what is written is read back, what is broken is refused.
+//! The text format: Stim's files are read, written models read back, and malformed text is refused.
 
 use std::io::{self, BufReader, Read};
 use std::path::Path;
@@ -264,7 +264,7 @@ proptest! {
         let _ = text::parse_bytes(&bytes);
     }
 
-    /// Words of the language in any order; what is taken is a valid model and is read back.
+    /// Words of the language in any order; accepted text is a valid model and reads back.
     #[test]
     fn any_words_are_an_answer(words in prop::collection::vec(prop::sample::select(vec![
         "error", "(0.1)", "(1)", " D0", " D7", " L1", " ^", "\n", "\n", "detector", "(1,-2)", "repeat 2 {", "repeat 3 {",

@@ -287,7 +287,7 @@ proptest! {
         }
     }
 
-    /// Nothing panics, and what is accepted survives a round trip.
+    /// Nothing panics, and accepted input survives a round trip.
     #[test]
     fn any_bytes(layout in layouts(), bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         accept_or_refuse(layout, &bytes)?;

@@ -29,7 +29,7 @@ pub(crate) const MODEL: &[u8] = include_bytes!("../../../../training/models/pred
 
 /// Runs `test` on the first device, or says why not.
 pub(crate) fn on_device(name: &str, test: impl FnOnce(&Arc<Context>)) {
-    // In turn: where one's kernel runs, no test loads code, and what another drops is not freed.
+    // In turn: while one test's kernel runs, no other test loads code, and memory that another test drops is not freed.
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     match Driver::load().and_then(|driver| driver.device(0)?.context()) {
         Err(why @ (CudaError::NoDriver | CudaError::NoDevice | CudaError::DriverUnusable(_))) => {
@@ -87,7 +87,7 @@ pub(crate) fn from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// A shot's syndrome, as it is requested.
+/// A shot's syndrome, as a request.
 pub(crate) fn bytes_of(shot: &Shot) -> Vec<u8> {
     shot.detectors.iter_bytes().collect()
 }

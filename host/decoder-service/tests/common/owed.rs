@@ -1,4 +1,4 @@
-//! What the CPU's engine owes for a syndrome, which is what every engine answers: the network is in integers.
+//! Expected answers, from the CPU's engine: every engine gives the same answers, since the network computes in integers.
 
 use super::{Bound, answer, bytes_of, logits};
 use ringcall_decoder_service::{Problem, ShotSource};
@@ -18,7 +18,7 @@ fn outcome(decoder: &mut dyn Decoder, answer: &[u8]) -> u8 {
     predicted[0] ^ frame[0]
 }
 
-/// `work` for every item, by as many threads as there are cores, each with what `tools` makes.
+/// Runs `work` for every item on as many threads as there are cores, each with its own result of `tools`.
 pub(crate) fn on_all_cores<I: Sync, T, R: Send>(
     items: &[I],
     tools: impl Fn() -> T + Sync,
@@ -36,7 +36,7 @@ pub(crate) fn on_all_cores<I: Sync, T, R: Send>(
     })
 }
 
-/// Shots whose observables are what the CPU's engine and matching predict.
+/// Shots whose observables are the predictions of the CPU's engine and matching.
 pub(crate) struct Predicted {
     pub(crate) shots: Vec<Shot>,
     /// How many are predicted wrong.
