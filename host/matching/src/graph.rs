@@ -68,8 +68,8 @@ pub struct MatchingGraph {
     silent: Silent,
 }
 
-/// The parts of a graph that flip no observable, if the graph is decoded for observables alone; empty lists if each part flips
-/// one.
+/// The parts of a graph that flip no observable, if the graph is decoded for observables alone. Both lists are empty if each part
+/// flips one, and `left_out` is empty if no part is left out.
 #[derive(Debug, Clone, Default)]
 struct Silent {
     /// Per node, whether its part is left out: its defects are not matched.
@@ -277,9 +277,15 @@ impl MatchingGraph {
             .filter(|&&edge| !silent[start(edge)])
             .map(|&edge| discretise(self.edges[edge as usize].weight, self.scale))
             .sum();
-        self.silent.left_out = left_out;
+        self.silent.left_out = if left_out.contains(&true) { left_out } else { Vec::new() };
         self.silent.silent = silent;
         self
+    }
+
+    /// Whether the defects of any node are not matched.
+    #[inline]
+    pub(crate) fn leaves_any_out(&self) -> bool {
+        !self.silent.left_out.is_empty()
     }
 
     /// Whether the defects of node `u` are not matched.

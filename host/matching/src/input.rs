@@ -101,12 +101,9 @@ fn in_order<'a>(
 /// Drops the defects that are not matched.
 #[inline]
 fn leave_out(graph: &MatchingGraph, second_pass: bool, defects: &mut Vec<u32>) {
-    if !graph.has_silent_parts() {
-        return;
-    }
-    if second_pass {
+    if second_pass && graph.leaves_any_out() {
         defects.retain(|&defect| !graph.leaves_out(defect));
-    } else {
+    } else if !second_pass && graph.has_silent_parts() {
         defects.retain(|&defect| !graph.is_silent(defect));
     }
 }

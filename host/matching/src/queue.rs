@@ -116,6 +116,17 @@ impl RadixQueue {
             if self.occupied == 0 {
                 return None;
             }
+            let first = self.occupied.trailing_zeros() as usize;
+            let id = self.heads[first];
+            let Entry { time, next, .. } = self.entries[id as usize];
+            if next == NONE {
+                // Alone, as it often is: there is nothing to spread.
+                self.heads[first] = NONE;
+                self.occupied &= self.occupied - 1;
+                self.last = time;
+                self.entries[id as usize].time = NEVER;
+                return Some((time, id));
+            }
             self.refill();
         }
         let id = self.heads[0];

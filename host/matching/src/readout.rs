@@ -194,11 +194,9 @@ impl ReadOut<'_> {
 
     /// Adds the pairs of the `wanted` outermost regions outside silent parts.
     pub(crate) fn regions_of(&mut self, blossom: &mut Blossom, wanted: impl Fn(u32) -> bool) {
-        blossom.matching_of(wanted, |blossom, link| {
+        let speaks = |blossom: &Blossom, i: u32| !blossom.is_silent(i) && wanted(blossom.outermost(i));
+        blossom.matching_of(speaks, |blossom, link| {
             let a = blossom.node(link.from);
-            if self.tables.graph.is_silent(a) {
-                return;
-            }
             let place = blossom.place(link, self.flood);
             if link.to == BOUNDARY {
                 let mask = (!is_labelled(place.position)).then(|| self.tables.metric.nodes[a as usize].mask);

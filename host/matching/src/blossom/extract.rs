@@ -9,17 +9,25 @@ use crate::pair_path::PairPath;
 impl Blossom {
     /// Calls `out` with every matched pair of defects once, blossoms unfolded.
     pub(crate) fn matching(&mut self, out: impl FnMut(&Self, Link)) {
-        self.matching_of(|_| true, out);
+        self.matching_of(|_, _| true, out);
     }
 
-    /// Calls `out` with every matched pair of the outermost regions that are `wanted`. A region and its partner are both wanted or both not.
-    pub(crate) fn matching_of(&mut self, wanted: impl Fn(u32) -> bool, mut out: impl FnMut(&Self, Link)) {
+    /// Calls `out` with every matched pair of the defects that are `wanted`. All defects of an outermost region and of its partner are
+    /// wanted, or none.
+    pub(crate) fn matching_of(
+        &mut self,
+        wanted: impl Fn(&Self, u32) -> bool,
+        mut out: impl FnMut(&Self, Link),
+    ) {
         let mut stack = std::mem::take(&mut self.stack);
         for i in 0..self.defects.len() as u32 {
+            if !wanted(self, i) {
+                continue;
+            }
             let top = self.top(i);
             let link = self.regions[top as usize].mate;
             // A decode that was cut off may leave regions without a mate.
-            if !wanted(top) || link.is_none() {
+            if link.is_none() {
                 continue;
             }
             if top == i {
@@ -67,6 +75,12 @@ impl Blossom {
             }
         }
         self.stack = stack;
+    }
+
+    /// Whether a defect lies in a part of the graph that flips no observable, and is not part of a solution.
+    #[inline]
+    pub(crate) fn is_silent(&self, defect: u32) -> bool {
+        self.defects[defect as usize].silent
     }
 
     /// The node that a defect sits on.

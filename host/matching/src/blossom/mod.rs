@@ -220,7 +220,7 @@ impl Blossom {
         self.flags[node as usize] = 1;
         self.slots[node as usize] = i;
         self.defects.push(Defect::new(i, node, info));
-        self.regions[i as usize] = Region::single(i, self.time);
+        self.regions[i as usize].begin(i, self.time);
         self.trees[i as usize] = i;
         self.queue.forget(i);
         self.unmatched += 1;

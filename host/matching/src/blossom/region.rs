@@ -35,7 +35,9 @@ impl Link {
     }
 }
 
+/// One cache line.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
 pub(super) struct Defect {
     /// The defect's reach less the radius of its outermost region.
     pub(super) base: i64,
@@ -60,6 +62,8 @@ pub(super) struct Defect {
     pub(super) open: bool,
     /// Whether the near list is being read again.
     pub(super) again: bool,
+    /// Whether its part of the graph flips no observable ([`NodeInfo::silent`]).
+    pub(super) silent: bool,
 }
 
 impl Defect {
@@ -78,6 +82,7 @@ impl Defect {
             end: info.end,
             open: false,
             again: false,
+            silent: info.silent,
         }
     }
 }
@@ -95,7 +100,9 @@ pub(super) const GROWING: i64 = 1;
 pub(super) const FROZEN: i64 = 0;
 pub(super) const SHRINKING: i64 = -1;
 
+/// Two cache lines: what every event reads, then what trees of more than one region and blossoms need.
 #[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
 pub(super) struct Region {
     /// Radius at time zero, had it always changed at the current rate.
     pub(super) origin: i64,
@@ -111,14 +118,14 @@ pub(super) struct Region {
     /// The region's defects, as a list through [`Defect::next`].
     pub(super) head: u32,
     pub(super) tail: u32,
+    /// For a blossom, one of its children.
+    pub(super) child: u32,
+    pub(super) mark: u64,
     /// For an inner region, the link to the outer region before it.
     pub(super) up: Link,
     /// For a child of a blossom, the next child around the cycle and the link to it.
     pub(super) ring_next: u32,
     pub(super) ring: Link,
-    /// For a blossom, one of its children.
-    pub(super) child: u32,
-    pub(super) mark: u64,
 }
 
 impl Default for Region {
@@ -146,6 +153,14 @@ impl Region {
             child: NONE,
             mark: 0,
         }
+    }
+
+    /// Becomes the region of a defect, whatever it was of an earlier one. What only inner regions and children of blossoms have is
+    /// written when it becomes one.
+    #[inline]
+    pub(super) fn begin(&mut self, i: u32, time: i64) {
+        let Self { mark, up, ring_next, ring, .. } = *self;
+        *self = Self { mark, up, ring_next, ring, ..Self::single(i, time) };
     }
 
     #[inline]

@@ -23,35 +23,40 @@ impl Defect {
 }
 
 impl Blossom {
+    /// Reads the chunk that defect `i` comes to next, of a list that has one.
+    #[inline]
+    pub(super) fn read_chunk(&mut self, tables: Tables<'_>, i: u32) {
+        let d = &mut self.defects[i as usize];
+        let extent = &tables.metric.nodes[d.node as usize];
+        d.chunk = d.cursor;
+        d.cursor = if d.cursor == extent.first { extent.rest } else { d.cursor + 1 };
+        let chunk = &tables.metric.near.chunks[d.chunk as usize];
+        let mut lanes = 0;
+        for (lane, &offset) in chunk.offsets.iter().enumerate() {
+            lanes |= u32::from(self.flags[d.node.wrapping_add(offset) as usize]) << lane;
+        }
+        d.lanes = lanes;
+        d.horizon = match lanes {
+            0 => d.end_of_chunk(tables),
+            lanes => chunk.dists[lanes.trailing_zeros() as usize % LANES].into(),
+        };
+    }
+
     /// Moves the horizon of defect `i` outwards by one step: one defect of a chunk, or one chunk without any.
     pub(super) fn advance(&mut self, tables: Tables<'_>, i: u32) {
         let near = &tables.metric.near;
         let d = &mut self.defects[i as usize];
-        let extent = &tables.metric.nodes[d.node as usize];
         if d.lanes == 0 {
             if d.cursor == d.end {
                 return self.search_beyond(tables, i);
             }
-            d.chunk = d.cursor;
-            d.cursor = if d.cursor == extent.first { extent.rest } else { d.cursor + 1 };
-            let chunk = &near.chunks[d.chunk as usize];
-            let mut lanes = 0;
-            for (lane, &offset) in chunk.offsets.iter().enumerate() {
-                lanes |= u32::from(self.flags[d.node.wrapping_add(offset) as usize]) << lane;
-            }
-            d.lanes = lanes;
-            d.horizon = if lanes == 0 {
-                d.end_of_chunk(tables)
-            } else {
-                chunk.dists[lanes.trailing_zeros() as usize].into()
-            };
-            return;
+            return self.read_chunk(tables, i);
         }
         let chunk = &near.chunks[d.chunk as usize];
-        let lane = d.lanes.trailing_zeros() as usize;
+        let lane = d.lanes.trailing_zeros() as usize % LANES;
         d.lanes &= d.lanes - 1;
         d.horizon = if d.lanes != 0 {
-            chunk.dists[d.lanes.trailing_zeros() as usize].into()
+            chunk.dists[d.lanes.trailing_zeros() as usize % LANES].into()
         } else {
             d.end_of_chunk(tables)
         };
@@ -117,10 +122,12 @@ impl Blossom {
 
     pub(super) fn link(&mut self, i: u32, j: u32, dist: i64, position: u64) {
         let h = self.halves.len() as u32;
-        self.halves.push(Half { dist, other: j, next: self.defects[i as usize].head });
-        self.defects[i as usize].head = h;
-        self.halves.push(Half { dist, other: i, next: self.defects[j as usize].head });
-        self.defects[j as usize].head = h + 1;
+        let [first, second] = [(i, h), (j, h + 1)]
+            .map(|(at, half)| std::mem::replace(&mut self.defects[at as usize].head, half));
+        self.halves.extend_from_slice(&[
+            Half { dist, other: j, next: first },
+            Half { dist, other: i, next: second },
+        ]);
         self.positions.push(position);
     }
 

@@ -22,7 +22,7 @@ impl Blossom {
     pub(super) fn settle(&mut self, tables: Tables<'_>, first: u32) {
         let near = &tables.metric.near;
         for i in first..self.defects.len() as u32 {
-            self.advance(tables, i);
+            self.read_chunk(tables, i);
             let d = &self.defects[i as usize];
             // The distance to the nearest defect, or a lower bound.
             let nearest = d.horizon;
@@ -37,7 +37,7 @@ impl Blossom {
             if d.lanes == 0 {
                 continue;
             }
-            let lane = d.lanes.trailing_zeros() as usize;
+            let lane = d.lanes.trailing_zeros() as usize % LANES;
             let chunk = d.chunk;
             let j = self.slots[d.node.wrapping_add(near.chunks[chunk as usize].offsets[lane]) as usize];
             if j > i || j < first || self.regions[j as usize].rate == FROZEN {

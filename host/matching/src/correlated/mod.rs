@@ -159,7 +159,7 @@ impl SecondPass {
             let place = blossom.place(link, None);
             let begin = paths.len() as u32;
             walk(tables, search, None, MatchedPair { a, b }, place, |edge| cross(edge, paths));
-            if !tables.graph.is_silent(a) {
+            if !blossom.is_silent(link.from) {
                 pairs.push((link, begin..paths.len() as u32));
             }
         });

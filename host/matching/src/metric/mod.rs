@@ -45,6 +45,8 @@ pub(crate) struct NodeInfo {
     pub(crate) end: u32,
     /// Whether the list holds every node that matters.
     pub(crate) complete: bool,
+    /// Whether what it is matched with flips no observable, and is not part of a solution.
+    pub(crate) silent: bool,
 }
 
 impl NodeInfo {
@@ -81,13 +83,14 @@ impl Metric {
         if let Some(masks) = &mut masks {
             masks.seal();
         }
-        let nodes = boundary.iter().zip(&extents).map(|(b, e)| NodeInfo {
+        let nodes = (0..).zip(boundary.iter().zip(&extents)).map(|(node, (b, e))| NodeInfo {
             boundary: b.dist,
             mask: b.mask,
             first: e.first,
             rest: e.rest,
             end: e.end,
             complete: e.complete,
+            silent: graph.is_silent(node),
         });
         Self { nodes: nodes.collect(), boundary, near, masks }
     }

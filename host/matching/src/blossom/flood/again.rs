@@ -144,7 +144,7 @@ impl Blossom {
         let Flood { cover, busy, cut_off, .. } = &mut **flood;
         for (i, d) in (0..).zip(&*defects) {
             // No edge of a silent part has become lighter.
-            if tables.graph.is_silent(d.node) {
+            if d.silent {
                 continue;
             }
             let reach = d.base + regions[d.top as usize].origin;
