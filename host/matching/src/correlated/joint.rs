@@ -7,9 +7,9 @@ use crate::integers::IntegerState;
 /// Probabilities of edges, and of pairs of edges of one error. Edges are named by their index in the builder.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Joint {
-    /// Of each edge that is a part of an error with several parts or of any other.
+    /// The probability of each edge.
     single: Vec<f64>,
-    /// Of each pair, the smaller edge first.
+    /// The probability of each pair, the smaller edge first.
     both: HashMap<(u32, u32), f64, IntegerState>,
 }
 
@@ -40,7 +40,7 @@ impl Joint {
         let mut out = Vec::with_capacity(2 * self.both.len());
         for (&(a, b), &both) in &self.both {
             for (given, other) in [(a, b), (b, a)] {
-                // Above one half the weight would be negative; matching wants no such surprise.
+                // Above one half the weight would be negative, which the second pass does not support.
                 let p = (both / self.single[given as usize]).min(0.5);
                 let weight = ((1.0 - p) / p).ln();
                 if weight.is_finite() {
@@ -53,7 +53,7 @@ impl Joint {
     }
 }
 
-/// `p` becomes the probability that just one of two independent things happens.
+/// Sets `p` to the probability that exactly one of two independent events happens.
 fn xor(p: &mut f64, other: f64) {
     *p = *p * (1.0 - other) + other * (1.0 - *p);
 }

@@ -1,9 +1,9 @@
 //! Weight rules: how a crossed edge changes the weights of other edges, on the integer grid.
 
-/// Per edge, which others become lighter when it is crossed, and how light.
+/// Per edge, the edges that become lighter when it is crossed, and their weights then.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rules {
-    /// Where each edge's rules begin, and one more; empty where there is no rule at all.
+    /// Where each edge's rules begin, with one more entry at the end; empty if there are no rules.
     rows: Vec<u32>,
     rules: Vec<Rule>,
 }
@@ -43,7 +43,7 @@ impl Rules {
         self.rules.len()
     }
 
-    /// Something of what [`of`](Self::of) gives, to have it in a cache.
+    /// A part of the result of [`of`](Self::of), to fetch it into a cache.
     #[inline]
     pub(crate) fn first(&self, edge: u32) -> u32 {
         let row = self.rows.get(edge as usize).map_or(0, |&row| row as usize);

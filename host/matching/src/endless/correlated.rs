@@ -1,4 +1,4 @@
-//! Runs without end in two passes: each window is matched as a whole, and what lies far enough back is decided.
+//! Runs without end in two passes: each window is matched as a whole, and pairs far enough back are decided.
 //!
 //! A window begins with a context, defects that are decided already. They are matched again with the others: their first pass
 //! lowers weights beside them, and their regions are where those of a whole run are. What comes out of it is used for pairs of
@@ -25,17 +25,17 @@ struct Open {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Undecided,
-    /// Decided, with a partner in this layer, or the boundary.
+    /// Decided, with a partner in this layer, or with the boundary.
     Decided(Option<u32>),
 }
 
-/// What decoders of one experiment share.
+/// The tables that decoders of one experiment share.
 #[derive(Debug)]
 struct Plan {
     layers: Layers,
     context: usize,
     margin: usize,
-    /// Layers of a window in the middle that are filled before it moves on.
+    /// Layers of a window in the middle that are filled before the window moves on.
     full: usize,
     scale: f64,
 }
@@ -67,12 +67,12 @@ pub(super) struct Correlated {
     first: Pane,
     middle: Pane,
     last: Pane,
-    /// Rounds given, and the round that the window begins with.
+    /// The number of rounds given, and the first round of the window.
     given: usize,
     start: usize,
     /// The defects of the window, by layer and position.
     open: Vec<Open>,
-    /// The nodes that are decoded, and which of `open` each is.
+    /// The decoded nodes, and the index of each in `open`.
     nodes: Vec<u32>,
     which: Vec<u32>,
     observables: Vec<u64>,
@@ -83,7 +83,7 @@ pub(super) struct Correlated {
     last_weight: i64,
 }
 
-/// Clones share the tables, and begin a run of their own.
+/// Clones share the tables and begin their own runs.
 impl Clone for Correlated {
     fn clone(&self) -> Self {
         Self::on(Arc::clone(&self.plan), self.first.clone(), self.middle.clone(), self.last.clone())
@@ -189,7 +189,7 @@ impl Correlated {
         Ok(true)
     }
 
-    /// The oldest layer with an undecided defect, `newest` if there is none before that.
+    /// The oldest layer with an undecided defect, at most `newest`.
     fn oldest_undecided(&self, newest: u32) -> u32 {
         let undecided = self.open.iter().filter(|open| open.state == State::Undecided);
         undecided.map(|open| open.layer).fold(newest, u32::min)
@@ -253,7 +253,7 @@ impl Correlated {
             let wanted = |MatchedPair { a, b }: MatchedPair| {
                 let a = open[index(a)];
                 let b = b.map_or(a, |b| open[index(b)]);
-                // A decided defect is matched with none that is not.
+                // No decided defect is matched with an undecided one.
                 let is_old = a.layer.max(b.layer) >= margin;
                 a.state == State::Undecided && is_old == old && (!old || a.layer.min(b.layer) < oldest)
             };
@@ -306,7 +306,7 @@ impl Correlated {
         agrees
     }
 
-    /// Lets the window begin so many layers later. Decided defects before that leave it, and those that they are matched with.
+    /// Moves the window on by `layers` layers. Decided defects before its new beginning leave it, with their partners.
     fn move_on(&mut self, layers: u32) {
         self.open.retain_mut(|open| {
             let stays = match &mut open.state {

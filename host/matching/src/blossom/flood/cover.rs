@@ -5,24 +5,24 @@
 
 use crate::graph::NONE;
 
-/// Of a node.
+/// The covers of a node.
 #[derive(Debug, Clone, Copy)]
 struct Covered {
-    /// The most that a defect's reach goes beyond it; all above 32 bits is as good as that.
+    /// The most that a defect's reach goes beyond the node, saturated at 32 bits.
     most: u32,
-    /// The first of the entries here.
+    /// The first entry of the node.
     head: u32,
 }
 
 const BARE: Covered = Covered { most: 0, head: NONE };
 
-/// A defect at a node that it covers, or at its own.
+/// A defect at a node that it covers, or at its own node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     /// How far its reach goes beyond the node.
     pub(super) beyond: i64,
     pub(super) defect: u32,
-    /// Whether it covers the node across an edge that is lighter now.
+    /// Whether the defect covers the node across an edge that is lighter now.
     pub(super) spread: bool,
     node: u32,
     next: u32,
@@ -30,7 +30,7 @@ pub(super) struct Entry {
 
 #[derive(Debug, Clone)]
 pub(super) struct Cover {
-    /// Per node, and the boundary after them, which nothing covers.
+    /// Per node, then for the boundary, which no defect covers.
     nodes: Vec<Covered>,
     entries: Vec<Entry>,
 }
@@ -40,7 +40,7 @@ impl Cover {
         Self { nodes: vec![BARE; nodes + 1], entries: Vec::with_capacity(8 * nodes + 64) }
     }
 
-    /// Forgets everything, and tells `left` the nodes that were covered.
+    /// Clears all covers, and calls `left` with the nodes that were covered.
     pub(super) fn clear(&mut self, mut left: impl FnMut(u32)) {
         for entry in self.entries.drain(..) {
             self.nodes[entry.node as usize] = BARE;

@@ -13,11 +13,11 @@ pub(super) struct Label {
     pub(super) dist: i64,
     /// The distance at which its next edge ends.
     pub(super) due: i64,
-    /// Where that edge stands among the node's.
+    /// The edge's slot in the node's row.
     pub(super) slot: u32,
     pub(super) defect: u32,
     pub(super) node: u32,
-    /// The label before this one on the way from the defect, and the edge between; [`NONE`] at the defect itself.
+    /// The label before this one on the path from the defect, and the edge between; [`NONE`] at the defect itself.
     pub(super) before: u32,
     pub(super) edge: u32,
     /// The next label at the same node.
@@ -44,7 +44,7 @@ impl Labels {
         Self { all, at: vec![NONE; nodes], roots: Vec::with_capacity(nodes) }
     }
 
-    /// Forgets everything, tells `left` the nodes that had labels, and makes room for this many defects.
+    /// Clears all labels, calls `left` with the nodes that had labels, and makes room for `defects` defects.
     pub(super) fn restart(&mut self, defects: usize, mut left: impl FnMut(u32)) {
         for label in &self.all {
             self.at[label.node as usize] = NONE;
@@ -77,7 +77,7 @@ impl Labels {
         id
     }
 
-    /// Makes a label that is not in its defect's heap due.
+    /// Makes a label due that is not in its defect's heap.
     #[inline]
     pub(super) fn push(&mut self, id: u32, due: i64, slot: u32) {
         let label = &mut self.all[id as usize];
@@ -102,7 +102,7 @@ impl Labels {
         top
     }
 
-    /// Takes the label that is due first, which there is, out of a defect's heap.
+    /// Takes the label that is due first out of a defect's heap, which is not empty.
     pub(super) fn pop(&mut self, defect: u32) {
         // Its children are melded in pairs, and the pairs from the last to the first.
         let mut at = self.all[self.roots[defect as usize] as usize].child;
@@ -134,7 +134,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a list: new labels, and ones that become due again.
+        /// Against a list: new labels, and labels that become due again.
         #[test]
         fn the_first_due_comes_first(ops in prop::collection::vec((0i64..50, 0u8..4), 1..200)) {
             let mut labels = Labels::new(1);

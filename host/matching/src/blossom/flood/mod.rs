@@ -1,4 +1,4 @@
-//! Finding the defects near a defect where no distance table can be trusted: weights that hold for one decode alone.
+//! Searching for the defects near a defect without distance tables, for weights that hold for one decode alone.
 //!
 //! Every defect grows its own search, no further than its reach: all nodes nearer than the reach are
 //! *settled*. Two defects meet when their reaches add up to their distance. Walk along a shortest path from
@@ -30,7 +30,7 @@ use cover::Cover;
 use labels::{Label, Labels};
 use weights::Weights;
 
-/// What the position of a pair that was found by labels begins with. No near list is as long as that.
+/// The mark in the position of a pair that was found by labels. No near list is that long.
 const LABELLED: u64 = 1 << 63;
 
 /// Whether a pair's position names labels of a [`Flood`].
@@ -38,7 +38,7 @@ pub(crate) fn is_labelled(position: u64) -> bool {
     position & LABELLED != 0 && position != SEARCHED
 }
 
-/// What a solve on other weights than the graph's needs besides.
+/// The additional state of a solve on weights other than the graph's.
 #[derive(Debug, Clone)]
 pub(crate) struct Flood {
     weights: Weights,
@@ -50,12 +50,12 @@ pub(crate) struct Flood {
     planted: Vec<bool>,
     /// Defects whose search is to begin.
     due: Vec<u32>,
-    /// Nodes that defects cover across lighter edges, still to be looked at.
+    /// Nodes that defects cover across lighter edges, still to be processed.
     spreads: Vec<Spread>,
     /// Per defect, the label from which its way to the boundary leaves; [`NONE`] if the way of the unchanged graph is
     /// as short as any.
     exits: Vec<u32>,
-    /// Per pair, the edge between the two labels that it is known by.
+    /// Per pair found by labels, the edge between its two labels.
     bridges: Vec<u32>,
     /// Defects whose near lists end before their reach does.
     cut_off: Vec<u32>,
@@ -101,7 +101,7 @@ impl Flood {
         self.bridges.resize(pairs, NONE);
     }
 
-    /// Lets the defects that are given up begin to search, and returns them.
+    /// Lets the released defects begin to search, and returns them.
     fn begin_roots(&mut self) -> Vec<u32> {
         let roots = std::mem::take(&mut self.given_up.roots);
         for &i in &roots {
@@ -111,18 +111,18 @@ impl Flood {
         roots
     }
 
-    /// Gives an edge this grid weight, below `2^30`; says whether that is more than the graph's.
+    /// Gives an edge this grid weight, below `2^30`. Returns whether it exceeds the graph's.
     pub(crate) fn set(&mut self, edge: u32, weight: u32) -> bool {
         self.weights.set(edge, weight)
     }
 
-    /// Gives an edge this weight, if that is less than it has.
+    /// Lowers an edge's weight to this one, if it is less.
     #[inline]
     pub(crate) fn lower(&mut self, edge: u32, weight: u32) {
         self.weights.lower(edge, weight);
     }
 
-    /// The grid weight of an edge as it is now.
+    /// The current grid weight of an edge.
     #[inline]
     pub(crate) fn weight(&self, edge: u32) -> i64 {
         self.weights.of(edge).into()
@@ -138,12 +138,12 @@ impl Flood {
         self.weights.restore();
     }
 
-    /// The graph with the weights as they are.
+    /// The graph with the current weights.
     pub(crate) fn changed_graph(&self, graph: &MatchingGraph) -> MatchingGraph {
         self.weights.graph(graph)
     }
 
-    /// Where the way of defect `from` to the boundary is known by labels.
+    /// The position of defect `from`'s path to the boundary, if labels hold it.
     pub(crate) fn exit(&self, from: u32) -> Option<u64> {
         let exit = self.exits[from as usize];
         (exit != NONE).then(|| pack(exit, NONE))
@@ -154,7 +154,7 @@ impl Flood {
         self.bridges[pair as usize]
     }
 
-    /// Calls `edge` with every edge on a way that [`is_labelled`].
+    /// Calls `edge` with every edge on a path that [`is_labelled`].
     pub(crate) fn walk(
         &self,
         graph: &MatchingGraph,
@@ -184,7 +184,7 @@ fn go_on(row: &[Neighbour], weights: &Weights, labels: &mut Labels, id: u32) {
     let Label { dist, slot, .. } = *labels.get(id);
     let key = |at: u32, nb: &Neighbour| u64::from(weights.of(nb.edge)) << 32 | u64::from(at);
     let last = key(slot, &row[slot as usize]);
-    // Without a branch: which edges are left is anyone's guess.
+    // Without a branch, which could not be predicted.
     let next = (0..).zip(row).map(|(at, nb)| key(at, nb)).map(|key| if key > last { key } else { u64::MAX });
     push_edge(labels, id, dist, next.min().unwrap_or(u64::MAX));
 }
@@ -205,7 +205,7 @@ fn unpack(ends: u64) -> (u32, u32) {
 }
 
 impl Blossom {
-    /// Begins the search of defect `i`, with those of all whose cover it meets.
+    /// Begins the search of defect `i`, and those of all defects whose cover it meets.
     pub(super) fn plant(&mut self, tables: Tables<'_>, i: u32) {
         let Some(flood) = &mut self.flood else { return };
         if !std::mem::replace(&mut flood.planted[i as usize], true) {
@@ -214,7 +214,7 @@ impl Blossom {
         }
     }
 
-    /// Lets the searches that are due begin, and go as far as their defects reach.
+    /// Begins the searches that are due, and runs them as far as their defects reach.
     fn catch_up(&mut self, tables: Tables<'_>) {
         while let Some(flood) = &mut self.flood {
             let Some(j) = flood.due.pop() else { return };
@@ -299,7 +299,7 @@ impl Blossom {
                 exits[i as usize] = settled;
             }
         }
-        // Few nodes around have labels or a cover: those that do are found without a branch.
+        // Few neighbours have labels or a cover; these are found without a branch.
         let row = tables.graph.neighbours(node);
         let mut lightest = u64::MAX;
         for (first, part) in (0u32..).step_by(64).zip(row.chunks(64)) {

@@ -1,23 +1,23 @@
-//! The graph's weights, which can be changed for one decode and put back.
+//! The graph's weights, with changes for one decode that can be undone.
 
 use crate::graph::{MatchingGraph, NONE};
 
-/// What does not change about an edge.
+/// The fixed data of an edge.
 #[derive(Debug, Clone, Copy)]
 struct Fixed {
     /// Its grid weight in the graph.
     weight: u32,
-    /// Its ends; the second is one past the last node where that is the boundary.
+    /// Its ends; for the boundary, the second is one past the last node.
     ends: [u32; 2],
 }
 
 /// Marks a weight that has been set. Weights have at most 30 bits.
 const SET: u32 = 1 << 31;
 
-/// The weight of every edge, as it is now.
+/// The current weight of every edge.
 #[derive(Debug, Clone)]
 pub(super) struct Weights {
-    /// Per edge, with the mark of those that have been set.
+    /// Per edge, with a mark if it has been set.
     now: Vec<u32>,
     fixed: Vec<Fixed>,
     /// The edges whose weight has been set.
@@ -46,7 +46,7 @@ impl Weights {
         self.now[edge as usize] & !SET
     }
 
-    /// Gives an edge this weight, if that is less than it has.
+    /// Lowers an edge's weight to this one, if it is less.
     #[inline]
     pub(super) fn lower(&mut self, edge: u32, weight: u32) {
         // A loop has weight zero here, so it is never lowered.
@@ -59,7 +59,7 @@ impl Weights {
         }
     }
 
-    /// Gives an edge that has none set this weight; says whether that is more than the graph's.
+    /// Sets the weight of an edge that has none set. Returns whether it exceeds the graph's.
     pub(super) fn set(&mut self, edge: u32, weight: u32) -> bool {
         let Fixed { weight: usual, ends } = self.fixed[edge as usize];
         let now = &mut self.now[edge as usize];
