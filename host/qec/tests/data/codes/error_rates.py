@@ -1,15 +1,17 @@
-"""Logical error rates of three decoders on the same shots of a code's memory experiment (docs/performance/codes.md).
+"""Logical error rates of several decoders on the same shots of a code's memory experiment (docs/performance/codes.md).
 
     pip install stim==1.16.0 numpy scipy ldpc==2.4.1 relay-bp==0.2.2
     cargo run --release -p ringcall-qec --example code_circuits -- /tmp/circuits
     python3 error_rates.py RINGCALL /tmp/circuits/bb72-r6-z-memory-even.stim DECODER:SOLUTIONS:SHOTS ...
 
-RINGCALL is the program; DECODER is `ringcall` (`predict --decoder relay`), `relay-bp` (the crate, single precision, the same
-settings) or `bp-osd` (ldpc: min-sum with as many iterations as detectors, ordered statistics by combination sweep of order 7).
-Shots are Stim's, of seed 1; each decoder takes the first SHOTS. Beside each count are those of the first decoder on these
-shots, and the errors in common.
+RINGCALL is the program; DECODER is `ringcall` (`predict --decoder relay`), `sweep` (`sweep --decoder relay`, which draws its own
+shots), `relay-bp` (the crate, single precision, the same settings) or `bp-osd` (ldpc: min-sum with as many iterations as detectors,
+ordered statistics by combination sweep of order 7). Shots are Stim's, of seed 1; each decoder takes the first SHOTS. Prints a
+line of JSON for each decoder: with `first_only` and `this_only`, the shots of these that the first decoder alone, or this one alone,
+decodes wrongly.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -55,6 +57,17 @@ def ringcall(program, model, detectors, solutions):
     return np.array([[int(bit) for bit in line] for line in out.split()], np.uint8)
 
 
+def sweep(program, model, shots, solutions):
+    with tempfile.TemporaryDirectory() as folder:
+        dem = os.path.join(folder, "model.dem")
+        model.to_file(dem)
+        command = [program, "sweep", "--dem", dem, "--decoder", "relay", "--relay-solutions", str(solutions)]
+        command += ["--shots", str(shots), "--batch", "100", "--json", "-"]
+        out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    point = json.loads(out)["points"][0]
+    return point["alone"]["errors"], point["alone"]["shots"]
+
+
 def relay(model, detectors, solutions):
     checks, observables, priors = matrices(model)
     decoder = relay_bp.RelayDecoderF32(
@@ -93,6 +106,11 @@ def main(program, path, *runs):
     detectors, truth = detectors.astype(np.uint8), truth.astype(np.uint8)
     first = None
     for name, solutions, shots in runs:
+        row = {"circuit": os.path.basename(path), "decoder": name, "solutions": solutions}
+        if name == "sweep":
+            row["wrong"], row["shots"] = sweep(program, model, shots, solutions)
+            print(json.dumps(row), flush=True)
+            continue
         if name == "ringcall":
             predicted = ringcall(program, model, detectors[:shots], solutions)
         elif name == "relay-bp":
@@ -101,13 +119,11 @@ def main(program, path, *runs):
             predicted = bp_osd(model, detectors[:shots])
         wrong = (predicted != truth[:shots]).any(axis=1)
         first = wrong if first is None else first
-        ours = first[: len(wrong)]
-        common = (wrong[: len(ours)] & ours).sum()
-        print(
-            f"{name}, {solutions} solutions: {wrong.sum()} of {shots};"
-            f" the first decoder {ours.sum()} of {len(ours)}, in common {common}",
-            flush=True,
-        )
+        paired = min(len(wrong), len(first))
+        ours, theirs = first[:paired], wrong[:paired]
+        row.update(wrong=int(wrong.sum()), shots=shots)
+        row.update(first_only=int((ours & ~theirs).sum()), this_only=int((theirs & ~ours).sum()))
+        print(json.dumps(row), flush=True)
 
 
 main(*sys.argv[1:])
