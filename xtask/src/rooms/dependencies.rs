@@ -60,6 +60,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-roce",
         ],
     ),
+    // What an adapter and a kernel are given.
+    ("ringcall-rdma", &["ringcall-wire", "ringcall-gpu", "ringcall-mlx5"]),
     (
         "ringcall-launch",
         &[
@@ -80,8 +82,6 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-sim",
         ],
     ),
-    // What an adapter and a kernel are given.
-    ("ringcall-rdma", &["ringcall-wire", "ringcall-gpu", "ringcall-mlx5"]),
     // Codes, matching and inference know nothing of rings.
     ("ringcall-matching", &[]),
     ("ringcall-bp", &[]),
