@@ -1,10 +1,12 @@
 //! CI steps: all checks in order, each under a heading with its time.
 
+use crate::aarch64;
 use crate::book;
 use crate::browser;
 use crate::deq;
 use crate::dist;
 use crate::dist_compat;
+use crate::doca;
 use crate::package;
 use crate::pages;
 use crate::ptx::Cuda;
@@ -38,12 +40,15 @@ const STEPS: &[Step] = &[
     Step { name: "rdma", run: rdma::step },
     Step { name: "onnxruntime", run: steps::onnxruntime },
     Step { name: "clippy", run: steps::clippy },
+    Step { name: "aarch64", run: aarch64::step },
     Step { name: "docs", run: steps::docs },
     Step { name: "deq", run: deq::step },
     Step { name: "package", run: package::step },
     Step { name: "wheel", run: wheel::step },
     Step { name: "dist", run: dist::step },
     Step { name: "tensorrt", run: tensorrt::step },
+    // Takes the libclang of the step before it.
+    Step { name: "doca", run: doca::step },
     Step { name: "chaos", run: steps::chaos },
     Step { name: "worlds", run: steps::worlds },
     Step { name: "loom", run: steps::loom },
@@ -67,6 +72,7 @@ const PACKAGES: &[fn(&Shell) -> Result<()>] = &[
     |shell| wheel::install(shell).map(drop),
     |shell| dist_compat::cmake(shell).map(drop).context("no cmake"),
     |shell| tensorrt::install(shell).map(drop),
+    aarch64::install,
     browser::install,
     |shell| pages::install(shell).map(drop).context("no mdBook"),
 ];

@@ -105,7 +105,7 @@ enum Task {
     Rdma,
     /// Compiles the code that includes a DOCA SDK's headers: those of `RINGCALL_DOCA_INCLUDE`, or a stand-in of ours.
     Doca,
-    /// Checks the libraries for C programs for aarch64 Linux, where the target's standard library or the sources of one can be had.
+    /// Lints the crates with code of an architecture for aarch64 Linux; needs that target of the toolchain.
     Aarch64,
     /// The Python wheel's lints and tests, in a virtual environment: about four minutes. Needs python3 with venv, and PyPI.
     Wheel(wheel::WheelOptions),

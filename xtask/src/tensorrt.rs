@@ -43,9 +43,21 @@ pub(crate) fn step(shell: &Shell) -> Result<Outcome> {
 pub(crate) fn install(shell: &Shell) -> Result<PathBuf> {
     let mut wheels = vec!["--no-deps", LIBCLANG];
     wheels.extend(KINDS.iter().map(|(_, wheel, ..)| *wheel));
-    let packages = shell.target("tools").join("tensorrt/python");
+    let packages = packages(shell);
     shell.pip_once(&packages, &wheels).context("PyPI's packages of TensorRT: install python3 with pip")?;
     Ok(packages)
+}
+
+fn packages(shell: &Shell) -> PathBuf {
+    shell.target("tools").join("tensorrt/python")
+}
+
+/// Where libclang is in the packages.
+const CLANG: &str = "clang/native";
+
+/// The folder of the installed libclang, if it is installed.
+pub(crate) fn libclang(shell: &Shell) -> Option<PathBuf> {
+    Some(packages(shell).join(CLANG)).filter(|folder| folder.is_dir())
 }
 
 fn test(shell: &Shell, bless: bool) -> Result<()> {
@@ -54,7 +66,7 @@ fn test(shell: &Shell, bless: bool) -> Result<()> {
     let packages = install(shell)?;
 
     let mut command = shell.cargo(&["test", "-p", "ringcall-tensorrt", "--features", "bindings"]);
-    command.env("RINGCALL_TENSORRT_REQUIRED", "1").env("LIBCLANG_PATH", packages.join("clang/native"));
+    command.env("RINGCALL_TENSORRT_REQUIRED", "1").env("LIBCLANG_PATH", packages.join(CLANG));
     for (kind, _, libraries, include) in KINDS {
         let include = headers.join(include);
         ensure!(include.is_dir(), "{} has no {}", HEADERS.0, include.display());
