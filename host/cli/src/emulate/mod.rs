@@ -68,10 +68,10 @@ pub(crate) struct Args {
     /// The line that `ringcall serve` prints, or an address
     #[arg(long, value_name = "ENDPOINT")]
     connect: String,
-    /// What requests go over [default: the endpoint's]
+    /// The transport of the requests [default: the endpoint's]
     #[arg(long, value_enum)]
     transport: Option<TransportArg>,
-    /// What is spoken: requests of one function, or with --config a decoding server's calls
+    /// The protocol: requests of one function, or with --config a decoding server's calls
     #[arg(long, value_enum, default_value = "rpc")]
     protocol: ProtocolArg,
     /// --protocol decoding: the file that the server was given. Shots are sampled from its errors
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     /// --protocol decoding: rounds of a run of a decoder of runs of any length, each sent in a call of its own
     #[arg(long, default_value_t = 1000, value_name = "N", value_parser = number::within::<u32>(1, 10_000_000))]
     run_rounds: u32,
-    /// What is asked
+    /// The function to call
     #[arg(long, value_enum, default_value = "increment")]
     function: FunctionArg,
     #[command(flatten)]

@@ -33,10 +33,10 @@ pub(crate) struct Args {
     /// The format of the observables: 01, b8, r8, ptb64, hits or dets
     #[arg(long = "obs_in_format", alias = "obs-in-format", value_name = "FORMAT", default_value = "01")]
     obs_in_format: ShotFormat,
-    /// Where the counts go, as `MISTAKES / SHOTS` (default: standard output)
+    /// File for the counts, as `MISTAKES / SHOTS` (default: standard output)
     #[arg(long = "out", value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Say on standard error how long decoding took
+    /// Print on standard error how long decoding took
     #[arg(long)]
     time: bool,
 }

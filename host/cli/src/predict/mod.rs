@@ -46,8 +46,8 @@ pub(crate) struct Args {
     /// The format of the predictions: 01, b8, r8, ptb64, hits or dets
     #[arg(long = "out_format", alias = "out-format", value_name = "FORMAT", default_value = "01")]
     out_format: ShotFormat,
-    /// Where it goes how sure the decoder is of each shot, with --matching ensemble: a line a shot, the natural logarithm of the odds
-    /// that the prediction is right (inf where no other one was seen)
+    /// File for the decoder's confidences, with --matching ensemble: a line for each shot, the natural logarithm of the odds
+    /// that the prediction is right (inf if no other one was seen)
     #[arg(long, value_name = "FILE")]
     confidence: Option<PathBuf>,
 }

@@ -342,7 +342,7 @@ pub(crate) struct Args {
     /// Stop after so long, in s [default: 3 s where --shots and --in are absent]
     #[arg(long, value_name = "TIME", value_parser = number::some_seconds)]
     duration: Option<Duration>,
-    /// From one request to the next, in us; 0: as fast as slots come free
+    /// Interval between requests, in us; 0: as fast as slots become free
     #[arg(long, alias = "interval-us", default_value = "100us", value_name = "TIME", value_parser = number::microseconds)]
     pub(super) interval: Duration,
     /// Worker threads, each with an engine and a decoder [default: as many as there are cores to spare, at most 8]

@@ -46,7 +46,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What requests come over.
+/// The transport of the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TransportArg {
     /// A datagram a request
@@ -141,7 +141,7 @@ pub(crate) const DEFAULT_PORT: PortOptions = PortOptions::new(64, 1024);
 /// --duration; then answers requests under way, prints its counters and ends with 0 if they balance.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Args {
-    /// What requests come over: udp (a datagram a request), roce (RDMA WRITEs by RoCE v2, as an FPGA sends them,
+    /// The transport of the requests: udp (a datagram a request), roce (RDMA WRITEs by RoCE v2, as an FPGA sends them,
     /// without an adapter), nic (the same on the wire; an emulated adapter's queues, served by the unified loop), verbs
     /// (the same on the wire, by an RDMA adapter: see --device), hsb (the same on the wire; queues that a transport context
     /// names: of --device emulated, or of an mlx5 adapter with --dispatcher device), or plugin:LIBRARY (a provider of the bridge interface, whose ring it is)
@@ -214,7 +214,7 @@ pub(crate) struct Args {
     /// RoCE: the queue pair that answers are addressed to
     #[arg(long, default_value_t = DEFAULT_PORT.remote_qp, value_name = "N", value_parser = number::within::<u32>(0, 0xFF_FFFF))]
     remote_qp: u32,
-    /// UDP: who is served, as IP addresses with any port or one; may be repeated; others are counted and not
+    /// UDP: the peers that are served, as IP addresses with any port or one; may be repeated; others are counted and not
     /// answered [default: every peer]. RoCE: one peer, which gets every answer, at port 4791 unless another is given,
     /// since adapters listen there alone; or several, without ports, each answered where it sends from; others are
     /// counted, and the rendezvous does not speak to them [default: peers that bring the key]
@@ -258,7 +258,7 @@ pub(crate) struct Args {
     /// line names the parts that are on (sandbox=files,calls). Libraries, GPUs and adapters are served without
     #[arg(long)]
     no_sandbox: bool,
-    /// How lines on standard error look: those of level `warn` and above, or what RUST_LOG says
+    /// The format of lines on standard error, which are those of level `warn` and above, or what RUST_LOG says
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     log_format: log::LogFormatArg,
     #[command(flatten)]

@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 /// interval is a line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where the metrics are: what the service's line says after `metrics=`
+    /// The metrics' address: the service's line has it after `metrics=`
     #[arg(value_name = "ADDRESS")]
     address: String,
-    /// From one look to the next, in s
+    /// Interval between updates, in s
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = number::seconds)]
     interval: Duration,
     /// End after so many intervals
