@@ -6,6 +6,8 @@ mod access;
 mod models;
 #[path = "two_processes/options.rs"]
 mod options;
+#[path = "two_processes/relay.rs"]
+mod relay;
 
 use ringcall_transport::{CallerOptions, udp};
 use ringcall_wire::Status;
@@ -581,43 +583,6 @@ fn another_experiment_is_refused_in_words() {
     assert_eq!(n(&counters["transport"]["received"]), 20, "{text}");
 }
 
-/// Codes that matching cannot take, and models of a file: served by Relay-BP, whose settings the endpoint says.
-#[test]
-fn bicycle_codes_and_models_are_served_by_relay() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let dem = folder.path().join("hyper.dem");
-    std::fs::write(&dem, "error(0.05) D0 D1 D2 L0\nerror(0.1) D0\nerror(0.1) D2 D3 L7\nerror(0.02) D3\n")
-        .expect("a file");
-    let dem = dem.to_str().expect("text");
-    let circuit = folder.path().join("three.stim");
-    let text = "X_ERROR(0.1) 0\nCX 0 1 0 2\nX_ERROR(0.05) 1\nM 0 1 2\nDETECTOR rec[-1]\nDETECTOR rec[-2]\nDETECTOR rec[-3]\n\
-                OBSERVABLE_INCLUDE(0) rec[-3]\n";
-    std::fs::write(&circuit, text).expect("a file");
-    let circuit = circuit.to_str().expect("text");
-    for (served, asked) in [
-        (
-            &["--code", "bb72", "--rounds", "2", "--relay-solutions", "2"][..],
-            &["--code", "bb72", "--rounds", "2"][..],
-        ),
-        (&["--dem", dem], &["--dem", dem]),
-        (&["--distance", "3", "--decoder", "relay"], &["--distance", "3"]),
-        (&["--circuit", circuit], &["--circuit", circuit]),
-    ] {
-        let service = Service::start(served);
-        assert_eq!(service.get("decoder"), "relay", "{}", service.endpoint);
-        let solutions = if served.contains(&"--relay-solutions") { "2" } else { "1" };
-        assert_eq!(service.get("relay_solutions"), solutions);
-        let decode = ["--function", "decode", "--requests", "200"];
-        let report = report_of(&service, &[&decode[..], asked].concat());
-        assert_eq!((n(&report["correct"]), n(&report["wrong"])), (200, 0), "{report}");
-        let matched = emulate(&service, &[&decode[..], asked, &["--matching", "plain"]].concat());
-        let stderr = String::from_utf8_lossy(&matched.stderr);
-        assert!(!matched.status.success() && stderr.contains("the endpoint's decoder is relay"), "{stderr}");
-        let (text, counters) = service.stop();
-        assert_eq!((&counters["decoder"], &counters["matching"]), (&"relay".into(), &Value::Null), "{text}");
-    }
-}
-
 /// The system says so at once; the requests' time, of hours here, is not waited for.
 #[test]
 fn a_closed_port_is_noticed() {
@@ -723,14 +688,18 @@ fn weights_and_read_outs_are_served() {
     assert_eq!(status(&[(3, 0.5), (3, 0.5)], &[1, 0, 0]), Status::BAD_PAYLOAD, "twice");
     assert_eq!(status(&[], &[1, 0, 0]), Status::OK);
     let (_, counters) = service.stop();
-    assert_eq!(counters["decodes"], serde_json::json!({ "answers": 1202, "late": 0 }));
+    assert_eq!(counters["decodes"], serde_json::json!({ "answers": 1202, "unconverged": 0, "late": 0 }));
     for readout in ["soft4", "soft-f32", "leakage8", "leakage32"] {
         let service = start(&["--readout", readout, "--deadline-us", "0"]);
         let args = ["--function", "decode-readout", "--requests", "100", "--timeout-ms", "20000"];
         let report = report_of(&service, &[&experiment[..], &args].concat());
         assert_eq!((n(&report["correct"]), n(&report["past_deadline"])), (100, 100), "{readout}: {report}");
         let (text, counters) = service.stop();
-        assert_eq!(counters["decodes"], serde_json::json!({ "answers": 100, "late": 100 }), "{text}");
+        assert_eq!(
+            counters["decodes"],
+            serde_json::json!({ "answers": 100, "unconverged": 0, "late": 100 }),
+            "{text}"
+        );
     }
     // Not asked for, not served; and without a circuit nothing is known of measurements.
     let service = start(&[]);

@@ -504,9 +504,9 @@ impl Syndromes {
         self.form.read_result(result)
     }
 
-    /// Whether an answer says that the time was up.
-    pub(crate) fn is_late(&self, result: &[u8]) -> bool {
-        self.answer_in(result).is_some_and(|answer| answer.outcome.is_late())
+    /// How an answer says that its decode ended.
+    pub(crate) fn converged(&self, result: &[u8]) -> Option<i32> {
+        self.answer_in(result).map(|answer| answer.outcome.converged)
     }
 
     /// Decodes a request of the problem's form. Writes observables, corrections and convergence, or only the last two.

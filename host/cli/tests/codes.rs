@@ -157,6 +157,24 @@ fn colour_codes_bases_and_detectors_are_options() {
     assert_eq!((&both["settings"]["basis"], &both["settings"]["detectors"]), (&"x".into(), &"144".into()));
 }
 
+/// Memory of X and of Z: the same code, other circuits and other shots, decoded about as well.
+#[test]
+fn a_bicycle_code_is_run_and_swept_in_both_bases() {
+    let code = ["--code", "bb72", "--rounds", "3"];
+    let study = ["--noises", "0.006", "--shots", "400", "--batch", "100"];
+    let found = ["x", "z"].map(|basis| {
+        let ran = report(&[&["run", "--basis", basis, "--p", "0.006"][..], &code, &QUICK].concat());
+        assert_eq!((&ran["settings"]["basis"], &ran["completed"]), (&basis.into(), &300.into()));
+        let swept = report(&[&["sweep", "--basis", basis][..], &code, &study].concat());
+        let point = &swept["points"][0];
+        assert_eq!((&point["basis"], &point["matching"]), (&basis.to_uppercase().into(), &"relay".into()));
+        let wrong = point["alone"]["errors"].as_u64().expect("a count");
+        assert!((1..200).contains(&wrong), "{basis}: {wrong} of 400");
+        (ran["density_in"].clone(), point["density_in"].clone())
+    });
+    assert!(found[0].0 != found[1].0 && found[0].1 != found[1].1, "other shots: {found:?}");
+}
+
 #[test]
 fn the_surface_code_is_matched_unless_relay_is_asked_for() {
     let base = ["run", "--distance", "3", "--p", "0.01"];

@@ -52,6 +52,7 @@ mod summary;
 mod trace;
 
 pub use confidence::{ConfidenceBin, Confidences};
+pub use deadline::Cancellation;
 pub use driver::{DriveError, Pace};
 pub use form::{Answer, Observables, RequestBuffer, WireForm};
 pub use predecoder::{Predecoder, PredecoderError};

@@ -1,6 +1,6 @@
 //! Decoding problems: a detector error model and its decoders.
 
-use crate::deadline::Timed;
+use crate::deadline::{Cancellation, Timed};
 use crate::form::WireForm;
 use ringcall::wire::bits::packed_len;
 use ringcall::wire::schema::HandlerSchema;
@@ -51,6 +51,7 @@ pub struct Problem {
     model: Arc<DetectorErrorModel>,
     decoders: Arc<ModelDecoders>,
     deadline: Option<Duration>,
+    cancellation: Option<Cancellation>,
     form: WireForm,
 }
 
@@ -150,7 +151,13 @@ impl Problem {
             return Err(ProblemError::NoDetectors);
         }
         let form = WireForm::new(model.num_detectors, model.num_observables);
-        Ok(Self { model: Arc::new(model), decoders: Arc::new(decoders), deadline: None, form })
+        Ok(Self {
+            model: Arc::new(model),
+            decoders: Arc::new(decoders),
+            deadline: None,
+            cancellation: None,
+            form,
+        })
     }
 
     /// The memory experiment decoded by slices: the checks of each basis in each layer of time separately, by a [`SliceFactory`].
@@ -223,7 +230,14 @@ impl Problem {
         Self { deadline, ..self }
     }
 
-    /// The longest time of a decode.
+    /// The same problem, whose decodes end early once they are cancelled: their answer is then the best so far, and says that it is late.
+    /// Matching takes microseconds; without a deadline it comes to its end all the same.
+    #[must_use]
+    pub fn cancelled_by(self, cancellation: &Cancellation) -> Self {
+        Self { cancellation: Some(cancellation.clone()), ..self }
+    }
+
+    /// How long a decode may take.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         self.deadline
@@ -277,9 +291,12 @@ impl Problem {
     /// The decoder cannot be made.
     pub fn decoder(&self) -> Result<Box<dyn Decoder>, DecodeError> {
         let decoder = self.decoders.build()?;
-        Ok(match self.deadline {
-            Some(deadline) => Box::new(Timed::new(decoder, deadline)),
-            None => decoder,
+        let is_cancelled = self.cancellation.is_some() && self.family() == DecoderFamily::Relay;
+        Ok(if self.deadline.is_some() || is_cancelled {
+            let cancellation = self.cancellation.clone().unwrap_or_default();
+            Box::new(Timed::new(decoder, self.deadline, cancellation))
+        } else {
+            decoder
         })
     }
 

@@ -2,10 +2,13 @@
 
 use ringcall::wire::qec::{DecodeResponse, read_decode_result};
 use ringcall_decoder_service::{
-    Inference, Pace, Problem, ResidualDecoder, Service, ServiceConfig, ShotSource, Summary,
+    Cancellation, Inference, Pace, Problem, ResidualDecoder, Service, ServiceConfig, ShotSource, Summary,
 };
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
+use ringcall_qec::decode::{BpConfig, DecoderFamily, DecoderOptions};
+use ringcall_qec::dem::text;
+use std::sync::mpsc;
 use std::time::Duration;
 
 fn problem(deadline: Option<Duration>) -> Problem {
@@ -58,4 +61,27 @@ fn an_answer_says_that_it_is_late() {
     assert_eq!(converged(Some(Duration::from_secs(3600)), &defects), 1);
     assert_eq!(converged(Some(Duration::ZERO), &defects), DecodeResponse::LATE);
     assert_eq!(converged(Some(Duration::ZERO), &[]), 1, "nothing to decode is in time");
+}
+
+/// Of a decode that would go on for centuries: three detectors fire, and one more error flips each pair of them.
+#[test]
+fn another_thread_cancels_a_decode() {
+    let model = text::parse("error(0.1) D0 D1\nerror(0.1) D1 D2\nerror(0.1) D0 D2 L0").unwrap();
+    let relay = BpConfig { legs: u32::MAX, ..BpConfig::relay() };
+    let options = DecoderOptions { family: Some(DecoderFamily::Relay), relay, ..DecoderOptions::default() };
+    let cancellation = Cancellation::default();
+    let problem = Problem::with_decoder(model, &options).unwrap().cancelled_by(&cancellation);
+    let (began, begins) = mpsc::channel();
+    let decoding = std::thread::spawn(move || {
+        let (mut decoder, mut observables) = (problem.decoder().unwrap(), [0]);
+        let one = decoder.decode(&[0, 1], &mut observables).unwrap();
+        began.send(()).unwrap();
+        [one, decoder.decode(&[0, 1, 2], &mut observables).unwrap()]
+    });
+    begins.recv().unwrap();
+    assert!(!decoding.is_finished());
+    cancellation.cancel_after(Duration::from_millis(1));
+    let [one, cancelled] = decoding.join().unwrap();
+    assert!(one.converged && !one.late, "{one:?}");
+    assert!(cancelled.late && !cancelled.converged, "{cancelled:?}");
 }

@@ -32,6 +32,8 @@ pub(super) struct Summary {
     late: u64,
     /// Answers, right or wrong, that say that the decode took longer than the service's deadline.
     past_deadline: u64,
+    /// Answers that are best guesses: the service's decoder found nothing that explains the syndrome.
+    unconverged: u64,
     /// Confidences of the service's decoder; empty if it does not report them.
     confidences: Vec<ConfidenceRow>,
     duplicates: u64,
@@ -76,6 +78,7 @@ impl Summary {
             unanswered: report.unanswered,
             late: report.late,
             past_deadline: checker.past_deadline(),
+            unconverged: checker.unconverged(),
             confidences: ConfidenceRow::all(&checker.confidences(), false),
             duplicates: report.duplicate_answers,
             unexpected: report.unexpected + report.answered_though_lost,
@@ -151,6 +154,9 @@ impl Summary {
         }
         if self.past_deadline > 0 {
             row("", &format!("past the service's deadline: {}", count(self.past_deadline)));
+        }
+        if self.unconverged > 0 {
+            row("", &format!("did not converge: {}", count(self.unconverged)));
         }
         if !self.confidences.is_empty() {
             row("confidence", &ConfidenceRow::words(&self.confidences));

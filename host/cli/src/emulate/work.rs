@@ -98,6 +98,7 @@ pub(super) enum Checker {
     Decode {
         decoder: Box<Syndromes>,
         expected: Vec<u8>,
+        unconverged: u64,
         late: u64,
         confidences: Box<Confidences>,
     },
@@ -116,11 +117,13 @@ impl Checker {
             && match self {
                 Self::Increment => payload.iter().map(|byte| byte.wrapping_add(1)).eq(result.iter().copied()),
                 Self::Form(form) => form.read_result(result).is_some(),
-                // Whether the service runs out of time cannot be predicted, and is not an error.
-                Self::Decode { decoder, expected, late, confidences } => {
+                // What a service had no time for cannot be foreseen, and is no fault.
+                Self::Decode { decoder, expected, unconverged, late, confidences } => {
                     let answer = decoder.answer_in(result);
                     let is_late = answer.as_ref().is_some_and(|answer| answer.outcome.is_late());
                     *late += u64::from(is_late);
+                    *unconverged +=
+                        u64::from(answer.as_ref().is_some_and(|answer| answer.outcome.converged == 0));
                     if let Some(confidence) = answer.and_then(|answer| answer.confidence) {
                         confidences.record(confidence, false);
                     }
@@ -142,7 +145,15 @@ impl Checker {
         }
     }
 
-    /// Answers that say that their decode took longer than the service's deadline.
+    /// Answers that said that they are best guesses: the service's decoder found nothing that explains the syndrome.
+    pub(super) fn unconverged(&self) -> u64 {
+        match self {
+            Self::Increment | Self::Form(_) | Self::Side { .. } => 0,
+            Self::Decode { unconverged, .. } => *unconverged,
+        }
+    }
+
+    /// Answers that said that their decode took longer than the service's deadline.
     pub(super) fn past_deadline(&self) -> u64 {
         match self {
             Self::Increment | Self::Form(_) => 0,
@@ -211,7 +222,8 @@ pub(super) fn work(
     let expected = vec![0; problem.slot_bytes()];
     let Some(side) = side.of(experiment, &problem)?.pop() else {
         let decoder = Box::new(Syndromes::new(&problem)?);
-        let checker = Checker::Decode { decoder, expected, late: 0, confidences: Box::default() };
+        let confidences = Box::default();
+        let checker = Checker::Decode { decoder, expected, unconverged: 0, late: 0, confidences };
         return Ok((source_of(&problem, sampler, shot, seed), checker));
     };
     let decoder = Box::new(SideDecoder::new(&problem, side.clone()).map_err(misuse)?);

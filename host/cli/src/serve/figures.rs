@@ -4,6 +4,7 @@ use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::counters::Snapshot;
 use ringcall_transport::{FunctionAnswers, Latencies, Statistics};
 use ringcall_wire::counter::Counter;
+use ringcall_wire::qec::DecodeResponse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -51,25 +52,37 @@ pub(super) fn queue_pair(named: Vec<(&'static str, &'static str, u64)>) -> impl 
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     given: DeviceU64,
+    unconverged: DeviceU64,
     late: DeviceU64,
 }
 
 impl Answers {
-    pub(super) fn count(&self, late: bool) {
+    /// One more, which says so of its decode.
+    pub(super) fn count(&self, converged: Option<i32>) {
         self.given.fetch_add(1, Ordering::Relaxed);
-        self.late.fetch_add(late.into(), Ordering::Relaxed);
+        self.unconverged.fetch_add((converged == Some(0)).into(), Ordering::Relaxed);
+        self.late.fetch_add((converged == Some(DecodeResponse::LATE)).into(), Ordering::Relaxed);
     }
 
-    /// The numbers of all answers and of late answers.
-    pub(super) fn counts(&self) -> [u64; 2] {
-        [&self.given, &self.late].map(|count| count.load(Ordering::Relaxed))
+    /// All answers, those that are best guesses, and those that are late.
+    pub(super) fn counts(&self) -> [u64; 3] {
+        [&self.given, &self.unconverged, &self.late].map(|count| count.load(Ordering::Relaxed))
     }
 
-    pub(super) fn figures(&self) -> [Figure; 2] {
-        let [given, late] = self.counts();
+    pub(super) fn figures(&self) -> [Figure; 3] {
+        let [given, unconverged, late] = self.counts();
         [
             ("ringcall_decode_answers", "shots decoded and answered", given),
-            ("ringcall_decode_late", "answers whose decode took longer than the deadline", late),
+            (
+                "ringcall_decode_unconverged",
+                "answers that are best guesses: nothing was found that explains the syndrome",
+                unconverged,
+            ),
+            (
+                "ringcall_decode_late",
+                "answers whose decode was cut off, by the deadline or at the service's end",
+                late,
+            ),
         ]
         .map(|(name, meaning, value)| Figure { name: name.to_owned(), meaning, value, falls: false })
     }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use ringcall::dispatcher::Wired;
 use ringcall::table::TableBuilder;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
-use ringcall_decoder_service::{Problem, SideDecoder, is_late};
+use ringcall_decoder_service::{Cancellation, Problem, SideDecoder};
 use ringcall_inference_service::{HostCounts, RunningPredecoder};
 use ringcall_qec::decode::{BpConfig, DecoderFamily};
 use ringcall_roce::introduced::Introduction;
@@ -21,6 +21,7 @@ use ringcall_roce::rendezvous::Side;
 use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions};
 use ringcall_transport::{Link, Tagged, ThreadOptions, Threaded, Wire, roce, udp, verbs};
 use ringcall_wire::function::names;
+use ringcall_wire::qec::read_decode_result;
 use serde_json::json;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
@@ -52,6 +53,9 @@ struct Decodes {
     /// Side information in requests.
     side: SideArgs,
     answers: Arc<Answers>,
+    /// Ends decodes that a stop cannot wait for.
+    cancellation: Cancellation,
+    /// Whether requests are measurements.
     measured: bool,
     /// Whether answers end with a confidence.
     confident: bool,
@@ -85,13 +89,14 @@ impl Decodes {
 
 /// The functions, and the decoded problem.
 fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Option<Decodes>)> {
-    let problem = problem.context("nothing to decode")?;
+    let cancellation = Cancellation::default();
+    let problem = problem.context("nothing to decode")?.cancelled_by(&cancellation);
     let mut syndromes = Syndromes::new(&problem)?;
     let answers = Arc::new(Answers::default());
     let counts = Arc::clone(&answers);
     let decode = move |request: &[u8], result: &mut [u8]| {
         let len = syndromes.answer(request, result)?;
-        counts.count(syndromes.is_late(&result[..len]));
+        counts.count(syndromes.converged(&result[..len]));
         Ok(len)
     };
     let mut table = common(FunctionTable::builder()).host_call_with_schema(
@@ -105,7 +110,8 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
         let counts = Arc::clone(&answers);
         let answer = move |request: &[u8], result: &mut [u8]| {
             let len = decoder.answer(request, result)?;
-            counts.count(is_late(&schema, &result[..len]));
+            let outcome = read_decode_result(&schema, &result[..len]);
+            counts.count(outcome.ok().map(|(_, outcome)| outcome.converged));
             Ok(len)
         };
         table = table.host_call_with_schema(function, schema, answer);
@@ -117,8 +123,18 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
     let (decoder, measured) = (problem.decoder_name(), problem.form().measurements().is_some());
     let confident = problem.form().is_confident();
     let side = args.side;
-    let decodes =
-        Decodes { experiment, decoder, family, relay, deadline_us, measured, confident, side, answers };
+    let decodes = Decodes {
+        experiment,
+        decoder,
+        family,
+        relay,
+        deadline_us,
+        measured,
+        confident,
+        side,
+        answers,
+        cancellation,
+    };
     Ok((table, Some(decodes)))
 }
 
@@ -333,7 +349,11 @@ impl Service {
         })
     }
 
+    /// Stops it. Half of the time is for requests under way; decodes that take longer are cancelled then, and answered.
     pub(super) fn stop(self, deadline: Duration) -> Outcome {
+        if let Some(decodes) = &self.decodes {
+            decodes.cancellation.cancel_after(deadline / 2);
+        }
         let mut outcome = self.served.stop(deadline);
         if let Some(predecoder) = self.predecoder {
             let report = predecoder.stop(deadline);
@@ -356,10 +376,11 @@ impl Service {
         outcome.json["matching"] =
             self.decodes.as_ref().filter(matching).map(|decodes| decodes.decoder).into();
         if let Some(decodes) = &self.decodes {
-            let [answers, late] = decodes.answers.counts();
-            outcome.json["decodes"] = json!({ "answers": answers, "late": late });
-            if decodes.deadline_us.is_some() {
-                outcome.text += &format!("\ndecodes: answers {answers}, late {late}");
+            let [answers, unconverged, late] = decodes.answers.counts();
+            outcome.json["decodes"] = json!({ "answers": answers, "unconverged": unconverged, "late": late });
+            if decodes.deadline_us.is_some() || unconverged + late > 0 {
+                outcome.text +=
+                    &format!("\ndecodes: answers {answers}, unconverged {unconverged}, late {late}");
             }
         }
         outcome.json["decoder"] = self.decodes.as_ref().map(|decodes| decodes.family.name()).into();
