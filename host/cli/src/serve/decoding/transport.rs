@@ -31,7 +31,7 @@ pub(super) fn check_stream(args: &Args, given: &Given<'_>) -> Result<()> {
 fn of_sessions(args: &Args, given: &Given<'_>, what: &str) -> Result<()> {
     given.refuse(&SideArgs::FIELDS, what)?;
     given.refuse(&["service"], what)?;
-    given.refuse(&["rendezvous", "qp_type", "psn", "device", "deadline", "preset"], what)?;
+    given.refuse(&["rendezvous", "qp_type", "psn", "device", "queues", "deadline", "preset"], what)?;
     if !matches!(args.dispatcher, None | Some(DispatcherArg::Host)) {
         return misuse(format!("{what} is served by the host's dispatcher: leave --dispatcher out"));
     }
