@@ -56,21 +56,22 @@ impl Blossom {
                 best = best.min(now + horizon / 2 - reach);
             }
         }
+        // Without a branch for each condition: which of them holds is anyone's guess.
         let mut h = self.defects[i as usize].head;
         while h != NONE {
             let half = self.halves[h as usize];
             let other = &self.defects[half.other as usize];
             let their = &self.regions[other.top as usize];
             let closing = rate + their.rate;
-            if closing > 0 && other.top != top {
+            if (closing > 0) & (other.top != top) {
                 let gap = half.dist - reach - other.base - their.radius(now);
                 if gap <= 0 {
                     debug_assert_eq!(gap, 0, "a pair met before anybody looked");
                     return Event::Meet(h);
                 }
                 debug_assert!(closing == 1 || gap % 2 == 0, "regions meet at whole times");
-                let time = now + if closing == 2 { gap / 2 } else { gap };
-                if time < best && self.queue.time_of(half.other) > time {
+                let time = now + (gap >> (closing - 1));
+                if (time < best) & (self.queue.time_of(half.other) > time) {
                     best = time;
                 }
             }

@@ -40,7 +40,7 @@ impl Blossom {
             let lane = d.lanes.trailing_zeros() as usize % LANES;
             let chunk = d.chunk;
             let j = self.slots[d.node.wrapping_add(near.chunks[chunk as usize].offsets[lane]) as usize];
-            if j > i || j < first || self.regions[j as usize].rate == FROZEN {
+            if (j > i) | (j < first) | (self.regions[j as usize].rate == FROZEN) {
                 continue;
             }
             let other = &self.defects[j as usize];
