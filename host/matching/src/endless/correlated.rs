@@ -214,14 +214,9 @@ impl Correlated {
     }
 
     pub(super) fn rehearse(&mut self) {
-        // Those that are decided, right before the tail. The partners of some others are still to come, and without these they would look
-        // for others further than any end does.
-        let decided = |open: &Open| open.state != State::Undecided;
-        let newest = self.open.iter().filter(|open| decided(open)).map(|open| open.layer as usize + 1).max();
-        if let Some(later) = newest.and_then(|newest| self.plan.full.checked_sub(newest))
-            && self.start > 0
-        {
-            self.solve(|run| &mut run.last, later, decided);
+        let filled = self.given - self.start;
+        if self.start > 0 && filled <= self.plan.full {
+            self.solve(|run| &mut run.last, self.plan.full - filled, true);
         }
     }
 
@@ -238,9 +233,9 @@ impl Correlated {
     /// Matches the window, in whose graph its layers stand `later` layers later, and decides what undecided pairs have no defect in layer
     /// `margin` or a later one. Pairs with a defect before layer `oldest` are decided by force.
     fn decide(&mut self, pane: impl Fn(&mut Self) -> &mut Pane, later: usize, margin: u32, oldest: u32) {
-        if !self.solve(&pane, later, |_| true) {
+        if !self.solve(&pane, later, true) {
             self.forced += 1;
-            self.solve(&pane, later, |open| open.state == State::Undecided);
+            self.solve(&pane, later, false);
         }
         let (nodes, which) = (std::mem::take(&mut self.nodes), std::mem::take(&mut self.which));
         let mut open = std::mem::take(&mut self.open);
@@ -277,20 +272,15 @@ impl Correlated {
         (self.nodes, self.which, self.open, self.observables) = (nodes, which, open, observables);
     }
 
-    /// Matches the defects of the window that are `wanted`. `false` if an undecided one is matched with a decided one.
-    fn solve(
-        &mut self,
-        pane: impl Fn(&mut Self) -> &mut Pane,
-        later: usize,
-        wanted: impl Fn(&Open) -> bool,
-    ) -> bool {
+    /// Matches the defects of the window, or those that are undecided. `false` if one of those is matched with a decided one.
+    fn solve(&mut self, pane: impl Fn(&mut Self) -> &mut Pane, later: usize, context: bool) -> bool {
         let (mut nodes, mut which) = (std::mem::take(&mut self.nodes), std::mem::take(&mut self.which));
         let open = std::mem::take(&mut self.open);
         nodes.clear();
         which.clear();
         let Pane { decoder, places } = pane(self);
         for (i, open) in (0..).zip(&open) {
-            if wanted(open) {
+            if context || open.state == State::Undecided {
                 nodes.push(places.0[open.layer as usize + later] + open.position);
                 which.push(i);
             }
