@@ -16,29 +16,23 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall_qec::circuit::{BicycleMemory, DetectorBases, OperationNoise};
 use ringcall_qec::code::{Basis, BicycleCode};
 use ringcall_qec::decode::{BpConfig, Decoder, RelayDecoder};
 
-/// Draws errors of a graph: SplitMix64 against a threshold for each column.
+/// Draws errors of a graph: a random number against a threshold for each column.
 struct Errors {
-    state: u64,
+    rng: SplitMix64,
     thresholds: Vec<u64>,
 }
 
 impl Errors {
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.state;
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ (x >> 31)
-    }
-
     fn draw(&mut self, columns: &mut Vec<usize>) {
         columns.clear();
         for column in 0..self.thresholds.len() {
-            if self.next() < self.thresholds[column] {
+            if self.rng.next_u64() < self.thresholds[column] {
                 columns.push(column);
             }
         }
@@ -114,7 +108,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let first = arms.first().ok_or("give a setting")?;
     let graph = first.decoder.engine().graph().clone();
     let thresholds = graph.probabilities().iter().map(|p| (p * 2f64.powi(64)) as u64).collect();
-    let mut errors = Errors { state: seed.parse::<u64>()?.wrapping_mul(0xD134_2543_DE82_EF95), thresholds };
+    let state = seed.parse::<u64>()?.wrapping_mul(0xD134_2543_DE82_EF95);
+    let mut errors = Errors { rng: SplitMix64::seed_from_u64(state), thresholds };
     let all = match others.as_str() {
         "all" => true,
         "wrong" => false,

@@ -7,7 +7,7 @@ use ringcall_mlx5::{CompletionQueue, Event, Poll};
 use ringcall_rdma::context::{Context, Context48, Context72, ContextError};
 use ringcall_rdma::devx::Layout;
 use ringcall_rdma::doca::{DeviceQp, DocaError, QpLayout};
-use ringcall_rdma::unified::{QueuesError, UnifiedQueues};
+use ringcall_rdma::unified::{QueuesError, UnifiedQueues, pair_at};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 const SLOTS: u32 = 16;
@@ -61,23 +61,7 @@ impl Adapter {
 }
 
 fn pair(of: &UnifiedQueues) -> DeviceQp {
-    use ringcall_rdma::doca::{DeviceCompletions, DeviceReceive};
-    let at = &of.addresses;
-    let completions = |address, entries| DeviceCompletions { address, entries };
-    DeviceQp {
-        number: of.config.qpn,
-        send: at.send,
-        send_entries: at.send_entries,
-        send_record: at.record + 4,
-        doorbell: at.uar,
-        send_completions: completions(at.tx_completions, at.tx_completion_entries),
-        receive: Some(DeviceReceive {
-            address: at.receive,
-            entries: at.receive_entries,
-            record: at.record,
-            completions: completions(at.rx_completions, at.rx_completion_entries),
-        }),
-    }
+    pair_at(of.config.qpn, &of.addresses)
 }
 
 #[test]
