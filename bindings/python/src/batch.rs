@@ -11,7 +11,7 @@ use crate::solver::{SolveError, Solver};
 
 /// Shots that a thread takes at a time.
 const CHUNK: usize = 256;
-/// More threads help no machine, and each takes memory of its own.
+/// More threads gain nothing on any machine, and each thread takes memory of its own.
 const MOST_THREADS: usize = 256;
 /// How often `go_on` is called. Users expect Ctrl-C to work at once.
 const ASK_EVERY: Duration = Duration::from_millis(50);
