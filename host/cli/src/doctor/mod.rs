@@ -8,7 +8,7 @@
 //! ```text
 //! {
 //!   "schema": 1,                      // raised when a key below changes its meaning or goes
-//!   "version": "0.1.0",               // of ringcall
+//!   "version": "0.2.0",               // of ringcall
 //!   "latency": "fair",                // or "good" or "poor": what this machine's latencies will be like
 //!   "ok": 7, "limited": 5, "missing": 5,
 //!   "findings": {

@@ -491,7 +491,7 @@ void cudaq_host_ringbuffer_clear_slot(const cudaq_ringbuffer_t *rb, uint32_t slo
 
 /* Why the last call of this thread failed, in words; "" if none has. Valid until the thread's next failing call. */
 const char *ringcall_last_error(void);
-/* The library's version, as "0.1.0". */
+/* The library's version, as "0.2.0". */
 const char *ringcall_version(void);
 /* 168, 176 or 192: the layout of this dispatcher's tables. */
 cudaq_status_t ringcall_dispatcher_set_entry_bytes(cudaq_dispatcher_t *dispatcher, size_t bytes);
