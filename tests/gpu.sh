@@ -100,7 +100,7 @@ done
 # Programs against the C library, which lies here as well, and the network's kernel in each of its shapes.
 log=$out/c_programs.log
 : >"$log"
-for words in device_call graph_launch hsb_device pipeline_graph "load_module handlers.ptx" "load_module handlers.cubin" "load_module handlers.fatbin" "udp_device libcudaq-realtime-bridge-udp.so" network_bench; do
+for words in device_call graph_launch hsb_device hsb_three pipeline_graph "load_module handlers.ptx" "load_module handlers.cubin" "load_module handlers.fatbin" "udp_device libcudaq-realtime-bridge-udp.so" network_bench; do
     read -r program file <<<"$words"
     [[ -x $here/$program && $words == *"${RINGCALL_ONLY:-}"* ]] || continue
     run_test "$words" "$log" env LD_LIBRARY_PATH="$here" "$here/$program" ${file:+"$here/$file"}

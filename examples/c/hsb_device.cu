@@ -1,73 +1,16 @@
 // The wiring example of unified dispatch on a GPU, over an adapter without hardware whose queues the device maps: its peer writes requests
 // into pages, and the unified kernel answers them from the queues with a handler in CUDA C++. Built with nvcc -rdc=true and the device
 // archive.
-#include "parity.cuh"
-#include "ringcall_hsb.h"
-
-#include <arpa/inet.h>
-
-namespace {
-
-constexpr std::uint32_t pages = 64;
-constexpr std::size_t page_bytes = 256;
-
-} // namespace
+#include "hsb_queues.cuh"
 
 int main(int argc, char **argv) {
   if (!have_device())
     return 0;
-  const auto requests = static_cast<std::uint32_t>(argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 20000);
+  const std::uint32_t requests = requests_of(argc, argv);
   ringcall_hsb_t transceiver = nullptr;
   CHECK(ringcall_hsb_create(page_bytes, pages, 0, &transceiver));
-
-  HSB_doca_transport_ctx ctx{};
-  ctx.gpu_dev_qp = HSB_get_gpu_dev_qp(transceiver);
-  ctx.rx_ring_data = HSB_get_rx_ring_data_addr(transceiver);
-  ctx.rx_ring_stride_sz = HSB_get_page_size(transceiver);
-  ctx.rx_ring_mkey = htonl(HSB_get_rkey(transceiver));
-  ctx.rx_ring_stride_num = HSB_get_num_pages(transceiver);
-  ctx.frame_size = page_bytes;
-
-  ParityTable table;
-  Mapped<int> shutdown_flag{1};
-  Mapped<std::uint64_t> stats{1};
-  cudaq_dispatcher_config_t config{};
-  config.device_id = 0;
-  config.kernel_type = CUDAQ_KERNEL_UNIFIED;
-  config.dispatch_mode = CUDAQ_DISPATCH_DEVICE_CALL;
-  cudaq_dispatch_manager_t *manager = nullptr;
-  cudaq_dispatcher_t *dispatcher = nullptr;
-  CHECK(cudaq_dispatch_manager_create(&manager));
-  CHECK(cudaq_dispatcher_create(manager, &config, &dispatcher));
-  CHECK(cudaq_dispatcher_set_unified_launch(dispatcher, &HSB_launch_unified_dispatch, &ctx));
-  CHECK(cudaq_dispatcher_set_function_table(dispatcher, &table));
-  CHECK(cudaq_dispatcher_set_control(dispatcher, shutdown_flag.device, stats.device));
-
-  // Two launches: the second goes on in the queues where the first has ended.
-  std::uint32_t sent = 0, answered = 0;
-  for (const std::uint32_t until : {requests / 2, requests}) {
-    *shutdown_flag.host = 0;
-    CHECK(cudaq_dispatcher_start(dispatcher));
-    for (; answered < until; ++answered) {
-      std::uint8_t frame[page_bytes] = {};
-      for (; sent < until && sent - answered < pages; ++sent) {
-        const std::size_t bytes = write_parity_request(frame, sizeof frame, sent);
-        CHECK(ringcall_hsb_write(transceiver, sent % pages, frame, bytes));
-      }
-      std::size_t bytes = 0;
-      CHECK(ringcall_hsb_receive(transceiver, frame, sizeof frame, 30000, &bytes));
-      if (bytes == 0) {
-        std::fprintf(stderr, "request %u: no answer\n", answered);
-        std::_Exit(1); // not exit, which would wait for the kernel
-      }
-      check_parity_answer(frame, answered);
-    }
-    CHECK(cudaq_dispatcher_stop(dispatcher));
-  }
-
-  CHECK(cudaq_dispatcher_destroy(dispatcher));
-  CHECK(cudaq_dispatch_manager_destroy(manager));
+  serve_queues(transceiver, &HSB_launch_unified_dispatch, requests);
   CHECK(ringcall_hsb_destroy(transceiver));
-  std::printf("ran: %u requests answered on the device from the adapter's queues\n", answered);
+  std::printf("ran: %u requests answered on the device from the adapter's queues\n", requests);
   return 0;
 }

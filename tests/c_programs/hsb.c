@@ -242,6 +242,28 @@ static void check_refusals(void) {
   EXPECT_OK(ringcall_hsb_destroy(other));
 }
 
+/* Three kernels are for a device and for an adapter of their own. */
+static void check_three(void) {
+  ringcall_hsb_t adapter = NULL, three = NULL;
+  EXPECT_INVALID(ringcall_hsb_create_for_three(PAGE, PAGES, -1, &three));
+  EXPECT(strstr(ringcall_last_error(), "three kernels run on a device") != NULL);
+  EXPECT_INVALID(ringcall_hsb_create_for_three(PAGE + 8, PAGES, 0, &three));
+  EXPECT_INVALID(ringcall_hsb_create_for_three(PAGE, 0, 0, &three));
+  EXPECT(strstr(ringcall_last_error(), "0 pages") != NULL);
+  EXPECT_INVALID(ringcall_hsb_create_for_three(PAGE, 3, 0, &three));
+  EXPECT(strstr(ringcall_last_error(), "a power of two") != NULL);
+  EXPECT_INVALID(ringcall_hsb_create_for_three(PAGE, PAGES, 0, NULL));
+  EXPECT(three == NULL);
+  service_t service;
+  EXPECT_OK(ringcall_hsb_create(PAGE, PAGES, -1, &adapter));
+  make_service(&service);
+  HSB_doca_transport_ctx ctx = wired(adapter);
+  EXPECT_OK(cudaq_dispatcher_set_unified_launch(service.dispatcher, &ringcall_hsb_launch_three_dispatch, &ctx));
+  refused(&service, "three kernels run on a device");
+  end_service(&service);
+  EXPECT_OK(ringcall_hsb_destroy(adapter));
+}
+
 /* The queue pair breaks: the calls notice that the loop has ended, the stop says why, and the adapter can be ended. */
 static void check_breaks(void) {
   service_t service;
@@ -276,6 +298,7 @@ static void check_breaks(void) {
 int main(void) {
   check_forms();
   check_refusals();
+  check_three();
   check_breaks();
   return 0;
 }

@@ -22,8 +22,8 @@ const TESTS: &[(&str, &[&str])] = &[
     ("ringcall-inference-service", &["service_gpu"]),
 ];
 /// Programs in C and CUDA C++ that need a device, and what they read: made of the examples.
-const C_PROGRAMS: [&str; 6] =
-    ["device_call", "graph_launch", "hsb_device", "load_module", "pipeline_graph", "udp_device"];
+const C_PROGRAMS: [&str; 7] =
+    ["device_call", "graph_launch", "hsb_device", "hsb_three", "load_module", "pipeline_graph", "udp_device"];
 /// The provider that `udp_device` loads.
 const PROVIDER: &str = "libcudaq-realtime-bridge-udp.so";
 const C_MODULES: [&str; 3] = ["handlers.ptx", "handlers.cubin", "handlers.fatbin"];

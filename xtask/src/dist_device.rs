@@ -2,7 +2,7 @@
 //!
 //! Our kernels are Rust's PTX; host stubs and registration are nvcc's business. So nvcc is asked what it
 //! would do for a file with an empty kernel (`-dryrun`), and does it, with the committed PTX in the place of
-//! what the empty kernel compiles to. Each kernel is its own object, so a program links the kernels that it
+//! what the empty kernel compiles to. Each PTX file is its own object, so a program links the kernels that it
 //! names and no others.
 
 use crate::files::{emptied, write};
@@ -15,15 +15,16 @@ use std::path::{Path, PathBuf};
 /// The architectures of the committed PTX, and of the machine code made from it: PTX is forward compatible,
 /// and programs for Blackwell get the machine code that the PTX for Hopper gives.
 const ARCHITECTURES: [(u32, &[u32]); 2] = [(80, &[80]), (90, &[90, 100])];
-/// The kernels, each with the name of its committed PTX and the bytes of its parameters.
-const KERNELS: [(&str, &str, u32); 4] = [
-    ("ringcall_dispatch", "dispatch", 128),
-    ("ringcall_dispatch_grid", "grid", 128),
-    ("ringcall_dispatch_graph", "graph", 128),
-    ("ringcall_unified", "unified", 248),
+/// The objects of kernels: the kernels, the name of their committed PTX and the bytes of their parameters.
+const KERNELS: [(&[&str], &str, u32); 5] = [
+    (&["ringcall_dispatch"], "dispatch", 128),
+    (&["ringcall_dispatch_grid"], "grid", 128),
+    (&["ringcall_dispatch_graph"], "graph", 128),
+    (&["ringcall_unified"], "unified", 248),
+    (&["ringcall_relay_receive", "ringcall_relay_send"], "relay", 272),
 ];
 /// What names the kernels in a program, an object each.
-const ENTRIES: [&str; 2] = ["entry", "unified"];
+const ENTRIES: [&str; 3] = ["entry", "unified", "three"];
 
 /// Makes `libringcall_device.a` in the installed tree `out`.
 pub(crate) fn make(shell: &Shell, out: &Path) -> Result<()> {
@@ -37,11 +38,12 @@ pub(crate) fn make(shell: &Shell, out: &Path) -> Result<()> {
         .collect();
 
     let mut objects: Vec<String> = ENTRIES.iter().map(|entry| format!("{entry}.o")).collect();
-    for (kernel, text, bytes) in KERNELS {
-        let object = format!("{kernel}.o");
+    for (kernels, text, bytes) in KERNELS {
+        let object = format!("kernel_{text}.o");
+        let stubs: Vec<String> = kernels.iter().map(|kernel| format!("KERNEL({kernel})")).collect();
         let mut plan = cuda.tool(shell, "nvcc");
         plan.current_dir(&work).args(["-rdc=true", "-dryrun", "--keep", "--keep-dir", "."]).args(&codes);
-        plan.args([format!("-DKERNEL={kernel}"), format!("-DBYTES={bytes}")])
+        plan.args([format!("-DKERNELS={}", stubs.join(" ")), format!("-DBYTES={bytes}")])
             .args(["-Wno-deprecated-gpu-targets", "-c"]);
         plan.arg(source.join("kernel.cu")).args(["-o", &object]);
         let output = plan.output().with_context(|| format!("cannot start {}", shown(&plan)))?;
@@ -49,7 +51,7 @@ pub(crate) fn make(shell: &Shell, out: &Path) -> Result<()> {
         for arch in Arch::DEFAULT {
             write(&work.join(format!("{text}.{arch}.ptx")), &committed(shell, text, arch)?)?;
         }
-        let build = format!("{kernel}.sh");
+        let build = format!("kernel_{text}.sh");
         write(&work.join(&build), &script(&String::from_utf8_lossy(&output.stderr), &work.join(text))?)?;
         run(shell.command("bash", &[&build]).current_dir(&work))?;
         objects.push(object);

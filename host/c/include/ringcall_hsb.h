@@ -9,6 +9,9 @@
  * Host path     (CUDAQ_DISPATCH_PATH_HOST, CUDAQ_KERNEL_UNIFIED, CUDAQ_DISPATCH_HOST_CALL.) A thread works the queues of an adapter of
  *               ringcall_hsb_create with device -1; handlers are functions of the host. Needs neither CUDA nor the archive.
  *
+ * Three kernels ringcall_hsb_launch_three_dispatch launches a receiver, a dispatcher and a sender of the device archive in the place of
+ *               the unified kernel: a slow handler then delays no other request.
+ *
  * A context whose values no loop can be launched with is refused by cudaq_dispatcher_start, and ringcall_last_error names the value.
  */
 #ifndef RINGCALL_HSB_H
@@ -40,6 +43,16 @@ void HSB_launch_unified_dispatch_v2(void *transport_ctx, size_t tx_stride_sz, cu
                                     size_t func_count, volatile int *shutdown_flag, uint64_t *stats,
                                     cudaStream_t stream);
 
+/*
+ * Launches three kernels over the queues that `transport_ctx` names, with the signature of cudaq_dispatcher_set_unified_launch: a receiver
+ * that fills a ring from the queues, the dispatcher of the ring, and a sender of its answers, in the order in which they are ready. For the
+ * device path alone, and for contexts of adapters of ringcall_hsb_create_for_three: receiver and sender work one queue pair, and its
+ * doorbell record has one writer. Otherwise as HSB_launch_unified_dispatch; requests that were not answered within the stop time are
+ * answered by the next launch. Queues that the unified kernel has worked are not handed to three, nor the reverse.
+ */
+void ringcall_hsb_launch_three_dispatch(void *transport_ctx, cudaq_function_entry_t *function_table, size_t func_count,
+                                        volatile int *shutdown_flag, uint64_t *stats, cudaStream_t stream);
+
 /* An adapter without hardware, and its peer: queues in memory, and a thread that works the adapter's end of them. */
 typedef void *ringcall_hsb_t;
 
@@ -49,6 +62,12 @@ typedef void *ringcall_hsb_t;
  */
 cudaq_status_t ringcall_hsb_create(size_t page_size, uint32_t num_pages, int device_id,
                                    ringcall_hsb_t *out_transceiver);
+/*
+ * The same for three kernels: it counts sends without the doorbell record, and posts two receive requests for each page. `device_id` is a
+ * device: three kernels do not run on the host.
+ */
+cudaq_status_t ringcall_hsb_create_for_three(size_t page_size, uint32_t num_pages, int device_id,
+                                             ringcall_hsb_t *out_transceiver);
 /* Ends it. CUDAQ_ERR_INVALID_ARG while a dispatcher works its queues. */
 cudaq_status_t ringcall_hsb_destroy(ringcall_hsb_t transceiver);
 

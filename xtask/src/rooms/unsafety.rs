@@ -23,6 +23,10 @@ const PLACES: &[(&str, &str)] = &[
         "launches of kernels that a program linked: the caller signs their contract",
     ),
     (
+        "host/launch/src/relay/linked.rs",
+        "the same of three kernels that a program linked: the caller signs their contract",
+    ),
+    (
         "host/launch/src/ring/graphs.rs",
         "credit words by address: the caller says that they outlive the graphs",
     ),

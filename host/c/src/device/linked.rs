@@ -159,11 +159,8 @@ fn context(device: c_int) -> Result<Arc<Context>, Fault> {
 /// # Safety
 /// `function` is the archive's kernel, loaded on `context`'s device.
 unsafe fn kernel(context: &Arc<Context>, which: Which, function: *mut c_void) -> Result<Kernel, Fault> {
-    if function.is_null() {
-        return Err(Fault::invalid("the kernel is null"));
-    }
-    // SAFETY: the caller's promise; a program's kernels are never unloaded.
-    Ok(unsafe { Module::foreign_kernel(context, function, which.name()) }?)
+    // SAFETY: the caller's promise.
+    unsafe { linked_kernel(context, function, which.name()) }
 }
 
 /// The device that the archive's kernels are loaded on.
@@ -171,19 +168,23 @@ pub(crate) fn linked_context(device: c_int) -> Result<Arc<Context>, Fault> {
     context(device)
 }
 
-/// The archive's unified kernel.
+/// The archive's kernel `name`.
 ///
 /// # Safety
 /// `function` is that kernel, loaded on `context`'s device.
-pub(crate) unsafe fn linked_kernel(context: &Arc<Context>, function: *mut c_void) -> Result<Kernel, Fault> {
+pub(crate) unsafe fn linked_kernel(
+    context: &Arc<Context>,
+    function: *mut c_void,
+    name: &'static str,
+) -> Result<Kernel, Fault> {
     if function.is_null() {
         return Err(Fault::invalid("the kernel is null"));
     }
     // SAFETY: the caller's promise; a program's kernels are never unloaded.
-    Ok(unsafe { Module::foreign_kernel(context, function, "ringcall_unified") }?)
+    Ok(unsafe { Module::foreign_kernel(context, function, name) }?)
 }
 
-/// The functions of a table, wherever it lies, that a unified kernel calls.
+/// The functions of a table, wherever it lies, that kernels on queues call.
 ///
 /// # Safety
 /// `count` entries are there.

@@ -6,6 +6,7 @@ use crate::handles::{Registry, lock};
 use crate::status::Fault;
 use ringcall_cuda::driver::{Driver, MappedRegion};
 use ringcall_dispatcher::queue_pair::Copying;
+use ringcall_dispatcher::relay::CREDITS_PER_SLOT;
 use ringcall_gpu::shared::{Bytes, Region, Words};
 use ringcall_launch::queue_pair::{MappedQueues, Shape};
 use ringcall_mlx5::endpoint::{Config, Reply, Windows};
@@ -43,10 +44,38 @@ pub(super) enum QueueMemory {
     Device { ordinal: u32, queues: Box<MappedQueues> },
 }
 
+/// What is to work the queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum For {
+    /// One loop or kernel.
+    Unified,
+    /// A receiver, a dispatcher and a sender: the doorbell record has one writer, so the adapter counts sends by itself, and
+    /// each page has a receive request for its next write, too.
+    Three,
+}
+
+impl For {
+    const fn record(self) -> RecordMode {
+        match self {
+            Self::Unified => RecordMode::Written,
+            Self::Three => RecordMode::NotWritten,
+        }
+    }
+
+    /// Receive requests for so many pages.
+    const fn receives(self, pages: u32) -> u32 {
+        match self {
+            Self::Unified => pages,
+            Self::Three => CREDITS_PER_SLOT * pages,
+        }
+    }
+}
+
 /// An adapter and its peer.
 #[derive(Debug)]
 pub(super) struct Adapter {
     pub(super) memory: QueueMemory,
+    pub(super) made_for: For,
     pub(super) windows: Windows,
     pub(super) uar: Words,
     /// The context that a program is handed, and the struct that it names.
@@ -98,14 +127,24 @@ fn host_queues(config: &Config, sends: u32) -> Result<(Windows, Words, UnifiedPa
 
 impl Adapter {
     /// Makes queues of `pages` requests in this process's memory, or in memory that a device maps, and turns the NIC on.
-    pub(super) fn new(page_bytes: usize, pages: u32, device: Option<u32>) -> Result<Self, Fault> {
-        let adapter = Self::still(page_bytes, pages, device)?;
+    pub(super) fn new(
+        page_bytes: usize,
+        pages: u32,
+        device: Option<u32>,
+        made_for: For,
+    ) -> Result<Self, Fault> {
+        let adapter = Self::still(page_bytes, pages, device, made_for)?;
         adapter.turn_on()?;
         Ok(adapter)
     }
 
     /// The same, whose NIC does not run.
-    pub(super) fn still(page_bytes: usize, pages: u32, device: Option<u32>) -> Result<Self, Fault> {
+    pub(super) fn still(
+        page_bytes: usize,
+        pages: u32,
+        device: Option<u32>,
+        made_for: For,
+    ) -> Result<Self, Fault> {
         if !page_bytes.is_multiple_of(16) || !(2 * HEADER_BYTES..=MOST_PAGE_BYTES).contains(&page_bytes) {
             return Err(Fault::invalid(format!(
                 "a page of {page_bytes} bytes: give a multiple of 16, from {} to {MOST_PAGE_BYTES}",
@@ -115,7 +154,12 @@ impl Adapter {
         if !pages.is_power_of_two() || pages > MOST_PAGES {
             return Err(Fault::invalid(format!("{pages} pages: give a power of two, {MOST_PAGES} at most")));
         }
-        let stride = page_bytes as u32;
+        if made_for == For::Three && device.is_none() {
+            return Err(Fault::invalid(
+                "device -1: three kernels run on a device, and a loop on the host is the unified one",
+            ));
+        }
+        let (stride, receives) = (page_bytes as u32, made_for.receives(pages));
         let config = Config {
             qpn: NUMBER,
             slots: pages,
@@ -123,11 +167,11 @@ impl Adapter {
             tx_stride: stride,
             tx_lkey: TX_KEY,
             tx_base: 0,
-            depth: pages,
+            depth: receives,
             buffers: Buffers::Credits,
             sequence: false,
             reply: Reply::Send,
-            record: RecordMode::Written,
+            record: made_for.record(),
         };
         let (memory, windows, uar, at) = match device {
             None => {
@@ -138,9 +182,9 @@ impl Adapter {
                 let context = Driver::load()?.device(ordinal)?.context()?;
                 let shape = Shape {
                     config,
-                    receive: pages,
+                    receive: receives,
                     send: pages,
-                    completions: pages,
+                    completions: receives,
                     told: false,
                     copying: Copying::Staged,
                 };
@@ -167,7 +211,7 @@ impl Adapter {
         // Nobody has the other end yet.
         let (_, peer) = Wire::pair(1);
         let (nic, peer, hold) = (Mutex::new(None), Mutex::new(peer), Arc::default());
-        Ok(Self { memory, windows, uar, context, pair, nic, peer, hold, _pair: kept })
+        Ok(Self { memory, made_for, windows, uar, context, pair, nic, peer, hold, _pair: kept })
     }
 
     /// Puts the struct where a loop reads it; its address there.
@@ -202,7 +246,7 @@ impl Adapter {
             window(&self.windows.rx_data, RX_KEY, true),
             window(&self.windows.tx_data, TX_KEY, false),
         ]);
-        let config = nic::Config { qpn: NUMBER, record: RecordMode::Written, burst: 32 };
+        let config = nic::Config { qpn: NUMBER, record: self.made_for.record(), burst: 32 };
         let nic = Nic::new(config, &self.windows, self.uar.clone(), memory, port)
             .map_err(|error| Fault::internal(error.to_string()))?;
         let running = Running::start(nic)
@@ -263,7 +307,10 @@ impl Adapter {
         }
         let context = Context { frame_bytes, ..self.context };
         let pair = QpLayout::SDK.read(&self.pair).map_err(|error| Fault::invalid(error.to_string()))?;
-        UnifiedQueues::new(&context, &pair).map_err(|error| Fault::invalid(error.to_string()))
+        let mut queues =
+            UnifiedQueues::new(&context, &pair).map_err(|error| Fault::invalid(error.to_string()))?;
+        queues.config.record = self.made_for.record();
+        Ok(queues)
     }
 
     /// The peer's RDMA WRITE WITH IMMEDIATE into a page.

@@ -1,7 +1,7 @@
 //! `ringcall_hsb.h`.
 
-use super::adapter::{ADAPTERS, Adapter};
-use super::device::Found;
+use super::adapter::{ADAPTERS, Adapter, For};
+use super::device::{Found, Kernels};
 use super::{Asked, Form, launch};
 use crate::device::{hand_over, report};
 use crate::layout::cudaStream_t;
@@ -13,9 +13,10 @@ use ringcall_wire::entry::FunctionEntry;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Makes an adapter without hardware, and its peer.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ringcall_hsb_create(
+/// # Safety
+/// The header's contract of `ringcall_hsb_create` and `ringcall_hsb_create_for_three`.
+unsafe fn create(
+    made_for: For,
     page_size: usize,
     num_pages: u32,
     device_id: c_int,
@@ -27,11 +28,35 @@ pub unsafe extern "C" fn ringcall_hsb_create(
             -1 => None,
             id => Some(u32::try_from(id).map_err(|_| Fault::invalid(format!("there is no device {id}")))?),
         };
-        let handle = ADAPTERS.insert(Arc::new(Adapter::new(page_size, num_pages, device)?));
+        let handle = ADAPTERS.insert(Arc::new(Adapter::new(page_size, num_pages, device, made_for)?));
         // SAFETY: not null, aligned, and the header's contract.
         unsafe { out_transceiver.write(handle) };
         Ok(())
     })
+}
+
+/// Makes an adapter without hardware, and its peer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_hsb_create(
+    page_size: usize,
+    num_pages: u32,
+    device_id: c_int,
+    out_transceiver: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe { create(For::Unified, page_size, num_pages, device_id, out_transceiver) }
+}
+
+/// Makes one whose queues three kernels work.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_hsb_create_for_three(
+    page_size: usize,
+    num_pages: u32,
+    device_id: c_int,
+    out_transceiver: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe { create(For::Three, page_size, num_pages, device_id, out_transceiver) }
 }
 
 /// Ends an adapter.
@@ -154,9 +179,15 @@ pub unsafe extern "C" fn HSB_get_num_pages(transceiver: *mut c_void) -> u32 {
 ///
 /// # Safety
 /// The header's contract of the launch functions.
-unsafe fn launch_for(ctx: *mut c_void, form: Form, asked: &Asked, found: Option<Found>) -> c_int {
+unsafe fn launch_for(
+    ctx: *mut c_void,
+    form: Form,
+    asked: &Asked,
+    kernels: Kernels<()>,
+    found: Option<Found>,
+) -> c_int {
     // SAFETY: the caller's promise.
-    match attempt(|| unsafe { launch(ctx, form, asked, found) }) {
+    match attempt(|| unsafe { launch(ctx, form, asked, kernels, found) }) {
         Ok(watcher) => {
             hand_over(watcher);
             0
@@ -183,7 +214,7 @@ pub unsafe extern "C" fn HSB_launch_unified_dispatch(
     let asked =
         Asked { tx_stride: 0, table: function_table, count: func_count, shutdown: shutdown_flag, stats };
     // SAFETY: the header's contract.
-    unsafe { launch_for(transport_ctx, Form::Of48, &asked, None) };
+    unsafe { launch_for(transport_ctx, Form::Of48, &asked, Kernels::Unified(()), None) };
 }
 
 /// Launches a unified loop: the later signature.
@@ -206,7 +237,7 @@ pub unsafe extern "C" fn HSB_launch_unified_dispatch_v2(
         stats,
     };
     // SAFETY: the header's contract.
-    unsafe { launch_for(transport_ctx, Form::Of72, &asked, None) };
+    unsafe { launch_for(transport_ctx, Form::Of72, &asked, Kernels::Unified(()), None) };
 }
 
 /// The device archive's side of the two: `later` is not 0 for the later one, `function` what `cudaGetFuncBySymbol` gives for the program's
@@ -232,6 +263,44 @@ pub unsafe extern "C" fn ringcall_linked_unified(
         shutdown: shutdown_flag,
         stats,
     };
+    let found = Found { device, kernels: Kernels::Unified(function) };
     // SAFETY: the header's contract.
-    unsafe { launch_for(transport_ctx, form, &asked, Some(Found { device, function })) }
+    unsafe { launch_for(transport_ctx, form, &asked, Kernels::Unified(()), Some(found)) }
+}
+
+/// Launches a receiver, a dispatcher and a sender, with the specification's signature of a unified loop.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_hsb_launch_three_dispatch(
+    transport_ctx: *mut c_void,
+    function_table: *mut FunctionEntry,
+    func_count: usize,
+    shutdown_flag: *mut c_int,
+    stats: *mut u64,
+    _stream: cudaStream_t,
+) {
+    let asked =
+        Asked { tx_stride: 0, table: function_table, count: func_count, shutdown: shutdown_flag, stats };
+    // SAFETY: the header's contract.
+    unsafe { launch_for(transport_ctx, Form::Of48, &asked, Kernels::Three([(); 3]), None) };
+}
+
+/// The device archive's side of it: the functions are what `cudaGetFuncBySymbol` gives for the program's kernels on `device`.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)] // the specification's
+pub unsafe extern "C" fn ringcall_linked_three(
+    device: c_int,
+    receive: *mut c_void,
+    dispatch: *mut c_void,
+    send: *mut c_void,
+    transport_ctx: *mut c_void,
+    function_table: *mut FunctionEntry,
+    func_count: usize,
+    shutdown_flag: *mut c_int,
+    stats: *mut u64,
+) -> c_int {
+    let asked =
+        Asked { tx_stride: 0, table: function_table, count: func_count, shutdown: shutdown_flag, stats };
+    let found = Found { device, kernels: Kernels::Three([receive, dispatch, send]) };
+    // SAFETY: the header's contract.
+    unsafe { launch_for(transport_ctx, Form::Of48, &asked, Kernels::Three([(); 3]), Some(found)) }
 }

@@ -3,6 +3,7 @@
 use crate::handles::lock;
 use crate::status::Fault;
 use ringcall_launch::queue_pair::{UnifiedDispatcher, Wired};
+use ringcall_launch::relay::{RelayDispatcher, Wired as RelayWired};
 use ringcall_mlx5::endpoint::Endpoint;
 use ringcall_mlx5::{BlueFlame, endpoint};
 use ringcall_rdma::unified::UnifiedQueues;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex};
 pub(super) enum Place {
     Host(Box<Endpoint<BlueFlame>>),
     Device(Box<UnifiedDispatcher<Wired>>),
+    Three(Box<RelayDispatcher<RelayWired>>),
 }
 
 #[derive(Debug, Default)]
@@ -150,7 +152,7 @@ impl Drop for Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hsb::adapter::{Adapter, Given};
+    use crate::hsb::adapter::{Adapter, For, Given};
 
     fn queues(adapter: &Adapter) -> UnifiedQueues {
         adapter.queues(&Given::Own(adapter.context())).expect("its own context")
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_comes_to_nothing_leaves_its_place() {
-        let adapter = Adapter::still(128, 4, None).expect("memory");
+        let adapter = Adapter::still(128, 4, None, For::Unified).expect("memory");
         let (hold, queues) = (&adapter.hold, queues(&adapter));
         hold.begin(&queues).expect("idle").end(Ok(endpoint(&adapter)));
         // As a launch that finds no thread does.
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_worked_any_more_says_so() {
-        let adapter = Adapter::still(128, 4, None).expect("memory");
+        let adapter = Adapter::still(128, 4, None, For::Unified).expect("memory");
         let (hold, queues) = (&adapter.hold, queues(&adapter));
         hold.check().expect("nothing has ended");
         hold.begin(&queues).expect("idle").end(Err("its kernel has failed".to_owned()));
@@ -191,8 +193,10 @@ mod tests {
 
     #[test]
     fn a_later_turn_is_at_the_same_queues() {
-        let (adapter, other) =
-            (Adapter::still(128, 4, None).expect("memory"), Adapter::still(128, 4, None).expect("memory"));
+        let (adapter, other) = (
+            Adapter::still(128, 4, None, For::Unified).expect("memory"),
+            Adapter::still(128, 4, None, For::Unified).expect("memory"),
+        );
         let first = queues(&adapter);
         let turn = adapter.hold.begin(&first).expect("idle");
         turn.opened(&first);

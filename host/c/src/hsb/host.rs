@@ -264,7 +264,7 @@ fn in_slots(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hsb::adapter::Given;
+    use crate::hsb::adapter::{For, Given};
     use ringcall_mlx5::Event;
     use ringcall_sim::nic::{self, Memory, Message, Nic, Port, Region, Wire};
     use ringcall_wire::header::ResponseHeader;
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_send_queue_that_stays_full_is_told_at_the_stop() {
         const KEY: u32 = 1;
-        let adapter = Adapter::still(128, 2, None).expect("memory");
+        let adapter = Adapter::still(128, 2, None, For::Unified).expect("memory");
         let queues = adapter.queues(&Given::Own(adapter.context())).expect("its own context");
         let (port, mut peer) = Wire::pair(8);
         let window = adapter.windows.rx_data.clone();

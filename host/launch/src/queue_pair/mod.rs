@@ -32,6 +32,7 @@ mod stop;
 mod wire;
 
 pub use adapter::{AdapterError, AdapterPair, AdapterShape, QueueMemory};
+pub(crate) use claim::Claimed;
 pub use hooks::{HookTransport, QueueContext};
 pub use queues::{MappedQueues, QueuePair, Shape};
 pub use stop::{Stuck, UnifiedReport, UnifiedStopped};

@@ -2,7 +2,7 @@
 
 use super::{QueuePair, Resources, UnifiedDispatcher, Wired};
 use crate::ring::{
-    DeviceError, Functions, KernelKind, Modules, UnifiedKernel, UnifiedLauncher, UnifiedTable, link_unified,
+    DeviceError, Functions, KernelKind, LoadedTable, Modules, UnifiedKernel, UnifiedLauncher, link_unified,
 };
 use ringcall_cuda::driver::{Context, DeviceBuffer, Kernel, MappedRegion, Module, Stream};
 use ringcall_dispatcher::queue_pair::single::Extent;
@@ -100,7 +100,7 @@ impl<L: Fn(u32, u32, u32, bool) -> u32> Parts<'_, L> {
     pub(super) fn over(
         self,
         params: UnifiedParams,
-        table: UnifiedTable,
+        table: LoadedTable,
         loaded: Kernel,
         kept: (Arc<Stream>, Option<DeviceBuffer>, Option<Module>),
     ) -> Result<UnifiedDispatcher<Wired>, DeviceError> {

@@ -3,7 +3,7 @@
 use crate::queue_pair::{QueuePair, await_running, queue_params};
 use crate::ring::{ActiveLaunch, Addresses, DeviceError, Halt, Kept, KernelKind, UnifiedLauncher};
 use core::sync::atomic::Ordering;
-use ringcall_cuda::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
+use ringcall_cuda::driver::{Context, DeviceBuffer, Kernel, MappedRegion, Module, Stream, StreamState};
 use ringcall_dispatcher::queue_pair::single::Extent;
 use ringcall_dispatcher::ring::stage_bytes;
 use ringcall_gpu::shared::Words;
@@ -25,7 +25,7 @@ pub(super) enum AgentKernel {
 }
 
 impl AgentKernel {
-    const fn entry(self) -> &'static str {
+    pub(super) const fn entry(self) -> &'static str {
         match self {
             Self::Receive => "ringcall_relay_receive",
             Self::Send => "ringcall_relay_send",
@@ -41,7 +41,8 @@ pub(super) struct Resources {
     // Kept alive for the kernel.
     _control: MappedRegion,
     _stage: Option<DeviceBuffer>,
-    _module: Module,
+    /// `None`: the program's own.
+    _module: Option<Module>,
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
@@ -94,11 +95,11 @@ pub(super) enum Waited {
 }
 
 impl Agent {
-    /// Allocates the memory of `kernel`, which moves requests or answers between `pair` and the ring at `ring`. The
-    /// ring's request slots are those of `slots`.
+    /// Allocates the memory of `kernel`, which is loaded and moves requests or answers between `pair` and the ring at
+    /// `ring`. The ring's request slots are those of `slots`.
     pub(super) fn new(
-        module: &Module,
         kernel: AgentKernel,
+        (loaded, module): (Kernel, Option<Module>),
         pair: &QueuePair,
         slots: &QueuePair,
         extent: Extent,
@@ -134,7 +135,7 @@ impl Agent {
         let shared = if in_shared { stage } else { 0 };
         let launcher = UnifiedLauncher::unified(
             context,
-            module.kernel(kernel.entry())?,
+            loaded,
             kernel.entry(),
             kind,
             [WARP_LANES, shared],
@@ -146,7 +147,7 @@ impl Agent {
             control: region.words(0, control::WORDS)?,
             _control: region,
             _stage: memory,
-            _module: module.clone(),
+            _module: module,
             _owner: owner,
         };
         Ok(Self { resources: Arc::new(resources), launcher: Arc::new(launcher), stream })
@@ -177,6 +178,12 @@ impl Agent {
 
     pub(super) fn read(&self, word: usize) -> u64 {
         self.resources.read(word)
+    }
+
+    /// Whether the kernel has ended by itself, well or not. Never blocks.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.read(control::STATE), control::STATE_ENDED | control::STATE_FAILED)
+            || matches!(self.stream.query(), StreamState::Failed(_))
     }
 
     pub(super) fn events(&self) -> Events {

@@ -26,17 +26,19 @@
 //! ```
 
 mod agent;
+mod linked;
 mod stop;
 
+pub use linked::RelayKernels;
 pub use stop::{RelayReport, RelayStopped};
 
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{Claimed, QueuePair};
 use crate::ring::{
     Addresses, DeviceDispatcher, DeviceError, DeviceRing, DispatcherOptions, Functions, KernelKind, Modules,
     Running as DispatcherRunning, Snapshot, Watch, Wired as DispatcherWired,
 };
 use agent::{Agent, AgentKernel, Events, Launched};
-use ringcall_cuda::driver::DeviceBuffer;
+use ringcall_cuda::driver::{DeviceBuffer, Kernel, Module};
 use ringcall_dispatcher::queue_pair::single::Extent;
 use ringcall_dispatcher::relay::CREDITS_PER_SLOT;
 use ringcall_mlx5::Event;
@@ -85,6 +87,8 @@ pub struct Running {
 pub struct RelayDispatcher<State = Wired> {
     receiver: Agent,
     sender: Agent,
+    /// Requests that dispatchers with other functions answered before this one.
+    answered_before: u64,
     state: State,
 }
 
@@ -117,6 +121,73 @@ fn check(receive: &Config, send: &Config, one: bool) -> Result<(), DeviceError> 
     Ok(())
 }
 
+/// Queue pairs that three kernels have claimed, and the memory of the ring between them.
+struct Between<'a> {
+    receive: &'a QueuePair,
+    sending: &'a QueuePair,
+    claims: Vec<Claimed>,
+    memory: Arc<[DeviceBuffer; 3]>,
+    addresses: Addresses,
+}
+
+impl<'a> Between<'a> {
+    /// Checks and claims the queue pairs and allocates the ring.
+    fn new(receive: &'a QueuePair, send: Option<&'a QueuePair>) -> Result<Self, DeviceError> {
+        let claims = [Some(receive), send].into_iter().flatten().map(QueuePair::claim);
+        let claims = claims.collect::<Result<_, _>>()?;
+        let sending = send.unwrap_or(receive);
+        let (context, config) = (&receive.context, &receive.config);
+        check(config, &sending.config, send.is_none())?;
+        let entries = sending.addresses.send_entries;
+        if entries < config.slots {
+            return Err(DeviceError::Shape(format!(
+                "{entries} entries in the send queue for {} slots: each slot's answer needs one",
+                config.slots
+            )));
+        }
+        let slots = config.slots as usize;
+        let zeroed = |bytes: usize| DeviceBuffer::zeroed(context, bytes);
+        let responses = slots * sending.config.tx_stride as usize;
+        let memory = Arc::new([zeroed(slots * 8)?, zeroed(slots * 8)?, zeroed(responses)?]);
+        let [rx_flags, tx_flags, tx_data] = memory.each_ref().map(|buffer| buffer.address().0);
+        let addresses = Addresses { rx_flags, tx_flags, rx_data: receive.addresses.rx_data, tx_data };
+        Ok(Self { receive, sending, claims, memory, addresses })
+    }
+
+    /// The ring, for its dispatcher.
+    fn ring(&self) -> Result<DeviceRing, DeviceError> {
+        let Self { receive, sending, addresses, .. } = *self;
+        let (config, Addresses { rx_data, tx_data, .. }) = (&receive.config, addresses);
+        let stride = sending.config.tx_stride;
+        Ok(DeviceRing {
+            context: Arc::clone(&receive.context),
+            geometry: Geometry::new(config.slots, config.rx_stride, stride, rx_data, rx_data, tx_data)?,
+            addresses,
+            rx_peer: rx_data,
+            host: None,
+            _owner: Arc::new((receive.clone(), Arc::clone(&self.memory))),
+        })
+    }
+
+    /// Allocates receiver and sender around the ring's dispatcher; from here on the queue pairs are theirs.
+    fn with(
+        self,
+        [receiver, sender]: [(Kernel, Option<Module>); 2],
+        dispatcher: DeviceDispatcher<DispatcherWired>,
+        extent: Extent,
+    ) -> Result<RelayDispatcher<Wired>, DeviceError> {
+        let Self { receive, sending, claims, memory, addresses } = self;
+        let agent = |kernel, loaded, pair: &QueuePair| {
+            let owner = Arc::new((receive.clone(), sending.clone(), Arc::clone(&memory)));
+            Agent::new(kernel, loaded, pair, receive, extent, addresses, owner)
+        };
+        let receiver = agent(AgentKernel::Receive, receiver, receive)?;
+        let sender = agent(AgentKernel::Send, sender, sending)?;
+        claims.into_iter().for_each(Claimed::for_ever);
+        Ok(RelayDispatcher { receiver, sender, answered_before: 0, state: Wired { dispatcher } })
+    }
+}
+
 impl RelayDispatcher<Wired> {
     /// Links, loads and allocates everything that three kernels need. Requests come from `receive`; answers go to
     /// `send`, or to `receive` if `send` is `None`.
@@ -133,46 +204,15 @@ impl RelayDispatcher<Wired> {
         modules: Modules,
         options: RelayOptions,
     ) -> Result<Self, DeviceError> {
-        let claimed = receive.claim()?;
-        let other = send.map(QueuePair::claim).transpose()?;
-        let sending = send.unwrap_or(receive);
-        let (context, config) = (&receive.context, &receive.config);
-        check(config, &sending.config, send.is_none())?;
-        let entries = sending.addresses.send_entries;
-        if entries < config.slots {
-            return Err(DeviceError::Shape(format!(
-                "{entries} entries in the send queue for {} slots: each slot's answer needs one",
-                config.slots
-            )));
-        }
-        let stride = sending.config.tx_stride;
-        let rx_data = receive.addresses.rx_data;
-        let slots = config.slots as usize;
-        let zeroed = |bytes: usize| DeviceBuffer::zeroed(context, bytes);
-        let memory = Arc::new([zeroed(slots * 8)?, zeroed(slots * 8)?, zeroed(slots * stride as usize)?]);
-        let [rx_flags, tx_flags, tx_data] = memory.each_ref().map(|buffer| buffer.address().0);
-        let addresses = Addresses { rx_flags, tx_flags, rx_data, tx_data };
-        let ring = DeviceRing {
-            context: Arc::clone(context),
-            geometry: Geometry::new(config.slots, config.rx_stride, stride, rx_data, rx_data, tx_data)?,
-            addresses,
-            rx_peer: rx_data,
-            host: None,
-            _owner: Arc::new((receive.clone(), Arc::clone(&memory))),
+        let between = Between::new(receive, send)?;
+        let dispatcher =
+            DeviceDispatcher::wire_to(between.ring()?, &functions, &modules, options.dispatcher)?;
+        let module = Modules::load_relay(&receive.context)?;
+        let loaded = |kernel: AgentKernel| -> Result<_, DeviceError> {
+            Ok((module.kernel(kernel.entry())?, Some(module.clone())))
         };
-        let dispatcher = DeviceDispatcher::wire_to(ring, &functions, &modules, options.dispatcher)?;
-        let module = Modules::load_relay(context)?;
-        let agent = |kernel, pair: &QueuePair| {
-            let owner = Arc::new((receive.clone(), sending.clone(), Arc::clone(&memory)));
-            Agent::new(&module, kernel, pair, receive, options.extent, addresses, owner)
-        };
-        let receiver = agent(AgentKernel::Receive, receive)?;
-        let sender = agent(AgentKernel::Send, sending)?;
-        claimed.for_ever();
-        if let Some(other) = other {
-            other.for_ever();
-        }
-        Ok(Self { receiver, sender, state: Wired { dispatcher } })
+        let kernels = [loaded(AgentKernel::Receive)?, loaded(AgentKernel::Send)?];
+        between.with(kernels, dispatcher, options.extent)
     }
 
     /// Launches the kernels, and waits until all of them poll. The first start posts the receive requests.
@@ -181,7 +221,7 @@ impl RelayDispatcher<Wired> {
     /// A queue pair is dead, a launch fails, or a kernel refuses the queues or does not begin within a second. Then the
     /// kernels end as soon as they begin, and everything that they use is kept until the process ends.
     pub fn start(self) -> Result<RelayDispatcher<Running>, DeviceError> {
-        let Self { receiver, sender, state: Wired { dispatcher } } = self;
+        let Self { receiver, sender, answered_before, state: Wired { dispatcher } } = self;
         for agent in [&receiver, &sender] {
             agent.check_alive()?;
         }
@@ -190,11 +230,17 @@ impl RelayDispatcher<Wired> {
         let sending = sender.launch()?;
         let receiving = receiver.launch()?;
         let state = Running { receiving, dispatcher, sending };
-        Ok(RelayDispatcher { receiver, sender, state })
+        Ok(RelayDispatcher { receiver, sender, answered_before, state })
     }
 }
 
 impl RelayDispatcher<Running> {
+    /// Whether one of the kernels has ended by itself, well or not: a [`stop`](Self::stop) says how. Never blocks.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.receiver.has_ended() || self.state.dispatcher.has_ended() || self.sender.has_ended()
+    }
+
     /// A handle with which any thread can watch the kernels.
     #[must_use]
     pub fn watch(&self) -> RelayWatch {

@@ -83,7 +83,8 @@ impl RelayDispatcher<Running> {
     /// not answered stay in the ring.
     #[must_use]
     pub fn stop(self, deadline: Duration) -> RelayStopped {
-        let Self { receiver, sender, state: Running { receiving, dispatcher, sending } } = self;
+        let Self { receiver, sender, answered_before, state: Running { receiving, dispatcher, sending } } =
+            self;
         let begin = Instant::now();
         let received = receiver.end(begin, deadline / FIRST_PART, deadline);
         let rest = deadline.saturating_sub(begin.elapsed());
@@ -97,7 +98,8 @@ impl RelayDispatcher<Running> {
         let filled = taken(Event::RxRequests).saturating_sub(taken(Event::RxUnanswered));
         let answered = stopped.dispatcher.as_ref().map(|wired| wired.counters().answered());
         let report = RelayReport {
-            unanswered: answered.map_or(0, |answered| filled.saturating_sub(answered)),
+            unanswered: answered
+                .map_or(0, |answered| filled.saturating_sub(answered_before.saturating_add(answered))),
             unsent: sender.read(control::POSTED).saturating_sub(sender.read(control::DONE)),
             dead: dead(&receiver).or(dead(&sender)),
             failed: failed.clone(),
@@ -106,7 +108,7 @@ impl RelayDispatcher<Running> {
         };
         let dispatcher = match stopped.dispatcher {
             Some(dispatcher) if failed.is_none() => {
-                Some(RelayDispatcher { receiver, sender, state: Wired { dispatcher } })
+                Some(RelayDispatcher { receiver, sender, answered_before, state: Wired { dispatcher } })
             }
             _ => None,
         };

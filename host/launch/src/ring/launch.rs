@@ -37,18 +37,6 @@ struct How {
 
 impl Launcher {
     /// Checks that the kernel fits, and prepares the launch.
-    pub(super) fn new(
-        context: &Arc<Context>,
-        module: &Module,
-        options: &DispatcherOptions,
-        shared: u32,
-        params: &DispatchParams,
-        stream: &Stream,
-    ) -> Result<Self, DeviceError> {
-        Self::over(context, module.kernel(options.kernel.entry())?, options, shared, params, stream)
-    }
-
-    /// The same for a loaded kernel.
     pub(super) fn over(
         context: &Arc<Context>,
         kernel: Kernel,

@@ -8,9 +8,12 @@
 use super::index::{Clash, chain, index};
 use super::launch::Launcher;
 use super::modules::{Modules, addresses};
-use super::resources::{check_shape, option_bits, polling_blocks, shared_memory};
-use super::unified::UnifiedTable;
-use super::{DeviceError, DispatcherOptions, Footprint, KernelKind, LaunchStats, Triggers};
+use super::resources::{self, Loaded, check_shape, option_bits, polling_blocks, shared_memory};
+use super::unified::LoadedTable;
+use super::{
+    DeviceDispatcher, DeviceError, DeviceRing, DispatcherOptions, Footprint, KernelKind, LaunchStats,
+    Triggers, Wired,
+};
 use core::sync::atomic::Ordering;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeferFrees, DeviceBuffer, Kernel, MappedRegion, Stream};
@@ -291,6 +294,27 @@ impl LinkedDispatcher {
     }
 }
 
+impl DeviceDispatcher<Wired> {
+    /// Allocates everything for `kernel`, which a program has linked with its functions, and for a ring that this library made.
+    ///
+    /// # Safety
+    /// The kernel is the entry point that `chosen` names, of a module that is never unloaded, and each function is one of its module and
+    /// of the handlers' signature.
+    pub(crate) unsafe fn linked_to(
+        ring: DeviceRing,
+        kernel: Kernel,
+        functions: &[LinkedFunction],
+        chosen: DispatcherOptions,
+    ) -> Result<Self, DeviceError> {
+        let table = unified_table(functions)?;
+        check_kernel(functions, LinkedGraphs::default(), &chosen)?;
+        let stream = Arc::new(Stream::new(&ring.context)?);
+        let loaded = Loaded { kernel, module: None, table, participant: 0, saved: None, shares: false };
+        let made = resources::over(ring, loaded, chosen, &stream)?;
+        Ok(Self::of(made, stream))
+    }
+}
+
 /// A table of functions whose addresses are known.
 fn lay_out(
     functions: &[LinkedFunction],
@@ -309,22 +333,22 @@ fn lay_out(
     Ok((entries, cells, index))
 }
 
-/// The same for a unified kernel, which launches no graphs.
+/// The same for kernels between the queues of a NIC, which launch no graphs.
 ///
 /// # Errors
 /// Two functions with one id, or one that is not called by a thread or a warp.
-pub(crate) fn unified_table(functions: &[LinkedFunction]) -> Result<UnifiedTable, DeviceError> {
+pub(crate) fn unified_table(functions: &[LinkedFunction]) -> Result<LoadedTable, DeviceError> {
     let called =
         |function: &&LinkedFunction| matches!(function.kind, HandlerKind::Thread | HandlerKind::Warp);
     if let Some(function) = functions.iter().find(|function| !called(function)) {
         return Err(DeviceError::Shape(format!(
-            "function {:#010x} is called by neither a thread nor a warp: no other is served by a program's unified kernel",
+            "function {:#010x} is called by neither a thread nor a warp: no other is served by a program's kernels on queues",
             function.id
         )));
     }
     let (entries, cells, index) = lay_out(functions, 0)?;
     let names = functions.iter().map(|function| (function.id, format!("{:#010x}", function.id))).collect();
-    Ok(UnifiedTable { entries, cells, index, names, graphs: Vec::new(), execs: 0 })
+    Ok(LoadedTable { entries, cells, index, names, graphs: Vec::new(), execs: 0 })
 }
 
 /// The table's entries: the functions, and after them the trigger graph, which is not in the index. Every handler may

@@ -43,7 +43,7 @@ pub(crate) struct Addresses {
 }
 
 /// The ring of a dispatcher, in mapped memory or elsewhere.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct DeviceRing {
     pub(crate) context: Arc<Context>,
     pub(crate) geometry: Geometry,

@@ -73,13 +73,13 @@ pub(crate) use resources::check_shape;
 pub use ring_graphs::RingGraphs;
 pub use ringcall_protocol::counters::Snapshot;
 pub use stop::{StopReport, Stopped};
-pub(crate) use unified::{UnifiedLauncher, UnifiedTable, link_unified};
+pub(crate) use unified::{LoadedTable, UnifiedLauncher, link_unified};
 pub(crate) use unified_kernel::UnifiedKernel;
 pub use watch::{Busy, Hung, Watch};
 
 use launch::Launcher;
 use resources::Resources;
-use ringcall_cuda::driver::Stream;
+use ringcall_cuda::driver::{Stream, StreamState};
 use ringcall_dispatcher::ring::Layout;
 use std::sync::Arc;
 
@@ -311,8 +311,17 @@ impl DeviceDispatcher<Wired> {
         options: DispatcherOptions,
     ) -> Result<Self, DeviceError> {
         let stream = Arc::new(Stream::new(&ring.context)?);
-        let (resources, launcher) = resources::wire(ring, functions, modules, options, &stream)?;
-        Ok(Self { resources: Arc::new(resources), launcher: Arc::new(launcher), stream, state: Wired(()) })
+        let made = resources::wire(ring, functions, modules, options, &stream)?;
+        Ok(Self::of(made, stream))
+    }
+
+    fn of((resources, launcher): (Resources, Launcher), stream: Arc<Stream>) -> Self {
+        Self { resources: Arc::new(resources), launcher: Arc::new(launcher), stream, state: Wired(()) }
+    }
+
+    /// The ring that it serves.
+    pub(crate) fn ring(&self) -> &DeviceRing {
+        self.resources.ring()
     }
 
     /// Launches the kernel and waits until it polls.
@@ -330,6 +339,13 @@ impl DeviceDispatcher<Wired> {
         let launched = ActiveLaunch::new(&resources, &launcher, &stream, hold);
         resources.await_running(&stream)?;
         Ok(DeviceDispatcher { resources, launcher, stream, state: Running { launched } })
+    }
+}
+
+impl DeviceDispatcher<Running> {
+    /// Whether the kernel has ended by itself, well or not. Never blocks.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.resources.ended() || matches!(self.stream.query(), StreamState::Failed(_))
     }
 }
 

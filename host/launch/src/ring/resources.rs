@@ -5,11 +5,12 @@ use super::launch::Launcher;
 use super::loaded_graph::{LoadedGraph, fill_addresses};
 use super::modules::Modules;
 use super::modules::address_in;
+use super::unified::LoadedTable;
 use super::{DeviceError, DeviceRing, DispatcherOptions, Halt, KernelKind, failure};
 use core::sync::atomic::Ordering;
 use ringcall::Ring;
 use ringcall_cuda::CudaError;
-use ringcall_cuda::driver::{Context, DeviceBuffer, MappedRegion, Module, Stream, StreamState};
+use ringcall_cuda::driver::{Context, DeviceBuffer, Kernel, MappedRegion, Module, Stream, StreamState};
 use ringcall_dispatcher::ring::grid::GridChannel;
 use ringcall_dispatcher::ring::{Layout, Partition, stage_bytes};
 use ringcall_dispatcher::shared_layout::Needs;
@@ -39,10 +40,30 @@ pub(super) struct Resources {
     _scratch: Option<DeviceBuffer>,
     channel: Option<DeviceBuffer>,
     _graphs: Vec<LoadedGraph>,
-    _module: Module,
+    /// `None`: the program's own.
+    _module: Option<Module>,
 }
 
-/// Allocates the resources.
+/// A loaded dispatch kernel and its functions.
+pub(super) struct Loaded {
+    pub(super) kernel: Kernel,
+    /// `None`: the program's own, which is never unloaded.
+    pub(super) module: Option<Module>,
+    pub(super) table: LoadedTable,
+    /// Address of the participant function; 0 for none.
+    pub(super) participant: u64,
+    /// The words of the kernel's graphs, if the table's entries name them already.
+    pub(super) saved: Option<DeviceBuffer>,
+    /// Whether other dispatchers serve some of the functions.
+    pub(super) shares: bool,
+}
+
+/// Words that a kernel saves from one launch to the next.
+fn saved_words(context: &Arc<Context>, kind: KernelKind) -> Result<DeviceBuffer, DeviceError> {
+    Ok(DeviceBuffer::zeroed(context, kind.blocks() as usize * saved::WORDS * 8)?)
+}
+
+/// Links and loads the functions and allocates the resources.
 pub(super) fn wire(
     ring: DeviceRing,
     functions: &Functions,
@@ -58,15 +79,46 @@ pub(super) fn wire(
     let symbols = functions.symbols();
     let module = modules.load(context, kind, &symbols)?;
 
-    let blocks = kind.blocks() as usize;
-    let saved = DeviceBuffer::zeroed(context, blocks * saved::WORDS * 8)?;
+    let saved = saved_words(context, kind)?;
     let graphs = fill_addresses(&mut table, functions, &module, &geometry, saved.address().0, stream)?;
 
     let participant = match functions.participant_of(kind)? {
         Some(symbol) => address_in(&module, &symbols, symbol)?,
         None => 0,
     };
+    let names =
+        table.entries.iter().zip(&functions.all).map(|(entry, f)| (entry.id, f.name.clone())).collect();
+    let execs = graphs.iter().map(LoadedGraph::execs).sum();
+    let table =
+        LoadedTable { entries: table.entries, cells: table.cells, index: table.index, names, graphs, execs };
+    let loaded = Loaded {
+        kernel: module.kernel(kind.entry())?,
+        module: Some(module),
+        table,
+        participant,
+        saved: Some(saved),
+        shares: functions.shares(),
+    };
+    over(ring, loaded, chosen, stream)
+}
 
+/// Allocates the resources for a kernel that is loaded.
+pub(super) fn over(
+    ring: DeviceRing,
+    loaded: Loaded,
+    chosen: DispatcherOptions,
+    stream: &Stream,
+) -> Result<(Resources, Launcher), DeviceError> {
+    let context = &Arc::clone(&ring.context);
+    let geometry = ring.geometry;
+    let kind = chosen.kernel;
+    check_shape(kind, geometry.slots())?;
+    let Loaded { kernel, module, table, participant, saved, shares } = loaded;
+    let saved = match saved {
+        Some(saved) => saved,
+        None => saved_words(context, kind)?,
+    };
+    let blocks = kind.blocks() as usize;
     let stage = stage_bytes(geometry.rx_stride().max(geometry.tx_stride()));
     let needs = |shared_stages| Needs {
         slots: Partition::of(geometry.slots(), 0, polling_blocks(kind)).count,
@@ -120,13 +172,11 @@ pub(super) fn wire(
         reserved: 0,
         participant,
     };
-    let launcher = Launcher::new(context, &module, &chosen, shared, &params, stream)?;
-    let names =
-        table.entries.iter().zip(&functions.all).map(|(entry, f)| (entry.id, f.name.clone())).collect();
+    let launcher = Launcher::over(context, kernel, &chosen, shared, &params, stream)?;
     let resources = Resources {
         ring,
-        names,
-        shares_ring: chosen.shared_ring || functions.shares(),
+        names: table.names,
+        shares_ring: chosen.shared_ring || shares,
         kernel: kind,
         clock_khz: context.device().clock_khz()?.max(1),
         control: control_region.words(0, blocks * control::WORDS)?,
@@ -135,7 +185,7 @@ pub(super) fn wire(
         _tables: [entries, cells],
         _scratch: scratch,
         channel,
-        _graphs: graphs,
+        _graphs: table.graphs,
         _module: module,
     };
     Ok((resources, launcher))
@@ -214,6 +264,11 @@ impl Halt for Resources {
 impl Resources {
     pub(super) fn context(&self) -> &Arc<Context> {
         &self.ring.context
+    }
+
+    /// The ring.
+    pub(super) fn ring(&self) -> &DeviceRing {
+        &self.ring
     }
 
     /// The host's view of the ring, if it has one.

@@ -1,4 +1,4 @@
-//! Tables, linking and launching for the unified dispatcher.
+//! Tables of loaded functions, and linking and launching for the unified dispatcher.
 
 use super::functions::Functions;
 use super::loaded_graph::{LoadedGraph, fill_addresses};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) use super::launch::Launcher as UnifiedLauncher;
 
 /// A function table with the addresses of a loaded module.
-pub(crate) struct UnifiedTable {
+pub(crate) struct LoadedTable {
     pub(crate) entries: Vec<DeviceEntry>,
     pub(crate) cells: Vec<Cell>,
     pub(crate) index: IdIndex,
@@ -36,7 +36,7 @@ pub(crate) fn link_unified(
     kernel: UnifiedKernel,
     saved: u64,
     stream: &Stream,
-) -> Result<(UnifiedTable, Module), DeviceError> {
+) -> Result<(LoadedTable, Module), DeviceError> {
     let mut table = functions.lay_out(geometry, kind).map_err(|error| match error {
         DeviceError::WrongKernel { name, kind, .. } => {
             DeviceError::WrongKernel { name, kind, kernel: kernel.entry() }
@@ -58,6 +58,6 @@ pub(crate) fn link_unified(
     let names =
         table.entries.iter().zip(&functions.all).map(|(entry, f)| (entry.id, f.name.clone())).collect();
     let table =
-        UnifiedTable { entries: table.entries, cells: table.cells, index: table.index, names, graphs, execs };
+        LoadedTable { entries: table.entries, cells: table.cells, index: table.index, names, graphs, execs };
     Ok((table, module))
 }
