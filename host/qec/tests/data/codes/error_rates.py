@@ -2,16 +2,18 @@
 
     pip install stim==1.16.0 numpy scipy ldpc==2.4.1 relay-bp==0.2.2
     cargo run --release -p ringcall-qec --example code_circuits -- /tmp/circuits
-    python3 error_rates.py RINGCALL /tmp/circuits/bb72-r6-z-memory-even.stim DECODER:SOLUTIONS:SHOTS ...
+    python3 error_rates.py RINGCALL /tmp/circuits/bb72-r6-z-memory-even.stim[@NOISE] DECODER:SOLUTIONS:SHOTS ...
 
+NOISE replaces the circuit's rate of 0.003, which is that of every operation in the circuits named `even`.
 RINGCALL is the program; DECODER is `ringcall` (`predict --decoder relay`), `sweep` (`sweep --decoder relay`, which draws its own
 shots), `relay-bp` (the crate, single precision, the same settings) or `bp-osd` (ldpc: min-sum with as many iterations as detectors,
 ordered statistics by combination sweep of order 7). Shots are Stim's, of seed 1; each decoder takes the first SHOTS. Prints a
 line of JSON for each decoder: with `first_only` and `this_only`, the shots of these that the first decoder alone, or this one alone,
-decodes wrongly.
+decodes wrongly, and `ratio`, the first decoder's errors by this one's on the shots of both, with its 95% interval.
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -65,7 +67,7 @@ def sweep(program, model, shots, solutions):
         command += ["--shots", str(shots), "--batch", "100", "--json", "-"]
         out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     point = json.loads(out)["points"][0]
-    return point["alone"]["errors"], point["alone"]["shots"]
+    return point["alone"]["errors"], point["shots"]
 
 
 def relay(model, detectors, solutions):
@@ -98,15 +100,30 @@ def bp_osd(model, detectors):
     return np.array([observables @ decoder.decode(shot) % 2 for shot in detectors], np.uint8)
 
 
-def main(program, path, *runs):
-    model = stim.Circuit.from_file(path).detector_error_model(flatten_loops=True)
+def ratio(ours, theirs):
+    """The ratio of two decoders' errors on the same shots, with the 95% interval of its logarithm."""
+    first, this = int(ours.sum()), int(theirs.sum())
+    if first == 0 or this == 0:
+        return None
+    apart = int((ours != theirs).sum())
+    spread = 1.96 * math.sqrt(apart / (first * this))
+    return [round(first / this * math.exp(side * spread), 3) for side in (0, -1, 1)]
+
+
+def main(program, circuit, *runs):
+    path, _, noise = circuit.partition("@")
+    with open(path) as file:
+        text = file.read()
+    if noise:
+        text = text.replace("(0.003)", f"({float(noise)})")
+    model = stim.Circuit(text).detector_error_model(flatten_loops=True)
     runs = [(name, int(solutions), int(shots)) for name, solutions, shots in (run.split(":") for run in runs)]
     most = max(shots for _, _, shots in runs)
     detectors, truth, _ = model.compile_sampler(seed=1).sample(most)
     detectors, truth = detectors.astype(np.uint8), truth.astype(np.uint8)
     first = None
     for name, solutions, shots in runs:
-        row = {"circuit": os.path.basename(path), "decoder": name, "solutions": solutions}
+        row = {"circuit": os.path.basename(circuit), "decoder": name, "solutions": solutions}
         if name == "sweep":
             row["wrong"], row["shots"] = sweep(program, model, shots, solutions)
             print(json.dumps(row), flush=True)
@@ -123,6 +140,7 @@ def main(program, path, *runs):
         ours, theirs = first[:paired], wrong[:paired]
         row.update(wrong=int(wrong.sum()), shots=shots)
         row.update(first_only=int((ours & ~theirs).sum()), this_only=int((theirs & ~ours).sum()))
+        row["ratio"] = ratio(ours, theirs)
         print(json.dumps(row), flush=True)
 
 
