@@ -2,15 +2,17 @@
 
 mod common;
 
-use common::{count, graph_of, model, on_device, owed, packed, shots};
+use common::{count, graph_of, model, model_of, on_device, owed, packed, shots};
 use ringcall::RingConfig;
+use ringcall_bp::kernel::{SHAPES, Tables};
 use ringcall_bp::{BpConfig, BpGraph, BpGraphBuilder};
 use ringcall_bp_gpu::{Answer, AnswerLayout, Bounds, Ended, GpuError, GpuModel, GridHandler};
 use ringcall_cuda::driver::Context;
 use ringcall_infer::Model;
 use ringcall_launch::ring::{DeviceDispatcher, Functions, MappedRing, Modules, Running};
 use ringcall_protocol::slot::{Response, Vacant};
-use ringcall_qec::circuit::Code;
+use ringcall_qec::circuit::{Code, DetectorBases, Experiment};
+use ringcall_qec::code::Basis;
 use ringcall_wire::Status;
 use ringcall_wire::function::FunctionId;
 use std::sync::Arc;
@@ -90,9 +92,9 @@ fn configs(lanes: u32) -> [(&'static str, BpConfig); 3] {
 }
 
 /// The answers of the ring to as many shots as the environment says, each to the bit.
-fn answers_are_the_cpus(name: &str, code: Code, lanes: u32) {
+fn answers_are_the_cpus(name: &str, experiment: Experiment, lanes: u32) {
     on_device(name, |context| {
-        let model = model(code);
+        let model = model_of(experiment);
         let graph = graph_of(&model);
         for (number, (which, config)) in configs(lanes).into_iter().enumerate() {
             // Most of the time is the CPU's.
@@ -136,12 +138,51 @@ fn quantiles(mut times: Vec<Duration>) -> String {
 
 #[test]
 fn answers_of_bb72_are_the_cpus_to_the_bit() {
-    answers_are_the_cpus("answers_of_bb72_are_the_cpus_to_the_bit", Code::Bb72, 8);
+    answers_are_the_cpus("answers_of_bb72_are_the_cpus_to_the_bit", Experiment::of(Code::Bb72), 8);
 }
 
 #[test]
 fn answers_of_bb144_are_the_cpus_to_the_bit() {
-    answers_are_the_cpus("answers_of_bb144_are_the_cpus_to_the_bit", Code::Bb144, 6);
+    answers_are_the_cpus("answers_of_bb144_are_the_cpus_to_the_bit", Experiment::of(Code::Bb144), 6);
+}
+
+#[test]
+fn answers_of_bb72_in_the_x_basis_are_the_cpus_to_the_bit() {
+    let experiment = Experiment { basis: Basis::X, ..Experiment::of(Code::Bb72) };
+    answers_are_the_cpus("answers_of_bb72_in_the_x_basis_are_the_cpus_to_the_bit", experiment, 8);
+}
+
+#[test]
+fn answers_of_bb144_in_the_x_basis_are_the_cpus_to_the_bit() {
+    let experiment = Experiment { basis: Basis::X, ..Experiment::of(Code::Bb144) };
+    answers_are_the_cpus("answers_of_bb144_in_the_x_basis_are_the_cpus_to_the_bit", experiment, 6);
+}
+
+/// Detectors of X and of Z checks in one shot, of the surface code in the X basis. The kernel takes no such graph of a bicycle
+/// code, as the next test shows.
+#[test]
+fn answers_to_both_kinds_of_detectors_are_the_cpus_to_the_bit() {
+    let experiment = Experiment { distance: 5, rounds: 5, basis: Basis::X, ..Experiment::of(Code::Surface) };
+    answers_are_the_cpus("answers_to_both_kinds_of_detectors_are_the_cpus_to_the_bit", experiment, 6);
+}
+
+#[test]
+fn answers_of_a_color_code_are_the_cpus_to_the_bit() {
+    let experiment = Experiment { distance: 5, rounds: 5, ..Experiment::of(Code::Color) };
+    answers_are_the_cpus("answers_of_a_color_code_are_the_cpus_to_the_bit", experiment, 6);
+}
+
+/// An error of a bicycle code flips nine detectors if both kinds of checks have them: this is refused, with or without a device.
+#[test]
+fn both_kinds_of_detectors_of_a_bicycle_code_are_refused() {
+    for code in [Code::Bb72, Code::Bb144] {
+        let experiment = Experiment { detectors: DetectorBases::Both, ..Experiment::of(code) };
+        let model = model_of(experiment);
+        let most = model.mechanisms.iter().map(|error| error.detectors.len()).max();
+        assert_eq!(most, Some(9), "checks of one column");
+        let refusal = Tables::choose(&graph_of(&model), &SHAPES).expect_err("the kernel takes 8");
+        assert!(refusal.to_string().contains("the GPU's Relay-BP"), "{refusal}");
+    }
 }
 
 /// Graphs of columns of up to 8 checks, in the shapes for large and for long ones.

@@ -1,4 +1,4 @@
-//! Memory experiments of bivariate bicycle codes, their shots, and a device if there is one.
+//! Memory experiments, their shots, and a device if there is one.
 
 use ringcall_bp::{BpConfig, BpDecoder, BpGraph, BpGraphBuilder};
 use ringcall_bp_gpu::{Answer, Ended};
@@ -35,7 +35,12 @@ pub(crate) fn count(variable: &str, default: usize) -> usize {
 }
 
 pub(crate) fn model(code: Code) -> DetectorErrorModel {
-    Experiment { p: 0.003, ..Experiment::of(code) }.detector_error_model().expect("an experiment")
+    model_of(Experiment::of(code))
+}
+
+/// The experiment's model at p = 0.003.
+pub(crate) fn model_of(experiment: Experiment) -> DetectorErrorModel {
+    Experiment { p: 0.003, ..experiment }.detector_error_model().expect("an experiment")
 }
 
 pub(crate) fn graph_of(model: &DetectorErrorModel) -> BpGraph {
