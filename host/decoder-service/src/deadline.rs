@@ -68,6 +68,13 @@ impl Timed {
     }
 }
 
+impl Timed {
+    /// The same decoder, cancelled by `cancellation` in place of its own.
+    pub(crate) fn cancelled_by(&mut self, cancellation: &Cancellation) {
+        self.cancellation = cancellation.clone();
+    }
+}
+
 impl Decoder for Timed {
     fn num_detectors(&self) -> u32 {
         self.decoder.num_detectors()

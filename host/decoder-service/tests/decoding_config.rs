@@ -1,6 +1,8 @@
 //! Configurations of a decoding server: accepted ones, and refusals with line and key.
 
 use ringcall_decoder_service::decoding_server::{Config, ConfigError, Frame, Sessions};
+use ringcall_qec::decode::OrderedStatistics;
+use std::time::Duration;
 
 const HEAD: &str = "transport:
   provider: udp
@@ -127,6 +129,23 @@ fn custom_arguments_are_checked() {
     let config = of("nv-qldpc-decoder", &format!("{relay}, use_sparsity: true")).expect("Relay-BP");
     assert_eq!(config.decoders[0].method(), "relay");
     assert!(config.decoders[0].unused().contains(&"decoders[0].decoder_custom_args.use_sparsity".to_owned()));
+    let limited = |arguments: &str| {
+        let config = of("nv-qldpc-decoder", &format!("{relay}, {arguments}")).expect("Relay-BP");
+        (config.decoders[0].deadline(), config.decoders[0].ordered_statistics())
+    };
+    for (arguments, deadline_ns, ordered) in [
+        ("use_osd: false, osd_method: 0", None, None),
+        ("use_osd: true", None, Some(OrderedStatistics::Zero)),
+        ("use_osd: 1, osd_method: 1, osd_order: 0", None, Some(OrderedStatistics::Zero)),
+        ("use_osd: true, osd_method: 3, osd_order: 7", None, Some(OrderedStatistics::CombinationSweep(7))),
+        ("deadline_us: 250", Some(250_000), None),
+        ("deadline_us: 0.5, use_osd: true", Some(500), Some(OrderedStatistics::Zero)),
+    ] {
+        let expected = (deadline_ns.map(Duration::from_nanos), ordered);
+        assert_eq!(limited(arguments), expected, "{arguments}");
+    }
+    let error = of("pymatching", "deadline_us: 5").expect_err("for belief propagation");
+    assert!(error.key.ends_with("deadline_us") && error.reason.contains("not known"), "{error}");
     for (from, to, part) in [
         ("error_rate: 0.1, ", "", "needs error_rate_vec or error_rate"),
         ("error_rate: 0.1", "error_rate: 0.7", "no probability"),
@@ -137,7 +156,18 @@ fn custom_arguments_are_checked() {
         ("stopping_criterion: All", "stopping_criterion: NConv", "missing"),
         ("stopping_criterion: All", "stop: All", "not known"),
         ("pre_iter: 4", "pre_iter: 0", "not from 1"),
-        ("max_iterations: 9", "use_osd: true", "not served"),
+        ("max_iterations: 9", "use_osd: 2", "not from 0 to 1"),
+        ("max_iterations: 9", "osd_method: 1", "no effect without `use_osd: true`"),
+        ("max_iterations: 9", "use_osd: false, osd_order: 3", "no effect without `use_osd: true`"),
+        ("max_iterations: 9", "use_osd: true, osd_method: 0", "served are 1"),
+        ("max_iterations: 9", "use_osd: true, osd_method: 2", "served are 1"),
+        ("max_iterations: 9", "use_osd: true, osd_order: 3", "only a combination sweep"),
+        ("max_iterations: 9", "use_osd: true, osd_method: 3, osd_order: 1001", "not from 0 to 1000"),
+        ("max_iterations: 9", "deadline_us: 0", "no time from 0.001 us"),
+        ("max_iterations: 9", "deadline_us: -5", "no time from 0.001 us"),
+        ("max_iterations: 9", "deadline_us: 1e12", "no time from 0.001 us"),
+        ("max_iterations: 9", "deadline_us: soon", "finite number"),
+        ("max_iterations: 9", "deadline: 5", "not known"),
         ("max_iterations: 9", "explicit_gammas: [[1]]", "not served"),
         ("max_iterations: 9", "scale_factor: 0.8", "not scaled"),
     ] {

@@ -13,8 +13,8 @@ use ringcall_decoder_service::decoding_server::{Config, Frame, Session, SessionS
 use ringcall_qec::circuit::{CircuitNoise, Code, Experiment, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{
-    BpConfig, Decoder, DecoderFactory, MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges,
-    RelayFactory,
+    BpConfig, Decoder, DecoderFactory, MatchingEngine, MatchingFactory, MatchingGraph, OrderedStatistics,
+    ParallelEdges, RelayFactory,
 };
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::sample::Sampler;
@@ -370,6 +370,95 @@ fn belief_propagation_answers_as_directly() {
     let settings = BpConfig { max_iterations: u32::MAX, ..BpConfig::relay() };
     let factory = RelayFactory::new(&config(&text).decoders[0].model(), &settings).expect("a graph");
     assert_eq!(compare(&text, factory.build().expect("a decoder").as_mut(), 300, &[36]).0, 0);
+}
+
+/// The head of a configuration of a bicycle code, whose decoder has these arguments.
+fn bicycle(arguments: &str) -> String {
+    let model = Experiment { p: 0.004, rounds: 2, ..Experiment::of(Code::Bb72) }
+        .detector_error_model()
+        .expect("a model");
+    let text = write(&model, 1, true).expect("written");
+    let (head, _) = text.split_once("    decoder_custom_args").expect("there");
+    format!("{head}    decoder_custom_args: {{{arguments}}}\n")
+}
+
+/// Min-sum of three iterations, which often finds nothing: counted, unless ordered statistics follow.
+#[test]
+fn ordered_statistics_answer_what_does_not_converge() {
+    let few = "bp_method: 1, max_iterations: 3";
+    for (arguments, order) in [
+        ("", None),
+        (", use_osd: true", Some(OrderedStatistics::Zero)),
+        (", use_osd: true, osd_method: 3, osd_order: 7", Some(OrderedStatistics::CombinationSweep(7))),
+    ] {
+        let text = bicycle(&format!("{few}{arguments}"));
+        let settings = BpConfig { ordered_statistics: order, ..BpConfig::min_sum(3) };
+        let decoder = &config(&text).decoders[0];
+        let factory = RelayFactory::new(&decoder.model(), &settings).expect("a graph");
+        assert_eq!(
+            compare(&text, factory.build().expect("a decoder").as_mut(), 200, &[36]).0,
+            0,
+            "{arguments}"
+        );
+        let mut session = Session::new(decoder, Frame::Volume).expect("a decoder");
+        let mut sampler = Sampler::new(&decoder.model(), 5).expect("a model");
+        let mut shot = sampler.new_shot();
+        for _ in 0..200 {
+            sampler.sample_into(&mut shot).expect("a shot");
+            let bytes: Vec<u8> = shot.detectors.iter_bytes().collect();
+            session.push(decoder.detectors(), &bytes);
+            assert_eq!(session.state(), SessionState::Ready);
+        }
+        let counts = session.counts();
+        assert_eq!((counts.decodes, counts.late), (200, 0));
+        assert_eq!(counts.unconverged > 0, order.is_none(), "{arguments}: {counts:?}");
+    }
+}
+
+/// A decode that would go on for days: one detector of three fires, and each error flips two.
+const ENDLESS: &str = "decoders:
+- {id: 7, type: nv-qldpc-decoder, block_size: 3, syndrome_size: 3, H_sparse: [0, 1, -1, 1, 2, -1, 2, 0, -1],
+   O_sparse: [0, -1], D_sparse: [0, -1, 1, -1, 2, -1],
+   decoder_custom_args: {error_rate: 0.1, bp_method: 3, composition: 1, gamma0: 0.125, gamma_dist: [-0.25, 0.5],
+     max_iterations: 1000000, srelay_config: {pre_iter: 80, num_sets: 100000}}}
+";
+
+#[test]
+fn a_deadline_ends_belief_propagation_with_a_guess() {
+    let text = ENDLESS.replace("bp_method", "deadline_us: 300, bp_method");
+    let sessions = Sessions::new(&config(&text), Frame::Volume).expect("a decoder");
+    let question = GetCorrections { decoder_id: 7, return_size: 1, reset: true }.to_bytes();
+    for (bits, late) in [([true, false, false], 1), ([true, true, false], 1), ([false, false, true], 2)] {
+        assert_eq!(sessions.enqueue_syndromes(&enqueue(7, &bits)), DecodingStatus::Ok);
+        assert_eq!(sessions.get_corrections(&question, &mut [0]), Ok(1), "a guess, at least");
+        assert_eq!(sessions.total().late, late, "{bits:?}");
+    }
+    let counts = sessions.counts(7).expect("it is there");
+    assert_eq!((counts.decodes, counts.unconverged, sessions.counts(8)), (3, 0, None));
+    assert_eq!(counts, sessions.total());
+}
+
+/// Cancels decodes under way and later ones, those of a replaced decoder, too.
+#[test]
+fn a_stop_ends_belief_propagation_with_a_guess() {
+    let sessions = Arc::new(Sessions::new(&config(ENDLESS), Frame::Volume).expect("a decoder"));
+    assert!(sessions.replace(vec![session(ENDLESS, Frame::Volume)]));
+    let decoding = std::thread::spawn({
+        let sessions = Arc::clone(&sessions);
+        move || [(); 2].map(|()| sessions.enqueue_syndromes(&enqueue(7, &[true, false, false])))
+    });
+    // Busy: the decode has begun.
+    let begin = std::time::Instant::now();
+    let question = GetCorrections { decoder_id: 7, return_size: 1, reset: false }.to_bytes();
+    while sessions.get_corrections(&question, &mut [0]) != Err(DecodingStatus::Busy) {
+        assert!(begin.elapsed() < TIMEOUT, "the decode does not begin");
+        std::thread::yield_now();
+    }
+    assert!(!decoding.is_finished());
+    sessions.cancel_after(Duration::from_millis(1));
+    assert_eq!(decoding.join().expect("no panic"), [DecodingStatus::Ok; 2]);
+    assert_eq!(sessions.get_corrections(&question, &mut [0]), Ok(1));
+    assert_eq!(sessions.total().late, 2);
 }
 
 #[test]

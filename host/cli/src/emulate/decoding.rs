@@ -150,7 +150,9 @@ impl Patient {
         decoder: &DecoderConfig,
         index: u64,
     ) -> Result<Self> {
-        let own = Session::new(decoder, Frame::Volume).map_err(|error| file::refusal(path, &error))?;
+        // Its corrections do not depend on how fast this machine is.
+        let own = decoder.clone().without_deadline();
+        let own = Session::new(&own, Frame::Volume).map_err(|error| file::refusal(path, &error))?;
         let count = match decoder.endless() {
             Some((each, _)) => each as usize,
             None => decoder.measurements(),

@@ -68,24 +68,24 @@ impl Answers {
     pub(super) fn counts(&self) -> [u64; 3] {
         [&self.given, &self.unconverged, &self.late].map(|count| count.load(Ordering::Relaxed))
     }
+}
 
-    pub(super) fn figures(&self) -> [Figure; 3] {
-        let [given, unconverged, late] = self.counts();
-        [
-            ("ringcall_decode_answers", "shots decoded and answered", given),
-            (
-                "ringcall_decode_unconverged",
-                "answers that are best guesses: nothing was found that explains the syndrome",
-                unconverged,
-            ),
-            (
-                "ringcall_decode_late",
-                "answers whose decode was cut off, by the deadline or at the service's end",
-                late,
-            ),
-        ]
-        .map(|(name, meaning, value)| Figure { name: name.to_owned(), meaning, value, falls: false })
-    }
+/// The counts of decodes: all, those that are best guesses, and those that are late.
+pub(super) fn decodes([given, unconverged, late]: [u64; 3]) -> [Figure; 3] {
+    [
+        ("ringcall_decode_answers", "shots decoded and answered", given),
+        (
+            "ringcall_decode_unconverged",
+            "answers that are best guesses: nothing was found that explains the syndrome",
+            unconverged,
+        ),
+        (
+            "ringcall_decode_late",
+            "answers whose decode was cut off, by the deadline or at the service's end",
+            late,
+        ),
+    ]
+    .map(|(name, meaning, value)| Figure { name: name.to_owned(), meaning, value, falls: false })
 }
 
 pub(super) fn dispatcher(counters: &Snapshot) -> impl Iterator<Item = Figure> + use<> {

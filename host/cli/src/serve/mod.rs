@@ -247,7 +247,8 @@ pub(crate) struct Args {
     /// End after so long, in s
     #[arg(long, alias = "seconds", value_name = "TIME", value_parser = number::some_seconds)]
     duration: Option<Duration>,
-    /// How long a stop waits for requests under way, in ms
+    /// How long a stop waits for requests under way, in ms. After half of it the stop cancels decodes by Relay-BP, whose answers
+    /// are then the best so far
     #[arg(long, alias = "stop-ms", default_value = "1s", value_name = "TIME", value_parser = number::milliseconds)]
     stop_timeout: Duration,
     /// Serve the counters for Prometheus at http://ADDRESS/metrics, and /healthz and /readyz beside them

@@ -1,7 +1,7 @@
 //! Transport and dispatcher of a service, in every combination.
 
 use super::check::{hosts, one_peer};
-use super::figures::{Answers, Figures};
+use super::figures::{self, Answers, Figures};
 use super::model::{ModelService, common};
 use super::plugin::{Over, Plugin};
 use super::served::{DeviceService, Outcome, Served, driven};
@@ -344,7 +344,7 @@ impl Service {
         };
         Arc::new(move || {
             let mut counted = figures();
-            counted.figures.extend(answers.figures());
+            counted.figures.extend(figures::decodes(answers.counts()));
             counted
         })
     }

@@ -3,7 +3,8 @@
 use super::error::ConfigError;
 use super::yaml::{Fields, Node};
 use ringcall_matching::MergeStrategy;
-use ringcall_qec::decode::BpConfig;
+use ringcall_qec::decode::{BpConfig, OrderedStatistics};
+use std::time::Duration;
 
 /// The algorithm of a decoder.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,8 +15,8 @@ pub(super) enum Method {
     Sliding { merge: MergeStrategy, window: u32, step: u32, rounds: Rounds },
     /// The same round by round, for runs of any length.
     Endless { merge: MergeStrategy, correlated: bool, margin: u32, rounds: Rounds },
-    /// Belief propagation in relayed legs.
-    Relay(BpConfig),
+    /// Belief propagation in relayed legs, for at most so long a decode.
+    Relay { config: BpConfig, deadline: Option<Duration> },
 }
 
 /// The detectors of each round: `each` in every round, but `boundary` in the first and the last.
@@ -55,7 +56,7 @@ impl Method {
             Self::Sliding { .. } => "sliding window",
             Self::Endless { correlated: false, .. } => "endless matching",
             Self::Endless { correlated: true, .. } => "endless correlated matching",
-            Self::Relay(_) => "relay",
+            Self::Relay { .. } => "relay",
         }
     }
 }
@@ -220,22 +221,12 @@ fn relay(
             unused.push(name);
         }
     }
-    for key in ["explicit_gammas", "osd_order"] {
-        let name = custom.name(key);
-        if let Some(node) = custom.take(key) {
-            return refuse(node, name, "this is not served");
-        }
+    let name = custom.name("explicit_gammas");
+    if let Some(node) = custom.take("explicit_gammas") {
+        return refuse(node, name, "this is not served");
     }
-    for (key, served, reason) in [
-        ("osd_method", 0, "ordered statistics decoding is not served: take 0"),
-        ("use_osd", 0, "ordered statistics decoding is not served: take false"),
-    ] {
-        let name = custom.name(key);
-        let Some(node) = custom.take(key) else { continue };
-        if node.boolean(&name) != Ok(false) && node.integer(&name) != Ok(served) {
-            return refuse(node, name, reason);
-        }
-    }
+    let ordered_statistics = ordered_statistics(custom)?;
+    let deadline = deadline(custom)?;
     let name = custom.name("scale_factor");
     if let Some(node) = custom.take("scale_factor")
         && node.number(&name)? != 1.0
@@ -271,7 +262,7 @@ fn relay(
     let gamma0 = custom.name("gamma0");
     let gamma0 = custom.take("gamma0").map(|node| strength(node, &gamma0)).transpose()?;
     let memory = dist(custom)?;
-    let base = BpConfig { seed, ..BpConfig::min_sum(max_iterations) };
+    let base = BpConfig { seed, ordered_statistics, ..BpConfig::min_sum(max_iterations) };
     let config = match (method, composition) {
         (1, 0) => base,
         (2, 0) => BpConfig { first_memory: gamma0.unwrap_or(0), ..base },
@@ -298,7 +289,50 @@ fn relay(
             return Err(ConfigError::new(method_line, method_name, reason));
         }
     };
-    Ok((Method::Relay(config), Some(priors)))
+    Ok((Method::Relay { config, deadline }, Some(priors)))
+}
+
+/// Ordered statistics for what does not converge: `osd_method` 1 is order 0, and 3 a combination sweep of order `osd_order`.
+fn ordered_statistics(custom: &mut Fields<'_>) -> Result<Option<OrderedStatistics>, ConfigError> {
+    let name = custom.name("use_osd");
+    let is_used = match custom.take("use_osd") {
+        None => false,
+        // A number, too: files of Python programs have 0 and 1.
+        Some(node) => node.boolean(&name).or_else(|_| node.count(&name, 0, 1).map(|number| number == 1))?,
+    };
+    let line = custom.line();
+    let refuse = |name: String, reason: &str| Err(ConfigError::new(line, name, reason));
+    let method = count(custom, "osd_method", 0, 3)?;
+    let order = count(custom, "osd_order", 0, OrderedStatistics::MOST_SWEPT)?;
+    let [method_name, order_name] = ["osd_method", "osd_order"].map(|key| custom.name(key));
+    if !is_used {
+        return match (method, order) {
+            (None | Some(0), None) => Ok(None),
+            (Some(1..), _) => refuse(method_name, "this has no effect without `use_osd: true`"),
+            (_, Some(_)) => refuse(order_name, "this has no effect without `use_osd: true`"),
+        };
+    }
+    match (method.unwrap_or(1), order.unwrap_or(0)) {
+        (1, 0) => Ok(Some(OrderedStatistics::Zero)),
+        (1, _) => refuse(order_name, "only a combination sweep (`osd_method: 3`) has an order above 0"),
+        (3, order) => Ok(Some(OrderedStatistics::CombinationSweep(order))),
+        _ => refuse(method_name, "served are 1 (order 0) and 3 (combination sweep)"),
+    }
+}
+
+/// The longest deadline, in microseconds: an hour.
+const MAX_DEADLINE_US: f64 = 3.6e9;
+
+/// The time after which a decode is cut off.
+fn deadline(custom: &mut Fields<'_>) -> Result<Option<Duration>, ConfigError> {
+    let name = custom.name("deadline_us");
+    let Some(node) = custom.take("deadline_us") else { return Ok(None) };
+    let us = node.number(&name)?;
+    if !(0.001..=MAX_DEADLINE_US).contains(&us) {
+        let reason = format!("{us} is no time from 0.001 us to an hour");
+        return Err(ConfigError::new(node.line, name, reason));
+    }
+    Ok(Some(Duration::from_nanos((us * 1e3).round() as u64)))
 }
 
 /// A memory strength, rounded to 128ths.

@@ -4,7 +4,9 @@ use super::arguments::{self, Method};
 use super::error::ConfigError;
 use super::matrix::{self, Rows};
 use super::yaml::{self, Fields, Node};
+use ringcall_qec::decode::OrderedStatistics;
 use ringcall_qec::dem::{Component, DetectorErrorModel, Mechanism};
+use std::time::Duration;
 
 /// The most decoders of one server: each has a thread.
 pub const MAX_DECODERS: usize = 256;
@@ -314,7 +316,34 @@ impl DecoderConfig {
     /// Whether the method is belief propagation.
     #[must_use]
     pub const fn is_relay(&self) -> bool {
-        matches!(self.method, Method::Relay(_))
+        matches!(self.method, Method::Relay { .. })
+    }
+
+    /// The time after which a decode by belief propagation is cut off; its corrections are then the best found so far.
+    #[must_use]
+    pub const fn deadline(&self) -> Option<Duration> {
+        match self.method {
+            Method::Relay { deadline, .. } => deadline,
+            _ => None,
+        }
+    }
+
+    /// This decoder without its deadline, so that its corrections do not depend on the machine.
+    #[must_use]
+    pub fn without_deadline(mut self) -> Self {
+        if let Method::Relay { deadline, .. } = &mut self.method {
+            *deadline = None;
+        }
+        self
+    }
+
+    /// The ordered statistics that follow belief propagation without a solution.
+    #[must_use]
+    pub const fn ordered_statistics(&self) -> Option<OrderedStatistics> {
+        match &self.method {
+            Method::Relay { config, .. } => config.ordered_statistics,
+            _ => None,
+        }
     }
 
     /// Detectors: the rows of H and of D.

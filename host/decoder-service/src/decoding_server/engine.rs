@@ -5,12 +5,13 @@ use super::config::DecoderConfig;
 use super::error::ConfigError;
 use super::split;
 use super::stream::{Stream, Unexplained, pack};
+use crate::deadline::{Cancellation, Timed};
 use ringcall_matching::{
     CheckMatrix, Decoder as Matching, EndlessConfig, MatchingGraph, SlidingConfig, SlidingDecoder,
 };
 use ringcall_qec::decode::{
-    Decoder, DecoderFactory, DecoderOptions, MatchingDecoder, MatchingEngine, MatchingGraph as ModelGraph,
-    ModelDecoders, ParallelEdges, RelayFactory,
+    Decoder, DecoderFactory, DecoderOptions, Matched, MatchingDecoder, MatchingEngine,
+    MatchingGraph as ModelGraph, ModelDecoders, ParallelEdges, RelayFactory,
 };
 
 /// The most rounds at a run's end that windows get together.
@@ -22,8 +23,31 @@ pub(super) enum Engine {
     Sliding(Box<Windows>),
     /// Runs of any length, which are decoded round by round.
     Endless(Box<Stream>),
-    /// Correlated matching, or belief propagation.
+    /// Correlated matching.
     Model(Box<dyn Decoder>),
+    /// Belief propagation, which a deadline or a stop cuts off.
+    Relay(Timed),
+}
+
+/// How a decode that has corrections ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decoded {
+    /// The corrections explain the syndrome.
+    Explained,
+    /// Belief propagation found nothing that explains the syndrome: the corrections are its best guess.
+    Unconverged,
+    /// The decode was cut off: the corrections are the best found so far.
+    Late,
+}
+
+impl From<Matched> for Decoded {
+    fn from(matched: Matched) -> Self {
+        match (matched.late, matched.converged) {
+            (true, _) => Self::Late,
+            (false, false) => Self::Unconverged,
+            (false, true) => Self::Explained,
+        }
+    }
 }
 
 impl Engine {
@@ -68,16 +92,17 @@ impl Engine {
                     .map(|stream| Self::Endless(Box::new(stream)))
                     .map_err(|why| config.refuse("decoder_custom_args", why))
             }
-            Method::Relay(settings) => {
+            Method::Relay { config: settings, deadline } => {
                 let factory = RelayFactory::new(&config.model(), settings);
                 let decoder = factory.and_then(|factory| factory.build());
-                decoder.map(Self::Model).map_err(|why| config.refuse("H_sparse", why))
+                let decoder = decoder.map_err(|why| config.refuse("H_sparse", why))?;
+                Ok(Self::Relay(Timed::new(decoder, *deadline, Cancellation::default())))
             }
         }
     }
 
     /// Decodes detectors that fired, in ascending order, into observables packed in bits.
-    pub(super) fn decode(&mut self, defects: &[u32], observables: &mut [u8]) -> Result<(), Unexplained> {
+    pub(super) fn decode(&mut self, defects: &[u32], observables: &mut [u8]) -> Result<Decoded, Unexplained> {
         match self {
             Self::Matching(decoder) => {
                 let solution = decoder.decode(defects).map_err(|_| Unexplained)?;
@@ -86,10 +111,13 @@ impl Engine {
             Self::Sliding(windows) => pack(windows.decode(defects)?, observables),
             Self::Endless(_) => return Err(Unexplained),
             Self::Model(decoder) => {
-                decoder.decode(defects, observables).map_err(|_| Unexplained)?;
+                return decoder.decode(defects, observables).map(Decoded::from).map_err(|_| Unexplained);
+            }
+            Self::Relay(decoder) => {
+                return decoder.decode(defects, observables).map(Decoded::from).map_err(|_| Unexplained);
             }
         }
-        Ok(())
+        Ok(Decoded::Explained)
     }
 }
 

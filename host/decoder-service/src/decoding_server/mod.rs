@@ -12,6 +12,7 @@
 
 mod arguments;
 mod config;
+mod counters;
 mod engine;
 mod error;
 mod matrix;
@@ -23,6 +24,7 @@ mod write;
 mod yaml;
 
 pub use config::{Config, DecoderConfig, MAX_DECODERS, TransportConfig};
+pub use counters::DecodeCounts;
 pub use error::ConfigError;
 pub use session::{Frame, Session, SessionState};
 pub use sessions::Sessions;

@@ -1,12 +1,15 @@
 //! Session of one decoder: collects measurements, decodes them, and hands out corrections.
 
 use super::config::DecoderConfig;
-use super::engine::Engine;
+use super::counters::{Counters, DecodeCounts};
+use super::engine::{Decoded, Engine};
 use super::error::ConfigError;
 use super::matrix;
 use super::stream::Unexplained;
+use crate::deadline::Cancellation;
 use ringcall::wire::bits::packed_len;
 use ringcall::wire::decoding::{DecodingStatus, EnqueueSyndromes, GetCorrections};
+use std::sync::Arc;
 
 /// The meaning of corrections after a second decode, if the first one's were not cleared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,7 +67,8 @@ pub struct Session {
     defects: Vec<u32>,
     decoded: Vec<u8>,
     corrections: Vec<u8>,
-    decodes: u64,
+    /// Shared with the sessions that this one replaced.
+    counters: Arc<Counters>,
     /// The count of the sessions that this one replaced.
     forced_before: u64,
 }
@@ -102,7 +106,7 @@ impl Session {
             defects: Vec::with_capacity(config.detectors()),
             decoded: vec![0; bytes],
             corrections: vec![0; bytes],
-            decodes: 0,
+            counters: Arc::default(),
             forced_before: 0,
         })
     }
@@ -140,8 +144,26 @@ impl Session {
 
     /// Volumes decoded.
     #[must_use]
-    pub const fn decodes(&self) -> u64 {
-        self.decodes
+    pub fn decodes(&self) -> u64 {
+        self.counts().decodes
+    }
+
+    /// Volumes decoded, and how many of them have corrections that are only the best found.
+    #[must_use]
+    pub fn counts(&self) -> DecodeCounts {
+        self.counters.read()
+    }
+
+    pub(super) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// The same session, whose decodes by belief propagation `cancellation` cuts off.
+    pub(super) fn cancelled_by(mut self, cancellation: &Cancellation) -> Self {
+        if let Engine::Relay(decoder) = &mut self.engine {
+            decoder.cancelled_by(cancellation);
+        }
+        self
     }
 
     /// `enqueue_syndromes`: the status of a payload.
@@ -209,11 +231,10 @@ impl Session {
             }
         }
         self.accepted = 0;
-        if self.engine.decode(defects, decoded).is_err() {
-            self.state = SessionState::Failed;
-            return;
+        match self.engine.decode(defects, decoded) {
+            Ok(outcome) => self.is_decoded(outcome),
+            Err(Unexplained) => self.state = SessionState::Failed,
         }
-        self.is_decoded();
     }
 
     /// Ends a run of any length. Returns false if the run is not complete.
@@ -221,15 +242,15 @@ impl Session {
         let Engine::Endless(stream) = &mut self.engine else { return false };
         match stream.finish(&mut self.decoded) {
             Ok(false) => return false,
-            Ok(true) => self.is_decoded(),
+            Ok(true) => self.is_decoded(Decoded::Explained),
             Err(Unexplained) => self.state = SessionState::Failed,
         }
         true
     }
 
-    fn is_decoded(&mut self) {
+    fn is_decoded(&mut self, outcome: Decoded) {
         let Self { decoded, corrections, .. } = self;
-        self.decodes += 1;
+        self.counters.count(outcome);
         match self.frame {
             Frame::Volume => corrections.copy_from_slice(decoded),
             Frame::Running => corrections.iter_mut().zip(decoded).for_each(|(sum, new)| *sum ^= *new),
@@ -307,7 +328,7 @@ impl Session {
 
     /// Swaps this session with `other`, and keeps the counts of the replaced one.
     pub(super) fn take_place_of(&mut self, other: &mut Self) {
-        (self.decodes, self.forced_before) = (other.decodes, other.forced());
+        (self.counters, self.forced_before) = (Arc::clone(&other.counters), other.forced());
         std::mem::swap(self, other);
     }
 

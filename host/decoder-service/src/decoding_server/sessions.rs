@@ -1,8 +1,10 @@
 //! All sessions of a server, found by the decoder's id, and the three calls as functions of a ring.
 
 use super::config::Config;
+use super::counters::{Counters, DecodeCounts};
 use super::error::ConfigError;
 use super::session::{Frame, Session};
+use crate::deadline::Cancellation;
 use ringcall::Status;
 use ringcall::table::TableBuilder;
 use ringcall::wire::decoding::{DecodingStatus, RESET_DECODER_BYTES, decoder_id};
@@ -10,12 +12,15 @@ use ringcall::wire::names;
 use ringcall_gpu::atomic::DeviceU64;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 /// A session, and whether measurements for it were dropped.
 #[derive(Debug)]
 struct SessionEntry {
     id: i64,
     session: Mutex<Session>,
+    /// Those of the session and of its replacements.
+    counters: Arc<Counters>,
     /// 1 from a drop until the next reset. Any thread sets it.
     dropped: DeviceU64,
     /// The session's replacement while `is_replaced` is 1; then the replaced session.
@@ -57,6 +62,8 @@ struct SessionEntry {
 pub struct Sessions {
     /// Sorted by id.
     entries: Box<[SessionEntry]>,
+    /// Ends decodes that a stop cannot wait for.
+    cancellation: Cancellation,
 }
 
 impl Sessions {
@@ -72,18 +79,20 @@ impl Sessions {
     /// A server of these sessions, each of a different decoder.
     #[must_use]
     pub fn of(sessions: Vec<Session>) -> Self {
+        let cancellation = Cancellation::default();
         let mut entries: Box<[SessionEntry]> = sessions
             .into_iter()
             .map(|session| SessionEntry {
                 id: session.id(),
-                session: Mutex::new(session),
+                counters: Arc::clone(session.counters()),
+                session: Mutex::new(session.cancelled_by(&cancellation)),
                 dropped: DeviceU64::new(0),
                 other: Mutex::new(None),
                 is_replaced: DeviceU64::new(0),
             })
             .collect();
         entries.sort_by_key(|entry| entry.id);
-        Self { entries }
+        Self { entries, cancellation }
     }
 
     /// Replaces the sessions by new ones with the same ids, while calls are answered. Returns false, and replaces nothing, if the
@@ -97,7 +106,7 @@ impl Sessions {
         }
         for (entry, session) in self.entries.iter().zip(sessions) {
             let mut other = entry.other();
-            *other = Some(session);
+            *other = Some(session.cancelled_by(&self.cancellation));
             entry.is_replaced.store(1, Ordering::Release);
         }
         true
@@ -118,17 +127,43 @@ impl Sessions {
 
     fn entry(&self, payload: &[u8]) -> Result<&SessionEntry, DecodingStatus> {
         let id = decoder_id(payload).ok_or(DecodingStatus::BadRequest)?;
-        let index = self.entries.binary_search_by_key(&id, |entry| entry.id);
-        index.ok().and_then(|index| self.entries.get(index)).ok_or(DecodingStatus::InvalidDecoder)
+        self.entry_of(id).ok_or(DecodingStatus::InvalidDecoder)
     }
 
-    /// The number of volumes and runs that a decoder decoded, and of the decisions among them that later rounds might have
-    /// changed. `None` if the decoder does not exist or a call on it is under way.
-    #[must_use]
-    pub fn counts(&self, id: i64) -> Option<(u64, u64)> {
+    /// Cuts decodes by belief propagation off once so much time has passed, those under way and later ones: their corrections are
+    /// then the best found so far. Matching takes microseconds, and comes to its end.
+    pub fn cancel_after(&self, time: Duration) {
+        self.cancellation.cancel_after(time);
+    }
+
+    fn entry_of(&self, id: i64) -> Option<&SessionEntry> {
         let index = self.entries.binary_search_by_key(&id, |entry| entry.id).ok()?;
-        let session = self.entries.get(index)?.lock()?;
-        Some((session.decodes(), session.forced()))
+        self.entries.get(index)
+    }
+
+    /// The volumes and runs that a decoder decoded so far, those of replaced sessions included. `None` if there is no such decoder.
+    #[must_use]
+    pub fn counts(&self, id: i64) -> Option<DecodeCounts> {
+        Some(self.entry_of(id)?.counters.read())
+    }
+
+    /// The same of all decoders together.
+    #[must_use]
+    pub fn total(&self) -> DecodeCounts {
+        self.entries.iter().map(|entry| entry.counters.read()).fold(DecodeCounts::default(), |sum, more| {
+            DecodeCounts {
+                decodes: sum.decodes + more.decodes,
+                unconverged: sum.unconverged + more.unconverged,
+                late: sum.late + more.late,
+            }
+        })
+    }
+
+    /// The number of a decoder's decisions that later rounds might have changed, for runs of any length. `None` if there is no such
+    /// decoder or a call on it is under way.
+    #[must_use]
+    pub fn forced(&self, id: i64) -> Option<u64> {
+        Some(self.entry_of(id)?.lock()?.forced())
     }
 
     /// `enqueue_syndromes`.
@@ -311,7 +346,7 @@ mod tests {
         assert_eq!((bits(2, 0), get(true)), (DecodingStatus::Ok, Err(DecodingStatus::NotReady)));
         assert!(sessions.free_replaced());
         assert_eq!((bits(1, 1), get(true)), (DecodingStatus::Ok, Ok(1)));
-        assert_eq!(sessions.counts(7), Some((2, 0)), "of both");
+        assert_eq!(sessions.counts(7).map(|counts| counts.decodes), Some(2), "of both");
         // A reset ends any volume.
         assert_eq!(bits(1, 0), DecodingStatus::Ok);
         assert!(sessions.replace(renewed(CONFIG)));

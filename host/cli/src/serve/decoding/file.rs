@@ -55,18 +55,24 @@ pub(crate) fn estimate(path: &Path, config: &Config) -> Estimate {
             return estimate.endless(each, decoder.is_correlated());
         }
         let model = decoder.model();
-        if decoder.is_relay() {
-            estimate.relay(&model)
-        } else {
-            estimate.model(&model, decoder.is_correlated())
+        match (decoder.is_relay(), decoder.ordered_statistics()) {
+            (false, _) => estimate.model(&model, decoder.is_correlated()),
+            (true, None) => estimate.relay(&model),
+            (true, Some(order)) => estimate.relay(&model).ordered(order),
         }
     })
 }
 
 /// A decoder in one line.
 pub(crate) fn described(decoder: &DecoderConfig) -> String {
+    let ordered = decoder
+        .ordered_statistics()
+        .map_or_else(String::new, |order| format!(", ordered statistics {order}"));
+    let deadline = decoder
+        .deadline()
+        .map_or_else(String::new, |time| format!(", deadline {} us", time.as_nanos() as f64 / 1e3));
     format!(
-        "decoder {}: {}, {} measurements, {} detectors, {} errors, observables {}",
+        "decoder {}: {}, {} measurements, {} detectors, {} errors, observables {}{ordered}{deadline}",
         decoder.id(),
         decoder.method(),
         decoder.measurements(),

@@ -4,7 +4,7 @@ pub(crate) mod file;
 mod reload;
 mod transport;
 
-use super::figures::{Counted, Figure, Figures};
+use super::figures::{self, Counted, Figure, Figures};
 use super::log::Watchman;
 use super::plugin::{Over, Plugin};
 use super::sandbox::Sandbox;
@@ -23,7 +23,7 @@ use ringcall::thread::StopFlag;
 use ringcall::wire::decoding::EnqueueSyndromes;
 use ringcall::wire::header::HEADER_BYTES;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
-use ringcall_decoder_service::decoding_server::{self, Config, DecoderConfig, Sessions};
+use ringcall_decoder_service::decoding_server::{self, Config, DecodeCounts, DecoderConfig, Sessions};
 use ringcall_qec::decode::{DecoderFamily, MatchingEngine};
 use ringcall_transport::{Endpoint, FunctionAnswers, Latencies};
 use serde_json::{Value, json};
@@ -134,16 +134,18 @@ fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config, signals: 
     super::say(&mut out, &line)?;
     let start = |Bound { id, start, .. }: Bound| start().map(|served| DecoderRing { id, served });
     let rings = bound.into_iter().map(start).collect::<Result<Vec<_>>>()?;
-    let _ = counts.set(figures(&rings));
+    let _ = counts.set(figures(&rings, &sessions));
     let mut reload = Reload::new(path, (&args, sized), room, config, &sessions);
     let mut watchman = Watchman::new(Arc::clone(&figures_so_far));
     serve_until_told(&args, signals, &line, &mut watchman, &mut |hung_up| reload.turn(hung_up));
     ending.set();
+    // Half of the time is for requests under way; decodes by belief propagation that take longer are cut off then.
+    sessions.cancel_after(args.stop_timeout / 2);
     let outcomes: Vec<_> = stop(rings, args.stop_timeout);
     if let Some(metrics) = metrics {
         Server::stop(metrics);
     }
-    publish(&args, &outcomes, &sessions)
+    publish(&args, config, &outcomes, &sessions)
 }
 
 fn bind(
@@ -220,9 +222,10 @@ fn ready_line(rings: &[Bound]) -> String {
     line
 }
 
-/// The sum of the counters of all rings.
-fn figures(rings: &[DecoderRing]) -> Figures {
+/// The sum of the counters of all rings, and the decodes of all decoders.
+fn figures(rings: &[DecoderRing], sessions: &Arc<Sessions>) -> Figures {
     let each: Vec<Figures> = rings.iter().map(|ring| ring.served.figures()).collect();
+    let sessions = Arc::clone(sessions);
     Arc::new(move || {
         let mut sums: BTreeMap<String, Figure> = BTreeMap::new();
         let mut latencies: Option<Latencies> = None;
@@ -247,7 +250,9 @@ fn figures(rings: &[DecoderRing]) -> Figures {
                 }
             }
         }
-        Counted { figures: sums.into_values().collect(), latencies, functions }
+        let DecodeCounts { decodes, unconverged, late } = sessions.total();
+        let decodes = figures::decodes([decodes, unconverged, late]);
+        Counted { figures: sums.into_values().chain(decodes).collect(), latencies, functions }
     })
 }
 
@@ -256,7 +261,7 @@ fn stop(rings: Vec<DecoderRing>, deadline: Duration) -> Vec<(i64, Outcome)> {
     rings.into_iter().map(|ring| (ring.id, ring.served.stop(deadline))).collect()
 }
 
-fn publish(args: &Args, outcomes: &[(i64, Outcome)], sessions: &Sessions) -> Result<u8> {
+fn publish(args: &Args, config: &Config, outcomes: &[(i64, Outcome)], sessions: &Sessions) -> Result<u8> {
     let dispatched = |outcome: &Outcome| outcome.json["dispatcher"]["dispatched"].as_u64().unwrap_or(0);
     let (mut frames, mut requests) = (0, 0);
     for (_, outcome) in outcomes {
@@ -273,6 +278,11 @@ fn publish(args: &Args, outcomes: &[(i64, Outcome)], sessions: &Sessions) -> Res
         text += &format!("QEC_DECODING_SERVER_DISPATCHED count={total}\n");
         for (id, outcome) in outcomes {
             text += &format!("decoder {id}\n{}", outcome.shown(args.verbose));
+            let DecodeCounts { decodes, unconverged, late } = sessions.counts(*id).unwrap_or_default();
+            let may_fail = config.decoders.iter().any(|decoder| decoder.id() == *id && decoder.is_relay());
+            if may_fail || unconverged + late > 0 {
+                text += &format!("decodes: {decodes}, unconverged {unconverged}, late {late}\n");
+            }
         }
         text += &format!("unaccounted: {frames} frames, {requests} requests");
         writeln!(out, "{text}").and_then(|()| out.flush()).context("standard output")?;
@@ -281,8 +291,11 @@ fn publish(args: &Args, outcomes: &[(i64, Outcome)], sessions: &Sessions) -> Res
         let decoder = |(id, outcome): &(i64, Outcome)| {
             let mut value = outcome.json.clone();
             value["id"] = (*id).into();
-            value["decodes"] = sessions.counts(*id).map(|(decodes, _)| decodes).into();
-            value["forced"] = sessions.counts(*id).map(|(_, forced)| forced).into();
+            let DecodeCounts { decodes, unconverged, late } = sessions.counts(*id).unwrap_or_default();
+            value["decodes"] = decodes.into();
+            value["unconverged"] = unconverged.into();
+            value["late"] = late.into();
+            value["forced"] = sessions.forced(*id).into();
             value
         };
         let decoders: Vec<Value> = outcomes.iter().map(decoder).collect();
