@@ -167,10 +167,19 @@ for service in uc rc; do
     verbs "verbs, $service, verbs client" "--qp-type $service" "" "--transport verbs --device rxe0 --requests 1000" \
         'counts[correct] == 1000 && counts[service_answered] == 1000'
 done
+packets() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts; }
+# await_requests BEFORE: waits until the device has received some 200 packets since it had received BEFORE, 15 s at most.
+await_requests() {
+    for _ in $(seq 150); do
+        (($(packets) > $1 + 200)) && return 0
+        sleep 0.1
+    done
+}
 # A service that is killed: its client ends by itself, with one line that says why.
 gone() {
     [[ $1 == *$pattern* ]] || return 0
-    local output status service client
+    local output status service client before
+    before=$(packets)
     $ringcall serve --transport verbs --device rxe0 --rendezvous 10.0.0.2:7000 --qp-type rc >/tmp/service 2>&1 &
     service=$!
     for _ in $(seq 100); do
@@ -180,7 +189,7 @@ gone() {
     $ringcall emulate --connect "$(grep -m 1 ^transport= /tmp/service)" --transport verbs --device rxe0 --rendezvous 10.0.0.2:7000 --requests 1000000 \
         --timeout-ms 1500 >/tmp/client 2>&1 &
     client=$!
-    sleep 1
+    await_requests "$before"
     kill -KILL $service
     wait $service 2>/dev/null
     wait $client
@@ -190,6 +199,48 @@ gone() {
     result "$1" "$(($? == 0 && status == 1))" "$output" "exit status $status" "$(cat /tmp/client)"
 }
 gone "verbs, rc, the peer is gone"
+
+# The device is removed while a service and its client use it. The kernel's removal waits for programs that have the device open, so it ends
+# because the service closes the device; the service says so in one line, counts it, and still ends as it is told.
+removed() {
+    [[ $1 == *$pattern* ]] || return 0
+    local service client removal ended=0 status said before
+    local -A counts=()
+    before=$(packets)
+    $ringcall serve --transport verbs --device rxe0 --rendezvous 10.0.0.2:7000 --qp-type "$2" >/tmp/service 2>&1 &
+    service=$!
+    for _ in $(seq 100); do
+        grep -q '^transport=verbs' /tmp/service && break
+        sleep 0.1
+    done
+    ip netns exec peer $ringcall emulate --connect "$(grep -m 1 ^transport= /tmp/service)" --rendezvous 10.0.0.2:7000 \
+        --bind 10.0.0.1:4791 --qp-type "$2" --requests 1000000 --timeout-ms 500 >/tmp/client 2>&1 &
+    client=$!
+    await_requests "$before"
+    rdma link del rxe0 &
+    removal=$!
+    for _ in $(seq 150); do
+        kill -0 $removal 2>/dev/null || { ended=1 && break; }
+        sleep 0.1
+    done
+    # Longer than between two looks at the counters.
+    sleep 1.5
+    kill -0 $service 2>/dev/null && said=$(grep -c 'the RDMA device was removed' /tmp/service)
+    kill -TERM $service
+    wait $service
+    status=$?
+    kill -TERM $client 2>/dev/null
+    wait $client $removal
+    rdma link add rxe0 type rxe netdev veth0
+    read_counts "$(grep -v ^transport= /tmp/service)"
+    ((ended && status == 0 && ${said:-0} == 1 && counts[device_removed] == 1 && counts[answered] > 0)) &&
+        grep -q "unaccounted: 0 frames, 0 requests" <(flat </tmp/service)
+    result "$1" "$(($? == 0))" "removal ended=$ended said=${said:-0} device_removed=${counts[device_removed]:-} answered=${counts[answered]:-}" \
+        "exit status $status" "$(cat /tmp/service)"
+}
+for service in uc rc; do
+    removed "verbs, $service, the device is removed" $service
+done
 
 # suite NAME TYPE CLIENT: the transports' conformance suite.
 suite() {

@@ -53,11 +53,14 @@ const WORRYING: [&str; 22] = [
     "broken_silent",
     "broken_refused",
     "broken_queue_pair",
-    "device_removed",
+    DEVICE_REMOVED,
     "evicted",
     "errors",
     "kernel_drops",
 ];
+
+/// The count after which a service answers nothing more.
+const DEVICE_REMOVED: &str = "device_removed";
 
 /// Polls counters once a second.
 pub(super) struct Watchman {
@@ -80,6 +83,14 @@ impl Watchman {
         }
         self.looked = Instant::now();
         for (name, more, all) in self.risen() {
+            if name == DEVICE_REMOVED {
+                tracing::error!(
+                    count = name,
+                    all,
+                    "the RDMA device was removed, or its address: nothing more is served; start the service again once the device is back"
+                );
+                continue;
+            }
             tracing::warn!(count = name, more, all, "frames were not served");
         }
     }

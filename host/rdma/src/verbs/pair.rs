@@ -10,6 +10,7 @@ use std::io;
 use std::mem::zeroed;
 use std::net::Ipv4Addr;
 use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 use std::ptr::{NonNull, null_mut};
 use std::time::Duration;
 
@@ -134,6 +135,8 @@ pub struct Pair {
     window: Memory,
     out: Memory,
     options: PairOptions,
+    /// The folder of the device's verbs interface, if the kernel listed it.
+    interface: Option<PathBuf>,
     gid_index: u8,
     ip: Ipv4Addr,
     connected: bool,
@@ -231,6 +234,7 @@ impl Pair {
             queue: null_mut(),
             pair: null_mut(),
         };
+        let interface = ports::interface(Path::new("/sys/class/infiniband_verbs"), &options.device);
         let (gid_index, ip) = ports::address(&options.device, options.ip)?;
         let bytes = options.slots as usize * options.slot_bytes as usize;
         let memory = || {
@@ -265,6 +269,7 @@ impl Pair {
             window,
             out,
             options,
+            interface,
             gid_index,
             ip,
             connected: false,
@@ -574,9 +579,10 @@ impl Pair {
         }
     }
 
-    /// Whether the kernel no longer lists the device, or no longer with its address.
+    /// Whether the kernel removes the device, no longer lists it, or no longer with its address.
     fn is_device_gone(&self) -> bool {
-        !ports::has_address(&self.options.device, self.gid_index, self.ip)
+        self.interface.as_deref().is_some_and(|folder| !ports::has_interface(folder))
+            || !ports::has_address(&self.options.device, self.gid_index, self.ip)
     }
 
     /// The kind of the next event other than completions, if there is one.

@@ -1,7 +1,7 @@
 //! Addresses of a device's first port, as the kernel lists them.
 
 use super::VerbsError;
-use std::fs::read_to_string;
+use std::fs::{read_dir, read_to_string};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,22 @@ pub(super) fn address(name: &str, wanted: Option<Ipv4Addr>) -> Result<(u8, Ipv4A
     };
     let none = || VerbsError::NoAddress { name: name.to_owned(), wanted };
     (0..ENTRIES).find_map(entry).ok_or_else(none)
+}
+
+/// The folder of the device's verbs interface in `class` (`/sys/class/infiniband_verbs`), if the kernel lists it. The kernel takes the
+/// folder away when a removal begins, and then waits for the programs that have the device open; until they close it, the device keeps
+/// its name and its addresses.
+pub(super) fn interface(class: &Path, name: &str) -> Option<PathBuf> {
+    let folders = read_dir(class).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_devices =
+        |folder: &PathBuf| read_to_string(folder.join("ibdev")).is_ok_and(|known| known.trim() == name);
+    folders.into_iter().find(is_devices)
+}
+
+/// Whether that folder is still there.
+pub(super) fn has_interface(folder: &Path) -> bool {
+    // Another error, such as a lack of descriptors, says nothing about the device.
+    folder.symlink_metadata().err().is_none_or(|error| error.kind() != ErrorKind::NotFound)
 }
 
 /// Whether the device still has this address at this index. A device whose network device is removed stays until its
@@ -44,4 +60,28 @@ fn ip_of(port: &Path, index: u8) -> Option<Ipv4Addr> {
 
 fn mapped(text: &str) -> Option<Ipv4Addr> {
     text.trim().parse::<Ipv6Addr>().ok()?.to_ipv4_mapped()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{create_dir_all, remove_dir_all, write};
+
+    #[test]
+    fn the_interface_of_a_device_is_found_and_missed() {
+        let class = std::env::temp_dir().join(format!("ringcall-verbs-{}", std::process::id()));
+        for (folder, device) in [("uverbs0", "mlx5_0"), ("uverbs1", "rxe0")] {
+            create_dir_all(class.join(folder)).expect("a folder");
+            write(class.join(folder).join("ibdev"), format!("{device}\n")).expect("a file");
+        }
+        assert_eq!(interface(&class, "rxe1"), None);
+        let folder = interface(&class, "rxe0").expect("it is listed");
+        assert_eq!(folder, class.join("uverbs1"));
+        assert!(has_interface(&folder));
+        remove_dir_all(&folder).expect("removed");
+        assert!(!has_interface(&folder));
+        assert_eq!(interface(&class, "rxe0"), None);
+        remove_dir_all(&class).expect("removed");
+        assert_eq!(interface(&class, "mlx5_0"), None, "a system without verbs");
+    }
 }

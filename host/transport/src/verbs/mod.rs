@@ -9,7 +9,7 @@
 //! A queue pair has one peer, named by [`VerbsOptions::peer`] or a rendezvous. With each introduction, and after a
 //! fault, a new connection begins: both sides start from [`PairOptions::first_psn`], and answers to the earlier
 //! connection's requests are counted as unsent. Faults are counted by name: `broken_…`, and `device_removed`, after
-//! which nothing more comes.
+//! which the device is closed and nothing more comes. (The kernel's removal of a device waits until it is closed.)
 
 mod caller;
 
@@ -50,7 +50,11 @@ pub struct Connected {
 /// A service's queue pair of an adapter. A client uses [`VerbsCaller`].
 #[derive(Debug)]
 pub struct Verbs {
-    pair: Pair,
+    /// `None` after the device was removed.
+    pair: Option<Pair>,
+    side: Side,
+    endpoint: Endpoint,
+    slot_bytes: u32,
     peer: Option<Connected>,
     connections: u64,
     introduced: Introduced,
@@ -59,7 +63,6 @@ pub struct Verbs {
     idle: u32,
     /// When the device was last polled for events other than completions.
     looked: Instant,
-    is_gone: bool,
 }
 
 /// Empty polls between two readings of the clock.
@@ -73,15 +76,18 @@ impl Verbs {
     /// # Errors
     /// See [`VerbsError`].
     pub fn open(options: VerbsOptions) -> Result<Self, VerbsError> {
+        let pair = Pair::open(options.pair)?;
         let mut verbs = Self {
-            pair: Pair::open(options.pair)?,
+            side: side(&pair),
+            endpoint: endpoint(&pair),
+            slot_bytes: pair.options().slot_bytes,
+            pair: Some(pair),
             peer: None,
             connections: 0,
             introduced: Introduced::none(),
             page: Vec::new(),
             idle: 0,
             looked: Instant::now(),
-            is_gone: false,
         };
         if let Some(remote) = options.peer {
             verbs.connect(remote)?;
@@ -99,13 +105,14 @@ impl Verbs {
     /// This side, for a rendezvous to tell a peer.
     #[must_use]
     pub fn side(&self) -> Side {
-        side(&self.pair)
+        self.side
     }
 
     fn connect(&mut self, remote: Remote) -> Result<(), VerbsError> {
         self.peer = None;
+        let Some(pair) = &mut self.pair else { return Ok(()) };
         self.connections += 1;
-        self.pair.connect(remote)?;
+        pair.connect(remote)?;
         self.peer = Some(Connected { remote, number: self.connections });
         Ok(())
     }
@@ -118,14 +125,23 @@ impl Verbs {
         Ok(())
     }
 
-    /// Handles the end of a connection: begins a new one with the same peer, if the device is still there.
+    /// Sends the last answers and closes the device.
+    fn close(&mut self) {
+        if let Some(mut pair) = self.pair.take() {
+            pair.drain(LINGER);
+        }
+    }
+
+    /// Handles the end of a connection: begins a new one with the same peer, if the device is still there; otherwise closes it.
     fn ended(&mut self, fault: PairFault, take: &mut impl FnMut(Arrival<'_, Connected>)) -> io::Result<()> {
         take(Arrival::Broken(broken(fault)));
         let peer = self.peer.take();
-        self.is_gone = fault == PairFault::DeviceRemoved;
+        if fault == PairFault::DeviceRemoved {
+            self.close();
+        }
         match peer {
-            Some(Connected { remote, .. }) if !self.is_gone => self.connect(remote).map_err(io::Error::other),
-            _ => Ok(()),
+            Some(Connected { remote, .. }) => self.connect(remote).map_err(io::Error::other),
+            None => Ok(()),
         }
     }
 }
@@ -134,9 +150,8 @@ impl Verbs {
 const LINGER: Duration = Duration::from_millis(200);
 
 impl Drop for Verbs {
-    /// Sends the last answers before the queue pair is closed.
     fn drop(&mut self) {
-        self.pair.drain(LINGER);
+        self.close();
     }
 }
 
@@ -185,11 +200,11 @@ impl Wire for Verbs {
     const NAMES_SLOTS: bool = true;
 
     fn endpoint(&self) -> Endpoint {
-        endpoint(&self.pair)
+        self.endpoint.clone()
     }
 
     fn max_frame_bytes(&self) -> usize {
-        self.pair.options().slot_bytes as usize
+        self.slot_bytes as usize
     }
 
     fn open(&mut self, receive_bytes: usize, _: usize) -> io::Result<()> {
@@ -198,7 +213,7 @@ impl Wire for Verbs {
     }
 
     fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, Connected>)) -> io::Result<()> {
-        if self.is_gone {
+        if self.pair.is_none() {
             return Ok(());
         }
         self.meet()?;
@@ -209,30 +224,33 @@ impl Wire for Verbs {
             if is_due {
                 self.looked = Instant::now();
             }
-            if is_due && let Err(fault) = self.pair.look() {
+            if is_due
+                && let Some(pair) = &mut self.pair
+                && let Err(fault) = pair.look()
+            {
                 return self.ended(fault, take);
             }
         }
-        let Some(from) = self.peer else { return Ok(()) };
+        let (Some(from), Some(pair)) = (self.peer, &mut self.pair) else { return Ok(()) };
         for _ in 0..limit {
-            match self.pair.poll() {
+            match pair.poll() {
                 Ok(None) => break,
                 Ok(Some(Completion::Written { immediate, bytes })) => {
                     self.idle = 0;
                     let (slot, len) = (Immediate(immediate).page(), bytes as usize);
-                    if slot >= self.pair.options().slots {
+                    if slot >= pair.options().slots {
                         take(Arrival::Malformed);
                         continue;
                     }
                     let here = len.min(self.page.len());
                     let page = &mut self.page[..here];
-                    self.pair.read(slot, page);
+                    pair.read(slot, page);
                     take(Arrival::Frame(Frame { from, slot: Some(slot), bytes: page, len }));
                 }
                 // A SEND is not a request; its receive is posted again.
                 Ok(Some(Completion::Received { slot, .. })) => {
                     take(Arrival::Malformed);
-                    self.pair.release(slot).map_err(io::Error::other)?;
+                    pair.release(slot).map_err(io::Error::other)?;
                 }
                 Err(fault) => return self.ended(fault, take),
             }
@@ -243,10 +261,10 @@ impl Wire for Verbs {
     fn send(&mut self, outbox: &Outbox<Connected>) -> Sent {
         let mut frames = 0;
         for frame in outbox.frames().take(BATCH) {
-            if self.peer != Some(frame.to) {
+            let Some(pair) = self.pair.as_mut().filter(|_| self.peer == Some(frame.to)) else {
                 return Sent { frames, error: Some(io::ErrorKind::NotConnected.into()) };
-            }
-            match self.pair.send(Operation::Send, frame.bytes) {
+            };
+            match pair.send(Operation::Send, frame.bytes) {
                 Ok(()) => frames += 1,
                 Err(why) => return Sent { frames, error: Some(unsent(why)) },
             }
@@ -255,10 +273,12 @@ impl Wire for Verbs {
     }
 
     fn wait(&self, timeout: Duration) -> io::Result<()> {
-        if self.is_gone || self.peer.is_none() {
-            std::thread::sleep(timeout.min(LONGEST_SLEEP));
-            return Ok(());
+        match &self.pair {
+            Some(pair) if self.peer.is_some() => pair.wait(timeout.min(LONGEST_SLEEP)),
+            _ => {
+                std::thread::sleep(timeout.min(LONGEST_SLEEP));
+                Ok(())
+            }
         }
-        self.pair.wait(timeout.min(LONGEST_SLEEP))
     }
 }
