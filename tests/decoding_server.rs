@@ -362,6 +362,119 @@ fn options_that_do_not_apply_are_refused() {
     }
 }
 
+/// Options that a decoding server uses, or that another test refuses with it.
+const USED: [&str; 24] = [
+    "bind",
+    "check",
+    "config",
+    "dispatcher",
+    "duration",
+    "frame",
+    "help",
+    "icrc",
+    "json",
+    "log-format",
+    "max-memory",
+    "metrics",
+    "mtu",
+    "no-sandbox",
+    "peer",
+    "peers",
+    "qp",
+    "remote-qp",
+    "rkey",
+    "slot-bytes",
+    "slots",
+    "stop-timeout",
+    "tag-key",
+    "threads",
+];
+
+/// Options that it would ignore, each with a value.
+const IGNORED: [(&str, &str); 39] = [
+    ("basis", "x"),
+    ("circuit", "none"),
+    ("code", "surface"),
+    ("confidence", ""),
+    ("deadline", "5us"),
+    ("decoder", "matching"),
+    ("decoder-config", "none"),
+    ("decoders", "2"),
+    ("dem", "none"),
+    ("detectors", "memory"),
+    ("device", "rxe0"),
+    ("distance", "3"),
+    ("engine", "cpu"),
+    ("instances", "2"),
+    ("kernels", "three"),
+    ("match-workers", "2"),
+    ("matching", "plain"),
+    ("measurements", ""),
+    ("model", "none"),
+    ("p", "0.01"),
+    ("poll-limit", "2"),
+    ("preset", "d7"),
+    ("psn", "1"),
+    ("qp-type", "uc"),
+    ("queue-depth", "2"),
+    ("queues", "gpu"),
+    ("readout", "soft4"),
+    ("relay-iterations", "5"),
+    ("relay-osd", "0"),
+    ("relay-solutions", "2"),
+    ("rendezvous", "127.0.0.1:0"),
+    ("rounds", "3"),
+    ("service", "decoder"),
+    ("slices", ""),
+    ("stream", ""),
+    ("threshold", "1"),
+    ("transport", "hsb"),
+    ("weights", "3"),
+    ("write-config", "none"),
+];
+
+/// The long options that the help of `serve` names at the begin of a line.
+fn options_of_serve() -> Vec<String> {
+    let output = ringcall(&["serve", "--help"]);
+    let help = String::from_utf8(output.stdout).expect("text");
+    let option = |line: &str| {
+        let line = line.trim_start();
+        let long = line.strip_prefix("--").or_else(|| line.get(4..)?.strip_prefix("--"))?;
+        let name: String = long.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect();
+        (!name.is_empty()).then_some(name)
+    };
+    help.lines().filter_map(option).collect()
+}
+
+#[test]
+fn an_option_is_used_with_a_configuration_or_refused_by_name() {
+    let folder = Folder::new();
+    let config = folder.file("decoders.yaml", block("yaml", 0));
+    let options = options_of_serve();
+    for option in &options {
+        // Options that another one requires, and one that changes the report alone.
+        let known = ["engine-save-path", "sizes", "verbose", "version"].into_iter();
+        let known = known.chain(USED).chain(IGNORED.map(|(name, _)| name));
+        assert!(
+            known.into_iter().any(|name| name == option),
+            "--{option}: say whether it is used or refused"
+        );
+    }
+    for (name, value) in IGNORED {
+        assert!(options.iter().any(|option| option == name), "--{name} is no option");
+        let option = format!("--{name}");
+        let mut args = vec!["serve", "--config", &config, &option];
+        args.extend((!value.is_empty()).then_some(value));
+        let output = ringcall(&args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{option}: {stderr}");
+        assert!(
+            stderr.contains(&option) && stderr.contains("does not apply to --config"),
+            "{option}: {stderr}"
+        );
+    }
+}
+
 /// An FPGA's requests by RoCE, one after the other: this one takes pages in the order of answers, which is not always the ring's.
 #[test]
 fn calls_come_by_roce_too() {

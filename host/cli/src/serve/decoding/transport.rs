@@ -1,5 +1,6 @@
 //! Transport of a decoding server, from its file or the options.
 
+use super::super::model::ModelArgs;
 use super::super::plugin::Over;
 use super::super::{Args, DispatcherArg, TransportArg};
 use crate::decoder::DecoderArgs;
@@ -31,6 +32,8 @@ pub(super) fn check_stream(args: &Args, given: &Given<'_>) -> Result<()> {
 fn of_sessions(args: &Args, given: &Given<'_>, what: &str) -> Result<()> {
     given.refuse(&SideArgs::FIELDS, what)?;
     given.refuse(&["service"], what)?;
+    given.refuse(&ModelArgs::FIELDS, what)?;
+    given.refuse(&["kernels"], what)?;
     given.refuse(&["rendezvous", "qp_type", "psn", "device", "queues", "deadline", "preset"], what)?;
     if !matches!(args.dispatcher, None | Some(DispatcherArg::Host)) {
         return misuse(format!("{what} is served by the host's dispatcher: leave --dispatcher out"));
