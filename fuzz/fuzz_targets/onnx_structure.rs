@@ -5,7 +5,7 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use ringcall_infer::onnx_file::{Attribute, Graph, Node, OnnxFile, Tensor};
-use ringcall_predecoder::Network;
+use ringcall_gpu_decoders::predecoder::Network;
 
 #[derive(Arbitrary, Debug)]
 enum Change {

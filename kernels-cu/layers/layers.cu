@@ -42,7 +42,7 @@ struct Params {
     float threshold;
     u32_t bit_count;
 };
-static_assert(sizeof(Params) == 104, "as host/predecoder/src/layers/params.rs lays it out");
+static_assert(sizeof(Params) == 104, "as host/gpu-decoders/src/predecoder/layers.rs lays it out");
 
 __device__ __forceinline__ void mma(float (&c)[4], const uint4& a, const uint2& b)
 {

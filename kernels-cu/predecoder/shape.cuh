@@ -69,7 +69,7 @@ struct Params {
 #endif
 };
 
-static_assert(PREDECODER_STAMPS == 2 || sizeof(Params) == 240, "as host/predecoder/src/plan.rs lays them out");
+static_assert(PREDECODER_STAMPS == 2 || sizeof(Params) == 240, "as host/gpu-decoders/src/predecoder/plan.rs lays them out");
 
 // A cluster of CS x KS blocks computes a tile of N positions: CS shares of the output channels, KS shares of the input channels.
 template <int CS_, int KS_, int N_>

@@ -19,7 +19,7 @@ struct Settings {
   uint32_t first_iterations, leg_iterations, legs, solutions, max_iterations, seed, lane_delay;
 };
 
-// Why a decode ended. In the order of `ringcall_bp_gpu::Ended`.
+// Why a decode ended. In the order of `ringcall_gpu_decoders::relay_bp::Ended`.
 enum Ended : uint32_t { CONVERGED, EXHAUSTED, LATE, CANCELLED, INEXPLICABLE };
 
 struct Answer {

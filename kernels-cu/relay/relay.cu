@@ -18,7 +18,7 @@ using Chosen = shapes::RELAY_SHAPE;
 // Statuses of the wire protocol: ringcall_wire::status.
 constexpr int BAD_PAYLOAD = -16, SCHEMA_MISMATCH = -6, ENGINE_FAILED = -15;
 
-// As host/bp-gpu/src/params.rs lays it out.
+// As host/gpu-decoders/src/relay_bp/params.rs lays it out.
 struct Params {
   const uint32_t *tables;
   Race *races;  // two, for calls in turns

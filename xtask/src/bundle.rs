@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 const TESTS: &[(&str, &[&str])] = &[
     ("ringcall-cuda", &["driver_gpu"]),
     ("ringcall-launch", &["ring_gpu", "litmus_gpu", "queue_pair_gpu"]),
-    ("ringcall-predecoder", &["engine_gpu", "grid_gpu", "networks_gpu"]),
-    ("ringcall-bp-gpu", &["relay_gpu"]),
+    ("ringcall-gpu-decoders", &["engine_gpu", "grid_gpu", "networks_gpu", "relay_gpu"]),
     ("ringcall-decoder-service", &["pipeline_gpu", "decisions_gpu", "shapes_gpu", "handoff_gpu"]),
     // They find TensorRT where the machine has it; the libraries are not ours to carry.
     ("ringcall-tensorrt", &["tensorrt_gpu", "lean"]),

@@ -5,8 +5,8 @@
 mod common;
 
 use common::{Bound, answer, bytes_of, from_env, logits, on_all_cores, on_device};
+use ringcall_gpu_decoders::predecoder::GpuModel;
 use ringcall_infer::Model;
-use ringcall_predecoder::GpuModel;
 
 #[test]
 fn decisions_are_those_of_the_cpu_engine() {

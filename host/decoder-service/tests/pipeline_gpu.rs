@@ -11,9 +11,9 @@ use ringcall_decoder_service::study::{Arm, Bind, Matching, Point, Relay, ShotCou
 use ringcall_decoder_service::{
     Inference, Pace, Predecoder, Problem, REMOTE_STAGES, Service, ServiceConfig, ShotSource, Summary,
 };
+use ringcall_gpu_decoders::predecoder::Network;
 use ringcall_infer::onnx::{OnnxModel, OnnxOptions};
 use ringcall_pipeline::remote::RemoteDispatcher;
-use ringcall_predecoder::Network;
 use ringcall_qec::code::Basis;
 use std::collections::BTreeMap;
 use std::sync::Arc;

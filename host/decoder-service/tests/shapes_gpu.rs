@@ -8,12 +8,12 @@ mod common;
 use common::{Bound, TIMEOUT, answer, bytes_of, drive, floats, from_env, input, on_device};
 use ringcall::{FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Status, Wait};
 use ringcall_cuda::driver::devrt;
+use ringcall_gpu_decoders::predecoder::{GpuModel, GridHandler};
 use ringcall_infer::Model;
 use ringcall_inference_service::{AiDecoderService, PredecoderEngine, ServiceOptions};
 use ringcall_launch::ring::{
     DeviceDispatcher, DispatcherOptions, Functions, KernelKind, MappedRing, Modules,
 };
-use ringcall_predecoder::{GpuModel, GridHandler};
 
 const FUNCTION: &str = "predecode";
 const SLOTS: u32 = 16;

@@ -3,8 +3,8 @@
 use crate::{Capturable, Captured, ServiceError};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeviceBuffer, Graph, NodeId};
+use ringcall_gpu_decoders::predecoder::{GpuError, GpuModel, GpuRun, Network, Share, Wiring};
 use ringcall_infer::TensorSpec;
-use ringcall_predecoder::{GpuError, GpuModel, GpuRun, Network, Share, Wiring};
 use std::sync::Arc;
 
 /// A [`GpuModel`] beside a device dispatcher.

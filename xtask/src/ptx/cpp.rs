@@ -42,7 +42,7 @@ pub(super) enum Shape {
     Relay(&'static str),
 }
 
-/// Those that `host/predecoder/src/plan.rs` and `host/bp/src/kernel/mod.rs` list.
+/// Those that `host/gpu-decoders/src/predecoder/plan.rs` and `host/bp/src/kernel/mod.rs` list.
 pub(super) const SHAPES: &[Shape] = &[
     Shape::Predecoder([2, 2, 24]),
     Shape::Predecoder([2, 2, 48]),
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn the_shapes_are_those_of_the_host() {
-        let plan = include_str!("../../../host/predecoder/src/plan.rs");
-        let relay = include_str!("../../../host/bp-gpu/src/shapes.rs");
+        let plan = include_str!("../../../host/gpu-decoders/src/predecoder/plan.rs");
+        let relay = include_str!("../../../host/gpu-decoders/src/relay_bp/shapes.rs");
         let (mut networks, mut relays) = (0, 0);
         for shape in SHAPES {
             match shape {

@@ -86,9 +86,9 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("ringcall-matching", &[]),
     ("ringcall-bp", &[]),
     ("ringcall-infer", &[]),
-    // Engines on a device: they know the driver, and no code.
+    // Decoders on a device: they know the driver, and no code but in tests.
     (
-        "ringcall-predecoder",
+        "ringcall-gpu-decoders",
         &[
             "ringcall-wire",
             "ringcall-gpu",
@@ -97,6 +97,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-cuda",
             "ringcall-launch",
             "ringcall-infer",
+            "ringcall-bp",
+            "ringcall-qec",
         ],
     ),
     ("ringcall-tensorrt", &["ringcall-infer", "ringcall-cuda"]),
@@ -112,28 +114,13 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-cuda",
             "ringcall-launch",
             "ringcall-infer",
-            "ringcall-predecoder",
+            "ringcall-gpu-decoders",
             "ringcall-tensorrt",
         ],
     ),
     ("ringcall-qec", &["ringcall-matching", "ringcall-bp"]),
     // The shortest way to a decoder.
     ("ringcall-decoder", &["ringcall-qec"]),
-    // Belief propagation on a device; codes in its tests.
-    (
-        "ringcall-bp-gpu",
-        &[
-            "ringcall-wire",
-            "ringcall-gpu",
-            "ringcall-protocol",
-            "ringcall",
-            "ringcall-cuda",
-            "ringcall-launch",
-            "ringcall-bp",
-            "ringcall-infer",
-            "ringcall-qec",
-        ],
-    ),
     // deq's decoder interface, both ways: matching as a plug-in, plug-ins as decoders.
     ("ringcall-deq", &["ringcall-matching", "ringcall-qec"]),
     // Any decoder: it knows engines, and no code or matching.
@@ -203,9 +190,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-pipeline",
             "ringcall-cuda",
             "ringcall-launch",
-            "ringcall-predecoder",
+            "ringcall-gpu-decoders",
             "ringcall-bp",
-            "ringcall-bp-gpu",
             "ringcall-inference-service",
         ],
     ),
@@ -243,9 +229,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-rdma",
             "ringcall-matching",
             "ringcall-infer",
-            "ringcall-predecoder",
+            "ringcall-gpu-decoders",
             "ringcall-bp",
-            "ringcall-bp-gpu",
             "ringcall-tensorrt",
             "ringcall-inference-service",
             "ringcall-qec",

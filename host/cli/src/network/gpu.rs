@@ -4,7 +4,7 @@ use super::NetworkFile;
 use anyhow::{Context, Result};
 use ringcall_cuda::driver as cuda;
 use ringcall_decoder_service::gpu::{GpuPredecoder, GpuPredecoderError};
-use ringcall_predecoder::Network;
+use ringcall_gpu_decoders::predecoder::Network;
 use ringcall_qec::circuit::MemoryExperiment;
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ pub(crate) trait DeviceFunction: std::fmt::Debug + Send {
     fn failure(&self) -> Option<String>;
 }
 
-impl DeviceFunction for ringcall_predecoder::GridHandler {
+impl DeviceFunction for ringcall_gpu_decoders::predecoder::GridHandler {
     fn slot_bytes(&self) -> u32 {
         self.slot_bytes()
     }
@@ -46,7 +46,7 @@ impl DeviceFunction for ringcall_predecoder::GridHandler {
     }
 }
 
-impl DeviceFunction for ringcall_bp_gpu::GridHandler {
+impl DeviceFunction for ringcall_gpu_decoders::relay_bp::GridHandler {
     fn slot_bytes(&self) -> u32 {
         self.slot_bytes()
     }

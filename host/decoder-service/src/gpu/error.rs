@@ -2,8 +2,8 @@
 
 use crate::PredecoderError;
 use ringcall_cuda::CudaError;
+use ringcall_gpu_decoders::predecoder::{GpuError, NetworkError, WiringError};
 use ringcall_launch::ring::DeviceError;
-use ringcall_predecoder::{GpuError, NetworkError, WiringError};
 use ringcall_qec::QecError;
 
 /// Why a GPU predecoder cannot be made.

@@ -7,10 +7,10 @@ use ringcall::worker::{Hook, LaunchContext, LaunchError, Launcher};
 use ringcall::{Ring, Status};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Carrier, Context, Lane, LaneKernels, Stream};
+use ringcall_gpu_decoders::predecoder::{GpuError, GpuModel, GpuRun};
 use ringcall_infer::{Model, TensorSpec};
 use ringcall_launch::ring::MappedRing;
 use ringcall_pipeline::{BoxError, Execution, OutputCheck, Raised, StageError};
-use ringcall_predecoder::{GpuError, GpuModel, GpuRun};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a request's bits reach the device, and how an answer's bits leave it.

@@ -4,9 +4,9 @@ use crate::gpu::GpuDispatcher;
 use crate::{Inference, Problem};
 use ringcall_bp::kernel::{KernelError, SHAPES, Tables, check_config};
 use ringcall_bp::{BpConfig, BpGraph};
-use ringcall_bp_gpu::{Bounds, GpuError, GpuModel, GridHandler};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver};
+use ringcall_gpu_decoders::relay_bp::{Bounds, GpuError, GpuModel, GridHandler};
 use ringcall_launch::ring::DeviceError;
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub enum GpuRelayError {
 /// A problem's Relay-BP on a device.
 ///
 /// ```no_run
-/// use ringcall_bp_gpu::Bounds;
+/// use ringcall_gpu_decoders::relay_bp::Bounds;
 /// use ringcall_decoder_service::gpu::GpuRelay;
 /// use ringcall_decoder_service::{Pace, Problem, Service, ServiceConfig, ShotSource};
 /// use ringcall_qec::circuit::{Code, Experiment};

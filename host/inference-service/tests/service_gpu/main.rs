@@ -11,13 +11,13 @@ use ringcall::worker::WorkerSpec;
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Status, Wait};
 use ringcall_cuda::driver::Context;
 use ringcall_gpu::atomic::DeviceU64;
+use ringcall_gpu_decoders::predecoder::{GpuError, GpuModel};
 use ringcall_infer::{ElementType, Engine, Model, TensorSpec};
 use ringcall_inference_service::{
     AiDecoderService, AiPredecoderService, Capturable, Job, PassThrough, Pick, PredecoderEngine,
     ServiceError, ServiceOptions, Stage, Transfer, WorkerOptions, Workers,
 };
 use ringcall_launch::ring::{Functions, Stopped};
-use ringcall_predecoder::{GpuError, GpuModel};
 use ringcall_wire::schema::HandlerSchema;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;

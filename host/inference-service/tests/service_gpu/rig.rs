@@ -5,10 +5,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use ringcall::{FunctionId, Ring, RingConfig, Status};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver, devrt};
+use ringcall_gpu_decoders::predecoder::{Layer, Network};
 use ringcall_launch::ring::{
     DeviceDispatcher, DispatcherOptions, Functions, KernelKind, MappedRing, Modules, Running, Snapshot,
 };
-use ringcall_predecoder::{Layer, Network};
 use ringcall_protocol::slot::{Response, Vacant};
 use std::ops::Range;
 use std::sync::Arc;

@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use ringcall::{FunctionId, RingConfig};
 use ringcall_decoder_service::gpu::wiring;
 use ringcall_gpu::clock;
+use ringcall_gpu_decoders::predecoder::{GpuModel, GridHandler, Network, Wiring};
 use ringcall_infer::Model;
 use ringcall_launch::ring::{DeviceDispatcher, Functions, MappedRing, Modules};
-use ringcall_predecoder::{GpuModel, GridHandler, Network, Wiring};
 use std::time::Duration;
 
 const FUNCTION: &str = "predecode";
