@@ -1,4 +1,4 @@
-//! `ringcall bench`: what it compares with, and what it does when that fails.
+//! `ringcall bench`: comparison with earlier runs, and what happens if it fails.
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -147,7 +147,7 @@ fn a_whole_pipeline_is_measured_paced_and_not() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A preset is for its own pipelines: nothing else runs, and what measures something else is refused.
+/// A preset runs its own pipelines alone, and refuses options for other measurements.
 #[test]
 fn a_preset_measures_its_pipelines_alone() -> Result<(), Box<dyn Error>> {
     let preset = ["bench", "--preset", "d7"];

@@ -1,11 +1,11 @@
-//! The reports in a real browser: nothing overflows, no label is cut, none lies on another. Needs Chromium, and is run by
-//! `cargo xtask browser`, a step of CI, which is skipped with a line where there is none.
+//! The reports in a real browser: nothing overflows, no label is cut or covers another. Needs Chromium. `cargo xtask browser` runs
+//! the test as a step of CI, and skips it with a printed line if there is no Chromium.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Looks at a page in a frame of each width, and writes what is wrong into the page around it.
+/// Checks a page in a frame of each width, and writes the faults into the page around it.
 const INSPECTION: &str = r#"
 <pre id="result">not looked</pre>
 <script>
@@ -59,7 +59,7 @@ fn chromium() -> Option<&'static str> {
     })
 }
 
-/// Starts a browser that sees a colour scheme.
+/// Starts a browser that prefers a colour scheme.
 fn headless(browser: &str, folder: &Path, dark: bool) -> assert_cmd::Command {
     let mut command = assert_cmd::Command::new(browser);
     command.args([
@@ -69,19 +69,19 @@ fn headless(browser: &str, folder: &Path, dark: bool) -> assert_cmd::Command {
         "--hide-scrollbars",
         "--allow-file-access-from-files",
     ]);
-    // Chromium's own switch for what pages are told that their reader prefers: 0 is dark.
+    // Chromium's switch for the colour scheme that a page is told: 0 is dark.
     command.arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!dark)));
     command.arg(format!("--user-data-dir={}", folder.join("profile").display()));
     command.arg("--virtual-time-budget=8000").timeout(Duration::from_secs(120));
     command
 }
 
-/// Keeps a picture of a page as somebody with a window of this width has it, where `RINGCALL_SCREENSHOTS` names a folder.
+/// Keeps a picture of a page at this width, if `RINGCALL_SCREENSHOTS` names a folder.
 fn keep(browser: &str, folder: &Path, page: &str, width: u32, dark: bool) {
     let Some(pictures) = std::env::var_os("RINGCALL_SCREENSHOTS") else { return };
     let scheme = if dark { "dark" } else { "light" };
     let picture = Path::new(&pictures).join(format!("{}-{width}-{scheme}.png", page.replace('.', "-")));
-    // A window is never as narrow as a telephone: the page is in a frame.
+    // Chromium's window is never as narrow as a telephone, so the page is in a frame.
     let around = folder.join(format!("frame-{page}"));
     let frame = format!("<iframe src='{page}' style='width:{width}px;height:3600px;border:0'></iframe>");
     std::fs::write(&around, format!("<body style='margin:0'>{frame}</body>")).expect("written");
@@ -91,7 +91,7 @@ fn keep(browser: &str, folder: &Path, page: &str, width: u32, dark: bool) {
     assert!(picture.exists(), "{}", picture.display());
 }
 
-/// What the browser says of a page, in a colour scheme.
+/// The faults that the browser finds in a page, in a colour scheme.
 fn look(browser: &str, folder: &Path, page: &str, widths: &[u32], dark: bool) -> String {
     let around = folder.join(format!("look-at-{page}"));
     let inspection = INSPECTION.replace("PAGE", page).replace("WIDTHS", &format!("{widths:?}"));
@@ -102,7 +102,7 @@ fn look(browser: &str, folder: &Path, page: &str, widths: &[u32], dark: bool) ->
     result.unwrap_or("no result").to_owned()
 }
 
-/// What makes each page; the file comes last.
+/// The commands that make the pages; the file is the last argument.
 const MADE: [(&str, &[&str]); 4] = [
     ("run.html", &["run", "--requests", "300", "--interval-us", "1000", "--deadline-us", "50", "--report"]),
     (
@@ -122,7 +122,7 @@ fn reports_fit_wide_and_narrow_windows_light_and_dark() {
     for (file, arguments) in MADE {
         let ringcall = || assert_cmd::Command::new(env!("CARGO_BIN_EXE_ringcall"));
         ringcall().args(arguments).arg(path(file)).timeout(Duration::from_secs(120)).assert().success();
-        // Beside its JSON the bench draws a picture; in a page of its own, as a report has it.
+        // The bench also draws a picture beside its JSON. A report shows it in a page, so this test does, too.
         let name = if file == "bench.json" {
             let svg = std::fs::read_to_string(path("bench.svg")).expect("a picture");
             let style = "svg { max-width: 100%; height: auto; } body { margin: 0; color: rgb(1, 2, 3); }";
@@ -136,7 +136,7 @@ fn reports_fit_wide_and_narrow_windows_light_and_dark() {
         for dark in [false, true] {
             let result = look(browser, folder.path(), name, widths, dark);
             let ink = match (name, dark) {
-                // White, whatever its reader prefers.
+                // The picture is white, whichever scheme its reader prefers.
                 ("bench.html", _) => "ink rgb(1, 2, 3)",
                 (_, true) => "ink rgb(229, 231, 235)",
                 (_, false) => "ink rgb(31, 41, 55)",

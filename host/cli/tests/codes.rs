@@ -16,7 +16,7 @@ fn ringcall(args: &[&str]) -> Command {
     command
 }
 
-/// Runs to success and gives the JSON report.
+/// Runs to success and returns the JSON report.
 fn report(args: &[&str]) -> Value {
     let output = ringcall(&[args, &["--json", "-"]].concat()).output().expect("ran");
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -24,7 +24,7 @@ fn report(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON and nothing else on standard output")
 }
 
-/// Fails with this exit code and these words.
+/// Runs to failure with this exit code and these words.
 fn refused(args: &[&str], code: i32, words: &str) {
     let output = ringcall(args).output().expect("ran");
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -76,7 +76,7 @@ fn lanes_that_race_decode_on_a_cpu_too() {
     assert_eq!((&report["settings"]["relay_lanes"], &report["completed"]), (&"3".into(), &100.into()));
 }
 
-/// Whether there is a GPU or not: what does not go together starts nothing.
+/// With or without a GPU, options that exclude each other start nothing.
 #[test]
 fn options_of_the_gpus_relay_that_do_not_go_together_are_refused() {
     let engine = ["run", "--engine", "relay"];
@@ -91,7 +91,7 @@ fn options_of_the_gpus_relay_that_do_not_go_together_are_refused() {
         2,
         "--model is for the engines that run a network",
     );
-    // Before a device is looked for.
+    // The command refuses before it looks for a device.
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("model.dem");
     for (model, words) in [
@@ -157,7 +157,7 @@ fn colour_codes_bases_and_detectors_are_options() {
     assert_eq!((&both["settings"]["basis"], &both["settings"]["detectors"]), (&"x".into(), &"144".into()));
 }
 
-/// Memory of X and of Z: the same code, other circuits and other shots, decoded about as well.
+/// Memory of X and memory of Z: the same code with other circuits and shots is decoded about as well.
 #[test]
 fn a_bicycle_code_is_run_and_swept_in_both_bases() {
     let code = ["--code", "bb72", "--rounds", "3"];
@@ -295,7 +295,7 @@ fn predict_and_run_take_models_that_matching_cannot() {
     assert!(output.status.success() && rest.starts_with("ringcall: 500 shots, "), "{stderr}");
     let lines: Vec<_> = output.stdout.split(|&byte| byte == b'\n').collect();
     assert!(lines.len() == 501 && lines[..500].iter().all(|line| line.len() == 12));
-    // The same answers as through the pipeline, and as by two threads.
+    // The pipeline and a run with two threads give the same answers.
     let errors: u64 = rest.split(' ').nth(3).and_then(|word| word.parse().ok()).expect("a count");
     let run = ["run", "--dem", &dem, "--shots", &shots, "--shots-with-observables", "--interval-us", "0"];
     let run = report(&run);
@@ -336,7 +336,7 @@ fn predict_and_run_take_models_that_matching_cannot() {
     refused(&["serve", "--dem", &dem, "--p", "0.1"], 2, "cannot be used with");
 }
 
-/// A circuit of one's own, in place of an experiment: its model is derived here, and matched where it splits into edges.
+/// A user's circuit in place of an experiment: the command derives its model, and matches it if it splits into edges.
 #[test]
 fn circuits_are_run_and_served_as_their_models() {
     let folder = tempfile::tempdir().expect("a folder");

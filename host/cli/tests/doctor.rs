@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Stdio;
 
-/// The names that other programs read.
+/// The keys that other programs read.
 const KEYS: [&str; 25] = [
     "cpu",
     "cores",
@@ -244,7 +244,7 @@ fn a_server_with_everything_is_well() {
     assert!(text.contains("ok       GPUs              NVIDIA H200 (Hopper, sm_90)\n"), "{text}");
     assert!(text.ends_with("\n25 ok, 0 limited, 0 missing\n"), "{text}");
     assert!(!text.contains("do: ") && !text.contains('\x1b'), "{text}");
-    // Nothing to improve: the assessment alone.
+    // If nothing can be improved, the assessment is all there is.
     let assessment = self::text(&mut doctor(root.path()));
     assert!(assessment.starts_with("Ready ") && assessment.contains("Latency    good\n"), "{assessment}");
     assert!(assessment.lines().count() <= 6 && assessment.contains("NVIDIA H200"), "{assessment}");
@@ -255,7 +255,7 @@ fn a_server_with_everything_is_well() {
     }
 }
 
-/// What it prints, none of it wider than a terminal.
+/// The text that it prints; no line is wider than a terminal.
 fn text(command: &mut Command) -> String {
     let output = command.assert().success();
     let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
@@ -271,12 +271,12 @@ fn an_empty_machine_is_no_error() {
         assert_eq!(report["findings"][key]["state"], "missing", "{key}");
     }
     let text = text(doctor(root.path()).arg("--verbose"));
-    // Each has its three lines: what, what for, and, unless all is well, what to do.
+    // Each item has three lines: its name, its purpose and, unless all is well, its advice.
     let count = |mark: &str| text.lines().filter(|line| line.starts_with(mark)).count() as u64;
     assert_eq!(count("missing  "), report["missing"].as_u64().unwrap());
     let lines = |word: &str| text.lines().filter(|line| line.trim_start().starts_with(word)).count();
     assert_eq!((lines("for: "), lines("do:  ") as u64), (25, 25 - report["ok"].as_u64().unwrap()));
-    // No advice about a GPU or an adapter where there is none.
+    // Without a GPU or an adapter there is no advice about one.
     let advice = self::text(&mut doctor(root.path()));
     assert!(advice.contains("none: the CPU decodes") && advice.contains("real-time rights"), "{advice}");
     assert!(!advice.contains("TensorRT") && !advice.contains("DOCA"), "{advice}");
@@ -317,7 +317,7 @@ fn garbage_in_the_files_of_a_machine_is_no_error() {
     report(root.path());
 }
 
-/// What the kernel says of this process is what the doctor says.
+/// The doctor reports what the kernel says of this process.
 #[test]
 fn this_machine() {
     let output =
@@ -351,7 +351,7 @@ fn only_output_that_cannot_be_written_fails() {
         let text = String::from_utf8(output.get_output().stderr.clone()).unwrap();
         assert!(text.lines().count() == 1 && text.contains(path), "{text}");
     }
-    // The reader has gone: quiet, as other filters are.
+    // The reader has closed the pipe: the command ends quietly, as other filters do.
     for extra in [&[][..], &["--json", "-"]] {
         let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_ringcall"))
             .arg("doctor")

@@ -9,7 +9,7 @@ fn ringcall(arguments: &[&str]) -> Command {
     command
 }
 
-/// Ends with status 2 and one line that has all `parts`.
+/// Runs until the command ends with status 2 and one line that has all `parts`.
 #[track_caller]
 fn refused(arguments: &[&str], parts: &[&str]) {
     let output = ringcall(arguments).timeout(std::time::Duration::from_secs(60)).output().expect("it ends");
@@ -72,7 +72,7 @@ fn a_model_that_is_too_large_is_not_read_to_its_end() {
     assert!(line.contains("instructions"), "{line}");
 }
 
-/// By the most that the process ever had in memory, of which the last that was seen counts.
+/// Measures the largest resident size that the process ever had; the last sample counts.
 #[allow(clippy::print_stdout)] // the figures, for --nocapture
 #[cfg(target_os = "linux")]
 #[test]
@@ -116,7 +116,7 @@ fn estimates_are_what_is_taken() {
             "{arguments:?}: estimated {number}, taken {:.1} MiB, ratio {ratio:.2}",
             peak as f64 / 1024.0
         );
-        // Within 25% where it was measured (docs/performance/memory.md); allocators and page sizes of other machines differ.
+        // The estimate was within 25% where it was measured (docs/performance/memory.md); other machines have other allocators and pages.
         assert!((0.6..=1.6).contains(&ratio), "{arguments:?}: {text}, taken {peak} KiB");
     }
 }

@@ -1,4 +1,4 @@
-//! What packages need of the command: the manual, completions, and words for a service manager.
+//! What packages need of the command: the manual, completions, and messages to a service manager.
 
 use assert_cmd::Command;
 use std::error::Error;
@@ -37,7 +37,7 @@ fn completions_know_commands_and_options() -> Outcome {
     Ok(())
 }
 
-/// As systemd starts a service of `Type=notify` with a watchdog.
+/// Starts the command as systemd starts a service of `Type=notify` with a watchdog.
 #[test]
 fn a_service_tells_its_manager_how_it_is() -> Outcome {
     let folder = tempfile::tempdir()?;

@@ -24,7 +24,7 @@ fn ringcall(args: &[&str]) -> Command {
     command
 }
 
-/// Fails with this exit code, and one line with these words.
+/// Runs to failure with this exit code, and one line with these words.
 fn refused(args: &[&str], code: i32, words: &str) {
     let output = ringcall(args).output().expect("ran");
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -124,7 +124,7 @@ fn what_cannot_be_is_one_clear_line() {
     refused(&[&run[..], &["--decoder", "plugin:./nowhere.so"]].concat(), 1, "decoder plug-in ./nowhere.so: ");
     let args = with(&["--decoder-config", r#"{"speed": 1}"#]);
     refused(&args.iter().map(String::as_str).collect::<Vec<_>>(), 1, "speed");
-    // Another kind of plug-in: a library of the C runtime.
+    // A library of the C runtime is no plug-in.
     refused(
         &[&run[..], &["--decoder", "plugin:libc.so.6"]].concat(),
         1,

@@ -21,7 +21,7 @@ fn predict(model: &Path) -> Command {
     command
 }
 
-/// The one line that a failed run says.
+/// The one line that a failed run prints.
 fn complaint(command: &mut Command) -> String {
     let output = command.assert().code(1).get_output().clone();
     let text = String::from_utf8(output.stderr).unwrap();
@@ -73,13 +73,13 @@ fn correlated_predictions_are_those_of_pymatching() {
             );
         }
     }
-    // Without ties, two passes do change some answers.
+    // Where no solutions tie, the second pass changes some answers.
     assert_ne!(read("surface.predicted.01"), read("surface.correlated.01"));
 }
 
 #[test]
 fn it_stands_in_a_pipe_with_pymatchings_defaults() {
-    // Detectors alone, b8 in and 01 out unless told otherwise, and nothing on standard error.
+    // Shots have detectors alone, in b8; answers are in 01 unless an option says otherwise, and nothing is on standard error.
     let rows = String::from_utf8(read("bundle.shots.01")).unwrap();
     let mut packed = Vec::new();
     for row in rows.lines() {
@@ -202,7 +202,7 @@ fn options_that_make_no_sense_are_refused() {
     Command::new(env!("CARGO_BIN_EXE_ringcall")).arg("predict").assert().code(2);
 }
 
-/// A line for each shot, whatever the threads; the decisions are not those of two passes.
+/// The output has a line for each shot, with any number of threads; these decisions differ from those of two passes.
 #[test]
 fn an_ensemble_says_how_sure_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -224,7 +224,7 @@ fn an_ensemble_says_how_sure_it_is() {
     };
     let twice = run(&["--matching", "correlated"]).assert().success().get_output().stderr.clone();
     let (ensemble, correlated) = (mistakes(said), mistakes(twice));
-    // Of 300 shots PyMatching's correlated decoder gets 8 wrong.
+    // PyMatching's correlated decoder gets 8 of 300 shots wrong.
     assert!(correlated == 8 && ensemble != correlated, "{ensemble} mistakes");
     let first = std::fs::read_to_string(&lines).unwrap();
     let confidences: Vec<f64> = first.lines().map(|line| line.parse().unwrap()).collect();
@@ -265,7 +265,7 @@ fn a_closed_pipe_ends_it_quietly() {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // Without end: only the closed pipe can stop it.
+    // The input is endless: only the closed pipe can stop the command.
     let feeder = std::thread::spawn(move || {
         let shots = read("bundle.shots.01");
         while stdin.write_all(&shots).is_ok() {}

@@ -1,4 +1,4 @@
-//! `ringcall run` as a user meets it: its report, its exit codes, its one clear line on bad input.
+//! `ringcall run` as a user meets it: its report, its exit codes, and one clear line on bad input.
 
 mod documented;
 
@@ -22,7 +22,7 @@ fn write(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
     path
 }
 
-/// Runs to success and gives the JSON report.
+/// Runs to success and returns the JSON report.
 fn report(args: &[&str]) -> Value {
     let output = ringcall().arg("run").args(args).args(["--json", "-"]).output().expect("ran");
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -30,7 +30,7 @@ fn report(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON and nothing else on standard output")
 }
 
-/// Runs to failure: the exit code and the one line.
+/// Runs to failure; returns the exit code and the one line.
 fn failure(args: &[&str]) -> (i32, String) {
     let output = ringcall().arg("run").args(args).output().expect("ran");
     let stderr = String::from_utf8(output.stderr).expect("text");
@@ -59,7 +59,7 @@ fn the_report_has_the_documented_keys_and_the_counts_add_up() {
     assert!(skipped > 0 && skipped < 1000, "{skipped}");
 }
 
-/// Where the device dispatches, less is known: the report has other stages, and says which.
+/// If the device dispatches, the host sees fewer stages: the report names those that it has.
 #[test]
 fn the_stages_are_documented_for_both_dispatchers() {
     let stages = |column| {
@@ -85,8 +85,8 @@ fn the_same_seed_gives_the_same_physics_through_every_engine() {
     assert!(errors[0].0.as_u64().expect("a number") > 0, "at this noise some answers are wrong");
 }
 
-/// Correlated matching is what runs where the model has correlations: it makes fewer errors on the same shots. After a network it
-/// makes no fewer, and plain matching runs.
+/// Correlated matching is the default for a model with correlations: it makes fewer errors on the same shots. After a network it
+/// makes no fewer errors, so plain matching is the default there.
 #[test]
 fn correlated_matching_is_the_default_and_the_report_says_so() {
     let base = ["--requests", "10000", "--interval-us", "0", "--distance", "9", "--p", "0.006"];
@@ -109,7 +109,7 @@ fn correlated_matching_is_the_default_and_the_report_says_so() {
     assert_eq!(report(&[&network[..], &["--matching", "correlated"]].concat())["matching"], "correlated");
 }
 
-/// A model without errors of several parts, or with one that is likelier than not, is matched in one pass.
+/// One pass matches a model without errors of several parts, and a model with an error that is likelier than not.
 #[test]
 fn correlated_matching_needs_correlations() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -128,7 +128,7 @@ fn correlated_matching_needs_correlations() {
     assert_eq!(failure(&["--matching", "best"]).0, 2);
 }
 
-/// The network of any size, bound to the experiment here, against the same network bound when it was exported.
+/// A network for any size, bound to this experiment, answers as the network that was bound to it when it was exported.
 #[test]
 fn a_predecoder_of_any_size_equals_the_exported_binding() {
     let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/");
@@ -159,7 +159,7 @@ fn a_predecoder_of_any_size_equals_the_exported_binding() {
     physics("predecoder_3x64", &["--distance", "5", "--rounds", "2", "--basis", "x"]);
 }
 
-/// Networks of both bases have the same tensors: one that says for which experiment it was exported runs in no other.
+/// Networks of both bases have the same tensors, so a network that was exported for one experiment runs in no other.
 #[test]
 fn a_network_that_was_exported_for_another_experiment_is_refused() {
     let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models");
@@ -178,7 +178,7 @@ fn a_network_that_was_exported_for_another_experiment_is_refused() {
     }
 }
 
-/// Without `--model` the committed network runs: the same answers as by its file, and the report says which it was.
+/// Without `--model` the committed network runs: it answers as its file does, and the report names it.
 #[test]
 fn an_engine_without_a_model_runs_the_committed_network() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/models/predecoder_3x128_int8.onnx");
@@ -201,7 +201,7 @@ fn an_engine_without_a_model_runs_the_committed_network() {
     assert!(own < 10.0, "the file's own threshold is {own}");
 }
 
-/// With a GPU of ours the network runs there, by either dispatcher; without one that is one clear line.
+/// With a GPU that the network is for, either dispatcher runs it there; without one, the command prints one clear line.
 #[test]
 fn an_engine_on_a_gpu_runs_or_says_what_is_missing() {
     for (dispatcher, handoff) in [("host", "thread"), ("host", "flag"), ("device", "thread")] {
@@ -253,14 +253,14 @@ fn a_users_model_and_shots_are_decoded_and_judged() {
     let judged = report(&args);
     assert_eq!((&judged["submitted"], &judged["shots"]), (&4.into(), &4.into()));
     assert_eq!(judged["logical_errors"], 2);
-    // Without the truth nothing is judged: those are five detectors' worth of other shots.
+    // Without the truth no prediction is judged: the same bytes are other shots of five detectors.
     let bare = write(folder.path(), "bare.01", "00\n01\n");
     let unjudged = report(&["--dem", dem, "--shots", bare.to_str().expect("text"), "--shots-format", "01"]);
     assert_eq!((&unjudged["submitted"], &unjudged["shots"]), (&2.into(), &0.into()));
     assert!(unjudged["logical_error_rate"].is_null());
 }
 
-/// Measurements in, corrections and convergence alone out, with time stamps.
+/// Measurements go in; corrections and convergence come out, with time stamps.
 #[test]
 fn raw_measurements_are_answered_by_slices() {
     let args = ["--preset", "d7", "--slices", "--measurements", "--ptp-clock", "tai", "--requests", "300"];
@@ -276,7 +276,7 @@ fn raw_measurements_are_answered_by_slices() {
     assert!(least > 0.0 && least <= most, "{report}");
 }
 
-/// Options that do not go together: one line, exit code 2, and nothing was started.
+/// Options that exclude each other: one line, exit code 2, and nothing was started.
 #[test]
 fn options_of_measurements_slices_and_models_are_checked() {
     let cases: &[(&[&str], &str)] = &[
@@ -337,7 +337,7 @@ fn bad_input_gives_one_clear_line() {
         (&["--dem", &dem, "--shots", "/no/such.b8"], "cannot open /no/such.b8"),
         (&["--engine", "cpu", "--model", &onnx], "cut.onnx"),
         (&["--engine", "cpu", "--threshold", "nan"], "threshold NaN"),
-        // Known before a device is looked for.
+        // The command refuses before it looks for a device.
         (
             &["--engine", "gpu", "--model", &floats, "--dispatcher", "device"],
             "3x64.onnx: the network is in floating point",
@@ -354,7 +354,7 @@ fn bad_input_gives_one_clear_line() {
         assert_eq!(stderr.trim_end().lines().count(), 1, "{args:?}: {stderr}");
         assert!(stderr.starts_with("ringcall: "), "{args:?}: {stderr}");
     }
-    // A command line that makes no sense is another matter: exit code 2, with a line of ours.
+    // A command line that makes no sense has exit code 2, and a line of ours.
     for (args, expected) in [
         (&["--distance", "4"][..], "ringcall: --distance 4 is not an odd number"),
         (&["--p", "2"], "--p 2 is no strength of noise"),
@@ -378,7 +378,7 @@ fn bad_input_gives_one_clear_line() {
         let (code, stderr) = failure(&[&format!("{option}={value}")]);
         assert!(code == 2 && stderr.contains(&format!("'{option} <")), "{stderr}");
     }
-    // The command line's parser finds what does not go with a configuration, and an unknown one.
+    // The parser of the command line finds options that a configuration excludes, and unknown ones.
     for (more, says) in [
         (&["d9"][..], "d7, d13, d21, d31, d13_r104, d21_r42"),
         (&["d7", "--distance", "7"], "--distance"),
@@ -411,7 +411,7 @@ fn bad_input_gives_one_clear_line() {
         assert_eq!(code, 2, "{args:?}: {stderr}");
         assert!(stderr.contains(says), "{args:?}: {stderr}");
     }
-    // An empty shot file is no error: there was nothing to decode.
+    // An empty shot file is no error: it has no shots to decode.
     assert_eq!(report(&["--dem", &dem, "--shots", &short])["submitted"], 0);
     assert_eq!(failure(&["--slots", "0"]).0, 2);
     assert_eq!(failure(&["--dem", &dem, "--distance", "5"]).0, 2);
@@ -449,7 +449,7 @@ fn the_html_report_stands_alone() {
     let html = std::fs::read_to_string(&path).expect("written");
     assert!(html.contains("<svg") && html.contains("</html>"));
     assert!(!html.contains("http://") && !html.contains("https://") && !html.contains("<script"));
-    // Nothing else was left in the folder.
+    // The folder has no other file.
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2);
 }
 
@@ -461,7 +461,7 @@ fn a_signal_ends_the_run_in_order() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("started");
-    // Time enough for set-up, during which a signal ends the process at once.
+    // The sleep is long enough for set-up, during which a signal ends the process at once.
     std::thread::sleep(std::time::Duration::from_secs(2));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signalled");
@@ -530,7 +530,7 @@ fn a_deadline_is_counted_and_refused_where_it_does_not_apply() {
     }
 }
 
-/// Of seventy observables one alone is ever wrong: its error looks like another that is likelier.
+/// Only one of seventy observables is ever wrong: its error looks like another, likelier error.
 #[test]
 fn observables_beyond_a_word_are_counted() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! `ringcall sweep --shard` and `ringcall merge`: killed, gone on, joined, and what is refused.
+//! `ringcall sweep --shard` and `ringcall merge`: shards are killed, continued and merged; bad ones are refused.
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -17,7 +17,7 @@ fn said(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The points of a result, without times.
+/// The points of a result, without their times.
 fn points(stdout: &[u8]) -> Result<Vec<Value>, Box<dyn Error>> {
     fn untimed(value: &mut Value) {
         match value {
@@ -44,7 +44,7 @@ fn shard_file(folder: &Path, index: u32, of: u32) -> PathBuf {
     folder.join(format!("shard-{index}-of-{of}.jsonl"))
 }
 
-/// Four shards, one of which is killed in the middle of its work and goes on, with and without a limit of errors.
+/// Four shards, one of which is killed in the middle of its work and continued, with and without a limit of errors.
 #[test]
 fn four_shards_one_of_them_killed_are_the_whole_study() -> Outcome {
     let study =
@@ -69,7 +69,7 @@ fn four_shards_one_of_them_killed_are_the_whole_study() -> Outcome {
         }
         child.kill()?;
         child.wait()?;
-        // As if it had been killed in the middle of a line.
+        // The file looks as if the process had been killed in the middle of a line.
         let mut text = std::fs::read(shard_file(&states, 2, 4))?;
         text.extend(b"{\"crc32\":\"0f3a1");
         std::fs::write(shard_file(&states, 2, 4), text)?;
@@ -115,7 +115,7 @@ fn the_report_and_the_table_of_a_merge_are_those_of_a_sweep() -> Outcome {
     assert_eq!(table.lines().count(), 1 + 2 * 3 + 1, "{table}");
     assert!(std::fs::read_to_string(&page)?.contains("<svg "));
 
-    // What a sweep without shards writes, but for times.
+    // The result is that of a sweep without shards, but for times.
     let whole = path("whole.csv");
     output(&[&study[..], &["--matching", "both", "--sinter-csv", &whole]].concat())?;
     let rows = |path: &str| -> Result<Vec<String>, Box<dyn Error>> {
@@ -167,7 +167,7 @@ fn what_does_not_go_together_is_refused_with_one_line() -> Outcome {
     refused(&output(&["merge", &state])?, 2, "no shard's state");
     assert!(sharded(&["--shard", "1/2"])?.status.success());
     refused(&output(&["merge", &state])?, 2, "shard 2/2 is missing");
-    // Known before an hour of work, not after.
+    // The command refuses before an hour of work, not after it.
     refused(&sharded(&["--shard", "2/3"])?, 1, "another study");
     refused(&sharded(&["--shard", "2/2", "--seed", "2"])?, 1, "another study");
     refused(&sharded(&["--shard", "1/2", "--max-errors", "5"])?, 1, "another study");
@@ -186,7 +186,7 @@ fn what_does_not_go_together_is_refused_with_one_line() -> Outcome {
     refused(&output(&["merge", &state])?, 2, "copy.jsonl is the state of a whole study");
     std::fs::remove_file(&copy)?;
 
-    // An edited count.
+    // Somebody edited a count.
     let text = std::fs::read_to_string(shard_file(&states, 1, 2))?;
     std::fs::write(shard_file(&states, 1, 2), text.replacen("\"shots\":100,", "\"shots\":101,", 2))?;
     refused(&output(&["merge", &state])?, 2, "its checksum is wrong");
@@ -194,7 +194,7 @@ fn what_does_not_go_together_is_refused_with_one_line() -> Outcome {
     Ok(())
 }
 
-/// The example, as Slurm would start its jobs.
+/// Runs the example as Slurm would start its jobs.
 #[test]
 fn the_jobs_of_the_slurm_example_are_the_shards_of_one_study() -> Outcome {
     let folder = tempfile::tempdir()?;

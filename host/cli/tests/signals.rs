@@ -1,4 +1,4 @@
-//! What a signal that ends a command at once does: no exit handler runs, the words are said, and nobody has to read the output.
+//! A signal that ends a command at once: no exit handler runs, the message is printed, and no reader of the output is needed.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A library whose destructor, which runs where a process ends through its exit handlers, makes a file.
+/// A library whose destructor makes a file. The destructor runs if a process ends through its exit handlers.
 fn library(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("handler.c"), folder.join("libhandler.so"));
     let text = "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
@@ -35,7 +35,7 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("it runs");
 }
 
-/// The exit code, once the process has ended; it is killed, and the test fails, where it has not in a minute.
+/// The exit code, once the process has ended. If it has not ended within a minute, the test kills it and fails.
 fn ended(child: &mut Child) -> Option<i32> {
     let begin = Instant::now();
     loop {
@@ -85,7 +85,7 @@ fn a_signal_ends_a_command_whose_output_nobody_reads() {
     let dem = format!("{}/tests/data/predict/surface.dem", env!("CARGO_MANIFEST_DIR"));
     let mut command = ringcall(&["predict", "--dem", &dem, "--in", "/dev/zero"], folder.path());
     let mut child = command.spawn().expect("started");
-    // Once there is a byte there will be more than a pipe holds.
+    // The first byte says that more bytes follow than a pipe holds.
     let mut out = child.stdout.take().expect("piped");
     out.read_exact(&mut [0]).expect("a byte");
     std::thread::sleep(Duration::from_millis(300));

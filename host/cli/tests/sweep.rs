@@ -1,4 +1,4 @@
-//! `ringcall sweep`: whole, killed, stopped, and what it refuses.
+//! `ringcall sweep`: completed, killed and stopped studies, and what the command refuses.
 
 mod documented;
 
@@ -21,7 +21,7 @@ fn ringcall(args: &[&str]) -> Result<Command, Box<dyn Error>> {
     Ok(command)
 }
 
-/// Runs the study with more arguments; gives its points, without times.
+/// Runs the study with more arguments; returns its points, without their times.
 fn points(more: &[&str]) -> Result<Vec<Value>, Box<dyn Error>> {
     let output = ringcall(&[&STUDY[..], &["-"], more].concat())?.output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -66,7 +66,7 @@ fn killed_and_started_again_it_ends_where_it_would_have() -> Outcome {
     child.kill()?;
     child.wait()?;
     let before = lines(&state);
-    // As if it had been killed in the middle of a line.
+    // The file looks as if the process had been killed in the middle of a line.
     let mut text = std::fs::read(&state)?;
     text.extend(b"{\"crc32\":\"0f3a1");
     std::fs::write(&state, text)?;
@@ -115,7 +115,7 @@ fn a_state_of_another_study_or_in_use_is_refused() -> Outcome {
     assert!(!output.status.success() && said(&output).contains("another process"), "{}", said(&output));
     drop(file);
 
-    // An edited count is not believed.
+    // An edited count fails its checksum.
     let whole = String::from_utf8(before)?;
     let edited = whole.replacen("\"shots\":100", "\"shots\":200", 1);
     let behind = format!("{whole}and notes");
@@ -135,13 +135,13 @@ fn a_state_of_another_study_or_in_use_is_refused() -> Outcome {
     Ok(())
 }
 
-/// The file may not grow past a limit, which ends a write as a full disk does.
+/// A limit on the file's size ends a write as a full disk does.
 #[test]
 fn a_state_without_room_says_so_and_goes_on_later() -> Outcome {
     let folder = tempfile::tempdir()?;
     let state = folder.path().join("state.jsonl").to_string_lossy().into_owned();
     let expected = points(&[])?;
-    // In blocks of 512 bytes or of a KiB.
+    // The shell counts in blocks of 512 bytes or of a KiB.
     let limited = "trap '' XFSZ; ulimit -f 20; exec \"$@\"";
     let mut command = std::process::Command::new("sh");
     command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_ringcall")]);
@@ -187,7 +187,7 @@ fn a_predecoder_is_compared_with_matching_alone() -> Outcome {
         assert_eq!(keys(&with["alone"]), arm_keys);
         assert_eq!(keys(&with["predecoder"]), &arm_keys | &more_keys);
         assert_eq!(with["shots"], 200);
-        // The other arm changes nothing about the first one's shots.
+        // The other arm does not change the shots of the first one.
         assert_eq!(with["alone"]["errors"], alone["alone"]["errors"]);
         let arm = &with["predecoder"];
         let number = |value: &Value| value.as_f64().ok_or(format!("no number in {with}"));
@@ -200,7 +200,7 @@ fn a_predecoder_is_compared_with_matching_alone() -> Outcome {
         assert!(number(&interval[0])? <= rate && rate <= number(&interval[1])?);
     }
     let html = std::fs::read_to_string(&page)?;
-    // For wide and for narrow pages, each per shot and per round.
+    // The report has plots for wide and for narrow pages, each per shot and per round.
     assert_eq!(html.matches("<svg ").count(), 4);
     for words in ["d = 3", "d = 5", "with predecoder", "predecoder_3x64 (", "logical error rate per shot"] {
         assert!(html.contains(words), "no `{words}`");
@@ -209,7 +209,7 @@ fn a_predecoder_is_compared_with_matching_alone() -> Outcome {
     Ok(())
 }
 
-/// `--engine` alone runs the committed network; a state that was begun by its file continues with it, and
+/// `--engine` alone runs the committed network. A state that was begun with the network's file continues with that network and
 /// with no other engine.
 #[test]
 fn an_engine_without_a_model_studies_the_committed_network() -> Outcome {
@@ -237,8 +237,8 @@ fn an_engine_without_a_model_studies_the_committed_network() -> Outcome {
     Ok(())
 }
 
-/// With a GPU of ours the network runs there, and decides as on the CPU; without one that is one clear line,
-/// and no state is begun.
+/// With a GPU that the network is for, the network runs there, and decides as on the CPU. Without one, the command prints one line
+/// and begins no state.
 #[test]
 fn a_study_on_a_gpu_runs_or_says_what_is_missing() -> Outcome {
     let folder = tempfile::tempdir()?;
@@ -266,7 +266,7 @@ fn a_study_on_a_gpu_runs_or_says_what_is_missing() -> Outcome {
     Ok(())
 }
 
-/// It is the default without a predecoder, both kinds are with one, and each point says which matching it was.
+/// Correlated matching is the default without a predecoder; with one, both kinds run, and each point names its matching.
 #[test]
 fn correlated_matching_makes_fewer_errors_on_the_same_shots() -> Outcome {
     let errors = |more: &[&str], kind: &str| -> Result<u64, Box<dyn Error>> {
@@ -299,7 +299,7 @@ fn correlated_matching_makes_fewer_errors_on_the_same_shots() -> Outcome {
     Ok(())
 }
 
-/// Matching, correlated matching, and a network before either: what each of them does alone, on the same shots.
+/// Matching, correlated matching, and a network before either: each arm alone, on the same shots.
 #[test]
 fn both_kinds_of_matching_are_compared() -> Outcome {
     let folder = tempfile::tempdir()?;
@@ -328,11 +328,11 @@ fn both_kinds_of_matching_are_compared() -> Outcome {
                 .map(|arm| &arm["errors"]);
         assert_eq!(arms.iter().map(|arm| &arm["errors"]).collect::<Vec<_>>(), expected);
         assert_eq!(arms[2]["ratio"], plain["predecoder"]["ratio"]);
-        // The keys that there were before are those of correlated matching.
+        // The keys without an arm's name are those of correlated matching.
         assert_eq!((&both["matching"], &both["alone"]["errors"]), (&"correlated".into(), expected[1]));
         assert_eq!(both["predecoder"]["ratio"], correlated["predecoder"]["ratio"]);
     }
-    // The same again, from what is written down.
+    // The second run reads the same points from the state.
     assert_eq!(run(&["--matching", "both", "--state", &state])?["points"], both["points"]);
     let html = std::fs::read_to_string(&page)?;
     for words in ["plain matching alone", "correlated matching with predecoder", "Pale: plain matching"] {
@@ -368,7 +368,7 @@ fn the_table_has_a_line_for_each_point() -> Outcome {
     Ok(())
 }
 
-/// Known before the first point is studied, though the last one's network is wrong.
+/// The command refuses before it studies the first point, though the wrong network is the last point's.
 #[test]
 fn a_network_that_was_exported_for_another_experiment_is_refused() -> Outcome {
     let model =

@@ -1,4 +1,4 @@
-//! Every command on a terminal of 80 columns: no line wraps. And what a command line may say: units, ranges, defaults, topics.
+//! Every command on a terminal of 80 columns: no line wraps. And the values that a command line takes: units, ranges, defaults, topics.
 
 use assert_cmd::Command;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -23,7 +23,7 @@ fn data(name: &str) -> String {
     format!("{}/tests/data/predict/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A command on a terminal of its own, standard error included.
+/// A command on a terminal of its own, to which standard error also goes.
 struct Terminal {
     child: Child,
     master: File,
@@ -53,7 +53,7 @@ impl Terminal {
         Self { child, master: File::from(master), text: Vec::new() }
     }
 
-    /// Reads once more; `false` once the last process that writes to it has ended, when reading fails.
+    /// Reads once more; `false` once the last process that writes to the terminal has ended, when reading fails.
     fn read(&mut self) -> bool {
         let mut block = [0; 4096];
         let read = self.master.read(&mut block).unwrap_or(0);
@@ -65,7 +65,7 @@ impl Terminal {
         String::from_utf8_lossy(&self.text).into_owned()
     }
 
-    /// Reads until this was written after the first `from` bytes; how many bytes there are then.
+    /// Reads until this text was written after the first `from` bytes; returns how many bytes were read then.
     fn wait(&mut self, words: &str, from: usize) -> usize {
         while !String::from_utf8_lossy(&self.text[from..]).contains(words) {
             assert!(self.read(), "it ended without `{words}`: {}", self.shown());
@@ -78,14 +78,14 @@ impl Terminal {
         rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
     }
 
-    /// What it wrote, and how it ended.
+    /// The text that the command wrote, and how the command ended.
     fn end(mut self) -> (String, Option<i32>) {
         while self.read() {}
         (self.shown(), self.child.wait().expect("ended").code())
     }
 }
 
-/// What a command writes to a terminal, and how it ends; it is sent SIGINT once it has written `until`.
+/// Runs a command on a terminal, and sends it SIGINT once it has written `until`. Returns its text and how it ended.
 fn on_a_terminal(args: &[&str], until: Option<&str>) -> (String, Option<i32>) {
     let mut terminal = Terminal::start(args);
     if let Some(until) = until {
@@ -95,7 +95,7 @@ fn on_a_terminal(args: &[&str], until: Option<&str>) -> (String, Option<i32>) {
     terminal.end()
 }
 
-/// Lines as a terminal shows them: a carriage return begins a line anew, and colours take no place.
+/// Lines as a terminal shows them: a carriage return begins a line anew, and colours have no width.
 fn too_wide(text: &str) -> Vec<String> {
     let plain = anstream::adapter::strip_str(text).to_string();
     let lines = plain.split(['\n', '\r']).filter(|line| line.chars().count() > usize::from(COLUMNS));
@@ -166,7 +166,7 @@ fn no_line_of_any_command_wraps() {
     }
 }
 
-/// What was counted is reported, though the point that is being built takes minutes.
+/// The stopped command reports the points that it has counted, though it takes minutes to build the next one.
 #[test]
 fn a_sweep_that_is_stopped_while_it_builds_reports_what_it_has() {
     let args = ["sweep", "--distance", "3,75", "--p", "0.01", "--shots", "1000", "--max-memory", "1TiB"];
@@ -270,7 +270,7 @@ fn help_has_groups_examples_and_topics() {
     assert!(String::from_utf8_lossy(&output.get_output().stderr).contains("topics are numbers, models"));
 }
 
-/// Files whose names say what they are of, in the table, the plot, the state and sinter's rows.
+/// Names of files name their points, in the table, the plot, the state and sinter's rows.
 #[test]
 fn a_sweep_takes_files_of_models() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -295,7 +295,7 @@ fn a_sweep_takes_files_of_models() {
         csv.lines().count() == 3 && csv.contains("\"\"name\"\":\"\"mine\"\"") && csv.contains("\"\"d\"\":3"),
         "{csv}"
     );
-    // What a name does not say is in no file, and in no column.
+    // A parameter that no name says is in no file and in no column.
     let csv = at("points.csv");
     let output = ringcall(&["sweep", "--dem", &other, "--shots", "100", "--report", &csv]).assert().success();
     let shown = String::from_utf8_lossy(&output.get_output().stdout).into_owned();
@@ -309,7 +309,7 @@ fn a_sweep_takes_files_of_models() {
         csv.lines().nth(1).is_some_and(|row| row.starts_with("model,0,,,") && row.ends_with(',')),
         "{csv}"
     );
-    // From the state; and in shards.
+    // The points come from the state; and from shards.
     let again = json(ringcall(&[&study[..], &["--state", &state]].concat()));
     let errors = |results: &Value| {
         [0, 1].map(|place| results["points"][place]["alone"]["errors"].as_u64().expect("a count"))
@@ -339,7 +339,7 @@ fn mistakes_are_counted_as_pymatching_counts_them() {
     let (dem, shots) = (data("surface.dem"), folder.path().join("shots.01"));
     let row = |name: &str| std::fs::read_to_string(data(name)).expect("rows");
     let observables = row("surface.predicted.01").lines().next().expect("a row").len();
-    // Of the shots that have them, without their observables.
+    // Shots without observables, read from shots that have them.
     let bare: String = row("surface.shots.01")
         .lines()
         .map(|line| format!("{}\n", &line[..line.len() - observables]))
@@ -374,7 +374,7 @@ fn mistakes_are_counted_as_pymatching_counts_them() {
     }
 }
 
-/// A stop leaves no part of a file behind.
+/// A stopped command leaves no part of a file.
 #[test]
 fn predictions_that_are_stopped_leave_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -397,7 +397,7 @@ fn predictions_that_are_stopped_leave_nothing() {
     assert_eq!(names(folder.path()), 0);
 }
 
-/// A live service is watched, its end is seen, and q and Ctrl-C end the picture.
+/// `top` shows a live service and sees its end; q and Ctrl-C end the picture.
 #[test]
 fn top_watches_a_service_come_and_go() {
     let service = || {
@@ -423,7 +423,7 @@ fn top_watches_a_service_come_and_go() {
     let asked =
         ["emulate", "--connect", &line, "--requests", "3000", "--function", "decode", "--distance", "3"];
     ringcall(&asked).assert().success();
-    // Its line has what was asked for altogether.
+    // The line has the number of requests in all.
     let line =
         |text: &str| text.lines().any(|line| line.contains("decode_syndrome ") && line.contains(" 3,000"));
     while !line(&top.shown()) {
@@ -442,16 +442,16 @@ fn top_watches_a_service_come_and_go() {
     {
         assert!(text.contains(part), "no `{part}` in {text}");
     }
-    // Nobody waits for a picture where there is none.
+    // Without a terminal there is no picture, so the command does not wait for one.
     let output = ringcall(&["top", metrics]).assert().code(1);
     let text = String::from_utf8_lossy(&output.get_output().stderr);
     assert!(text.contains("no metrics at") && text.trim_end().lines().count() == 1, "{text}");
 }
 
-/// Options, each with values that it does not take.
+/// Options, each with values that the command refuses.
 type Options<'a> = Vec<(&'a str, &'a [&'a str])>;
 
-/// Every command and every kind of value: exit code 2 at once, one line that names what is wrong, and nothing twice.
+/// Every command and every kind of value: exit code 2 at once, one line that names the fault, and nothing twice.
 #[test]
 fn bad_arguments_are_refused_with_exit_code_2() {
     let dem = data("surface.dem");
@@ -627,7 +627,7 @@ fn bad_arguments_are_refused_with_exit_code_2() {
     }
 }
 
-/// Old names still mean what they did, and no help names them.
+/// Old names still have their meaning, and no help names them.
 #[test]
 fn names_of_earlier_versions_are_hidden() {
     let text = |args: &[&str]| {
@@ -646,7 +646,7 @@ fn names_of_earlier_versions_are_hidden() {
     for (names, with) in names.iter().zip(with) {
         text(&[&explain[..], names.as_flattened(), &[with]].concat());
     }
-    // Pictures say which command made them, and when.
+    // A picture says which command made it, and when.
     let picture = |name| {
         let picture = std::fs::read_to_string(at(name)).expect("a picture");
         let (before, provenance) = picture.split_once("<desc id=\"provenance\">").expect("its provenance");

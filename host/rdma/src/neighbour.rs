@@ -23,10 +23,10 @@ pub struct NoNeighbour {
     pub why: Option<io::Error>,
 }
 
-/// The Ethernet address of `ip`, which the kernel is made to ask for. Waits at most `limit`.
+/// The Ethernet address of `ip`. A datagram makes the kernel ask for it. Waits at most `limit`.
 ///
 /// # Errors
-/// The peer does not say, or is in no network of this host.
+/// The peer does not answer, or is in no network of this host.
 pub fn mac_of(ip: Ipv4Addr, limit: Duration) -> Result<[u8; 6], NoNeighbour> {
     let none = |why| NoNeighbour { ip, why };
     let begin = Instant::now();
@@ -44,12 +44,12 @@ pub fn mac_of(ip: Ipv4Addr, limit: Duration) -> Result<[u8; 6], NoNeighbour> {
     }
 }
 
-/// The whole entry of `ip`: one that the kernel still asks for has zeros.
+/// The entry of `ip`, if it is complete: while the kernel still asks, the address is all zeros.
 fn entry(table: &str, ip: Ipv4Addr) -> Option<[u8; 6]> {
     table.lines().skip(1).find_map(|line| {
         let mut words = line.split_whitespace();
         let same = words.next()?.parse() == Ok(ip);
-        // After the kind of hardware and the flags.
+        // The address follows the kind of hardware and the flags.
         let mac = mac(words.nth(2)?)?;
         (same && mac != [0; 6]).then_some(mac)
     })
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_host_that_is_no_neighbour_is_named() {
-        // Of a network for documentation (RFC 5737).
+        // An address of a network for documentation (RFC 5737).
         let ip = Ipv4Addr::new(203, 0, 113, 7);
         let error = mac_of(ip, Duration::ZERO).expect_err("nobody is there").to_string();
         assert!(error.contains("203.0.113.7") && error.contains("of its own network"), "{error}");

@@ -25,7 +25,7 @@ fn double() -> (Ring, HostDispatcher) {
     (ring, dispatcher)
 }
 
-/// Between caller and service: what each way lets through, id by id.
+/// A relay between caller and service, which chooses by each id what it lets through, either way.
 fn proxy(to: SocketAddr, stop: &AtomicBool, tell: impl FnOnce(SocketAddr)) -> [BTreeMap<u32, u32>; 2] {
     let sockets = [UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap()];
     sockets[1].connect(to).unwrap();
@@ -98,7 +98,7 @@ fn a_bad_network_both_ways() {
         (caller.statistics(), answered, proxy.join().unwrap())
     });
     assert_eq!((statistics.sent, statistics.balance(), statistics.waiting), (total as u64, 0, 0));
-    // What got through came, in time or late; what did not was reported as lost.
+    // Answers that got through came, in time or late; the others were reported as lost.
     let arrived = &through[1];
     assert!(answered.iter().all(|id| arrived.contains_key(id)));
     assert!(arrived.len() < total, "the network was too good");
@@ -130,14 +130,14 @@ fn what_comes_unasked_is_counted_and_ignored() {
         }
         lost
     };
-    // Lost, then late.
+    // The answer is lost, then late.
     let (first, from) = ask(&mut caller, &mut buffer);
     assert_eq!(lost(&mut caller), 1);
     let send = |header: ResponseHeader, extra: &[u8]| {
         socket.send_to(&[&header.to_bytes()[..], extra].concat(), from).unwrap();
     };
     send(ResponseHeader::reply(&first, 0, 0), &[]);
-    // Twice, and once for nobody; a runt, a wrong magic, one that says too much.
+    // An answer comes twice, one is for no request; then a runt, a wrong magic, and a header that says too much.
     let (second, _) = ask(&mut caller, &mut buffer);
     send(ResponseHeader::reply(&second, -4, 0), &[]);
     send(ResponseHeader::reply(&second, 0, 0), &[]);
@@ -156,7 +156,7 @@ fn what_comes_unasked_is_counted_and_ignored() {
 
 #[test]
 fn limits_are_told() {
-    // No socket listens: lost at the deadline, and the system's error is counted.
+    // No socket listens: the request is lost at its deadline, and the system's error is counted.
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let options = CallerOptions {
         window: 2,
@@ -177,11 +177,11 @@ fn limits_are_told() {
     let counts = caller.statistics();
     assert_eq!((lost, counts.lost, counts.withheld, counts.sent), (2, 3, 1, 3));
     assert!(counts.errors > 0, "{counts}");
-    // Slots that no datagram carries.
+    // No datagram carries slots of this size.
     let ring = Ring::allocate(RingConfig { slots: 1, slot_bytes: 65_512 }).unwrap();
     let refused = Link::attach(udp::Udp::bind(&udp::UdpOptions::default()).unwrap(), &ring).unwrap_err();
     assert!(refused.to_string().contains("take shorter slots"), "{refused}");
-    // An address that is taken.
+    // Another socket has the address.
     let first = udp::Udp::bind(&udp::UdpOptions::default()).unwrap();
     let address = ringcall_transport::Wire::endpoint(&first).address;
     let refused = udp::Udp::bind(&udp::UdpOptions { address, ..Default::default() }).unwrap_err();
@@ -218,8 +218,8 @@ fn nothing_is_allocated_on_the_way() {
 #[test]
 fn the_system_counts_what_it_drops() {
     let (ring, _) = double();
-    // The least buffer there is; no dispatcher serves the ring, so 64 datagrams are taken and the rest waits
-    // or is dropped.
+    // The smallest buffer that the system gives. No dispatcher serves the ring, so 64 datagrams are taken and the others wait
+    // or are dropped.
     let wire =
         udp::Udp::bind(&udp::UdpOptions { receive_buffer_bytes: Some(1), ..Default::default() }).unwrap();
     let mut link = Link::attach(wire, &ring).unwrap();
@@ -231,7 +231,7 @@ fn the_system_counts_what_it_drops() {
     while link.poll() > 0 {}
     let counts = link.watch().statistics();
     assert!(counts.kernel_drops > 0, "{counts}");
-    // Taken, waiting or dropped: a stop reads and refuses what waits.
+    // Each datagram was taken, waits or was dropped: a stop reads and refuses those that wait.
     let counts = link.stop(Duration::ZERO, &mut || ()).statistics;
     assert_eq!(counts.received + counts.kernel_drops, 500);
     assert_eq!(counts.balance(), (0, 0));
@@ -268,7 +268,7 @@ fn a_service_on_every_address_answers_from_the_one_that_was_asked() {
     }
 }
 
-/// The others are counted, and hear nothing; also in batches, and where the socket is bound to every address.
+/// Other peers are counted, and hear nothing; also in batches, and where the socket is bound to every address.
 #[test]
 fn peers_that_are_not_allowed_are_counted_and_not_answered() {
     for bind in ["127.0.0.1:0", "0.0.0.0:0"] {
@@ -301,7 +301,7 @@ fn peers_that_are_not_allowed_are_counted_and_not_answered() {
             assert!(begin.elapsed() < TIMEOUT, "{bind}: no answer");
         };
         assert_eq!(buffer[HEADER_BYTES..len], [2, 4, 6]);
-        // What the outsider sent came before.
+        // The outsider's datagram arrived before.
         let counts = link.watch().statistics();
         assert_eq!((counts.received, counts.forbidden, counts.answered), (21, 20, 1), "{bind}: {counts}");
         assert_eq!(counts.balance(), (0, 0));
@@ -309,7 +309,7 @@ fn peers_that_are_not_allowed_are_counted_and_not_answered() {
     }
 }
 
-/// Behind a dispatcher that drops them: slots whose requests were taken out unanswered are used again, and counted.
+/// A dispatcher takes requests out unanswered: their slots are used again, and counted.
 #[test]
 fn bad_requests_are_dropped_where_that_is_asked_for() {
     let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: 64 }).unwrap();

@@ -1,5 +1,5 @@
-//! A wire whose peers name slots, as RDMA's do by the immediate: the smallest one there is, through memory. It passes the
-//! same suite, so what is common to all transports does not hang on UDP.
+//! The smallest wire whose peers name slots, as RDMA peers do by the immediate: through memory. It passes the
+//! same suite, so the code that all transports share does not depend on UDP.
 
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring};
@@ -13,10 +13,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A packet: who, which slot, what.
+/// A packet: its sender, its slot, its bytes.
 type Packet = (u64, u32, Vec<u8>);
 
-/// Where services and clients find each other.
+/// The table in which services and clients find each other.
 #[derive(Clone, Default)]
 struct Net(Arc<Mutex<Directory>>);
 
@@ -126,7 +126,7 @@ impl Client for Peer {
     fn send(&mut self, frame: &[u8]) {
         let directory = self.net.0.lock().unwrap();
         let (service, slots) = &directory.services[&self.port];
-        // Frames go around the ring, whichever peer sends them: no peer picks a slot whose answer is still to
+        // Frames use the slots in turn, whichever peer sends them: no peer picks a slot whose answer is still to
         // come.
         let slot = NEXT.with(|next| next.replace((next.get() + 1) % slots)) % slots;
         let _ = service.send((self.name, slot, frame.to_vec()));
@@ -143,7 +143,7 @@ impl Client for Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // The name is not given again.
+        // No later client gets this name.
         self.net.0.lock().unwrap().clients.insert(self.name, channel().0);
     }
 }

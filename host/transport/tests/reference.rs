@@ -27,7 +27,7 @@ fn slot_of(id: u32, payload: &[u8]) -> Vec<u8> {
     slot
 }
 
-/// What its receiver makes of a datagram: the slot is zeroed, then filled; what does not fit is dropped.
+/// The reference's receiver: it zeroes a slot, then fills it, and drops a datagram that does not fit.
 fn received(datagram: &[u8]) -> Option<Vec<u8>> {
     if datagram.len() < 24 || datagram.len() > SLOT {
         return None;
@@ -61,7 +61,7 @@ fn its_caller_and_our_service() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(service.endpoint().address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // More calls than either side has slots.
+    // There are more calls than either side has slots.
     for id in 1..=40_u32 {
         let payload: Vec<u8> = (0..id as u8 % 33).map(|i| i.wrapping_mul(id as u8)).collect();
         socket.send(&slot_of(id, &payload)).unwrap();
@@ -82,7 +82,7 @@ fn its_caller_and_our_service() {
     assert_eq!(service.stop(Duration::from_secs(5)).statistics.answered, 40);
 }
 
-/// The reference's service: one slot after the other, each answer a whole slot, to whoever sent last.
+/// The reference's service: it takes one slot after the other, and sends each answer as a whole slot to the last sender.
 fn reference_service(socket: &UdpSocket, requests: usize) -> Vec<Vec<u8>> {
     let mut seen = Vec::new();
     let mut buffer = [0; 65536];

@@ -1,4 +1,4 @@
-//! The reliable RoCE wire passes the suite, with a client whose packets are lost, too.
+//! The reliable RoCE wire passes the suite, also with a client whose packets are lost.
 
 #[path = "support/reliable.rs"]
 mod client;
@@ -88,7 +88,7 @@ fn threads_of_their_own() {
     check(&Reliable::new(2, false)).unwrap();
 }
 
-/// What a connection's end is counted as, and that the next one works.
+/// The counters of a connection's end; the next connection works.
 #[test]
 fn a_peer_that_says_nothing_is_given_up_and_the_next_one_is_served() {
     let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: 256 }).unwrap();
@@ -122,7 +122,7 @@ fn a_peer_that_says_nothing_is_given_up_and_the_next_one_is_served() {
             link.publish();
             link.watch().statistics()
         };
-        // The first client is not there any more when its answer comes.
+        // The first client is gone when its answer comes.
         while round == 0 && turn().broken_silent == 0 {
             assert!(begin.elapsed() < Duration::from_secs(20));
         }

@@ -1,4 +1,4 @@
-//! RoCE passes the suite; and what only a wire with sequence numbers and pages can get wrong.
+//! RoCE passes the suite. Other tests here are about sequence numbers and pages, which only this wire has.
 
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring, RingConfig};
@@ -21,9 +21,9 @@ const PAGE_BYTES: u32 = 1024;
 
 struct Roce {
     one_thread: bool,
-    /// Payload bytes of a packet.
+    /// Payload bytes of a request's packet.
     packet_bytes: usize,
-    /// Of answers.
+    /// Payload bytes of an answer's packet.
     mtu: PathMtu,
 }
 
@@ -70,7 +70,7 @@ fn detail(endpoint: &Endpoint, key: &str) -> u32 {
     }
 }
 
-/// A sensor bridge's data plane: pages in turn, whichever client sends, so that none is taken whose answer is
+/// A sensor bridge's data plane: it uses the pages in turn, whichever client sends, so no client takes a page whose answer is
 /// still to come.
 struct Bridge {
     socket: RoceSocket,
@@ -192,13 +192,13 @@ fn frames_in_pieces() {
     check(&Roce { one_thread: true, packet_bytes: 20, mtu: PathMtu::B1024 }).unwrap();
 }
 
-/// The suite's longest answers are several packets.
+/// The suite's longest answers need several packets.
 #[test]
 fn answers_in_several_packets() {
     check(&Roce { one_thread: true, packet_bytes: 1024, mtu: PathMtu::B256 }).unwrap();
 }
 
-/// Answers of several packets that the socket does not take all at once: each arrives whole, and once.
+/// The socket takes only some packets of an answer at once: each answer arrives whole, and once.
 #[test]
 fn answers_longer_than_the_send_buffer_arrive_whole() {
     const SLOTS: u32 = 32;
@@ -275,12 +275,12 @@ fn lost_and_repeated_packets_are_counted_and_no_half_frame_is_served() {
     let third = bridge.packets(2, &request(3, &[3; 50]));
     assert_eq!((first.len(), second.len(), third.len()), (4, 4, 4));
     first.iter().for_each(|packet| bridge.send_raw(packet));
-    // The second one lacks a packet in its middle, and the first one's end comes again.
+    // The second frame lacks a packet in its middle, and the first frame's end comes again.
     [&second[0], &second[2], &second[3], &first[3]].into_iter().for_each(|packet| bridge.send_raw(packet));
     third.iter().for_each(|packet| bridge.send_raw(packet));
     let counts = until(&mut link, 3, 1);
     assert_eq!((counts.requests, counts.repeated, counts.malformed), (2, 1, 0), "{counts}");
-    // What was missing comes after all: the frame is whole.
+    // The missing packet comes: the frame is whole.
     bridge.send_raw(&second[1]);
     assert_eq!(until(&mut link, 4, 1).requests, 3);
 }
@@ -325,7 +325,7 @@ fn the_peer_that_is_configured_is_the_only_one_and_gets_the_answers() {
     let listener = RoceSocket::bind(ANY).unwrap();
     let (_ring, mut link) = link(|options| options.port.peer = Some(listener.local_addr()));
     let mut bridge = Bridge::new(link.endpoint(), 1024);
-    // Too short for what it says: refused at once, by an answer.
+    // The frame is shorter than its header says: an answer refuses it at once.
     let mut frame = request(9, b"abc");
     frame.truncate(25);
     Client::send(&mut bridge, &frame);
@@ -374,13 +374,13 @@ fn a_newcomer_takes_the_place_of_whoever_was_silent_longest() {
     }
     let report = link.stop(Duration::ZERO, &mut || ());
     assert_eq!((report.dropped, report.statistics.balance()), (2, (0, 0)));
-    // One of the two cannot be told any more, and that is an error of the wire.
+    // The wire has forgotten one of the two peers: it cannot send that answer, and counts an error.
     assert_eq!(report.statistics.errors, 1, "{}", report.statistics);
     assert!(second.receive(Duration::from_secs(20)).is_some());
     assert!(first.receive(Duration::ZERO).is_none());
 }
 
-/// Frames of several packets by more peers than the wire knows are lost, and counted; by as many as it knows they are not.
+/// Frames of several packets are lost, and counted, if more peers send than the wire knows; as many peers as it knows lose none.
 #[test]
 fn frames_of_more_peers_than_are_known_are_counted() {
     for (peers, whole) in [(3, 0), (4, 4)] {
@@ -423,7 +423,7 @@ fn nothing_is_allocated_between_start_and_stop() {
             link.publish();
         }
     };
-    // What a thread has once is made at its first packets.
+    // A thread allocates its own tables at its first packets.
     Client::send(&mut bridge, &request(0, &[7; 50]));
     turns(&mut link);
     for id in 1..4 {

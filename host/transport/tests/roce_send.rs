@@ -12,7 +12,7 @@ use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A network that takes as many packets as it is told to.
+/// A network that takes as many packets as the test says.
 #[derive(Debug, Default)]
 struct Narrow {
     arriving: Mutex<VecDeque<(SocketAddrV4, Vec<u8>)>>,
@@ -43,7 +43,7 @@ impl Datagrams for Narrow {
     }
 }
 
-/// The peer of an answer whose first packet has gone loses its entry: the answer is given up, and the next one goes whole.
+/// The peer loses its entry after the first packet of an answer was sent: the answer is given up, and the next one is sent whole.
 #[test]
 fn an_answer_that_is_given_up_does_not_cut_the_next_one() {
     let [service, first, second] =

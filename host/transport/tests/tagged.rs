@@ -1,4 +1,4 @@
-//! Frames with tags: whoever has the key is served, everybody else is counted and hears nothing.
+//! Frames with tags: a peer with the key is served; a frame of any other peer is counted and not answered.
 
 use ringcall::wire::header::{HEADER_BYTES, RequestHeader};
 use ringcall::wire::tag::{FrameKey, TAG_BYTES};
@@ -51,7 +51,7 @@ impl Service {
     }
 }
 
-/// What becomes of one request: its result, or `None` where no answer came.
+/// Sends one request; returns its result, or `None` if no answer came.
 fn ask(service: &mut Service, caller: &mut Caller<Tagged<udp::Udp>>, payload: &[u8]) -> Option<Vec<u8>> {
     caller.send(FunctionId::of(FUNCTION), 0, payload).unwrap();
     let mut result = None;
@@ -70,7 +70,7 @@ fn ask(service: &mut Service, caller: &mut Caller<Tagged<udp::Udp>>, payload: &[
 fn the_key_opens_and_nothing_else_does() {
     let mut service = Service::new(Some(key(1)));
     let mut friend = service.caller(Some(key(1)));
-    // As long as a slot takes, tag aside.
+    // The longest payload that a slot takes beside the tag.
     let longest = vec![3; SLOT_BYTES as usize - HEADER_BYTES];
     for payload in [&[][..], &[4], &[1, 2, 3, 4, 5, 6, 7, 8, 9], &longest] {
         let expected: Vec<u8> = payload.iter().map(|byte| byte * 2).collect();
@@ -80,7 +80,7 @@ fn the_key_opens_and_nothing_else_does() {
     let mut other = service.caller(Some(key(2)));
     assert_eq!(ask(&mut service, &mut without, &[4]), None);
     assert_eq!(ask(&mut service, &mut other, &[4]), None);
-    // Nobody is told anything: a refusal would be an answer to an address that may be forged.
+    // No refusal is sent: its address may be forged.
     assert_eq!((without.statistics().lost, other.statistics().lost), (1, 1));
     assert_eq!((without.statistics().malformed, other.statistics().wrong_tag), (0, 0));
     let counts = service.link.watch().statistics();
@@ -92,12 +92,12 @@ fn the_key_opens_and_nothing_else_does() {
 fn a_service_without_a_key_is_not_believed() {
     let mut service = Service::new(None);
     let mut caller = service.caller(Some(key(1)));
-    // What follows a payload is padding to the service, so it answers: without a tag.
+    // The bytes after a payload are padding to a service without tags, so it answers without a tag.
     assert_eq!(ask(&mut service, &mut caller, &[4]), None);
     assert_eq!((caller.statistics().wrong_tag, caller.statistics().lost), (1, 1));
 }
 
-/// Refusals bear tags as answers do, and come back to peers with the key alone.
+/// Refusals bear tags as answers do, and reach peers with the key alone.
 #[test]
 fn a_refusal_is_tagged() {
     let mut service = Service::new(Some(key(1)));
@@ -117,7 +117,7 @@ fn a_refusal_is_tagged() {
     let mut buffer = [0; 256];
     let len = socket.recv(&mut buffer).unwrap();
     assert!(key(1).open(&buffer[..len]).is_some());
-    // Every bit that is changed on the way is noticed, the tag's own among them.
+    // The service notices every bit that is changed on the way, also in the tag.
     let sent = frame.len() as u64 * 8;
     for bit in 0..frame.len() * 8 {
         let mut damaged = frame.clone();

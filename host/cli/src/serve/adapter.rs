@@ -1,6 +1,6 @@
 //! `--transport hsb --device NAME --dispatcher device`: an mlx5 adapter's queue pair, which a kernel on a GPU works by itself.
 //!
-//! No adapter was ever served so. Each step has its own error.
+//! No adapter was ever served by this code. Each step has its own error.
 
 use super::Args;
 use super::check::one_peer;
@@ -31,7 +31,7 @@ pub(super) enum QueuesArg {
     Host,
 }
 
-/// How long a peer may take to say its Ethernet address.
+/// How long a peer may take to answer with its Ethernet address.
 const ADDRESS_WITHIN: Duration = Duration::from_secs(2);
 
 /// An adapter's queue pair, and the kernel that works it.
@@ -78,7 +78,7 @@ pub(super) fn start(args: &Args, device: &str) -> Result<RealAdapter> {
         mtu: mtu(args.mtu),
         hop_limit: u8::MAX,
         traffic_class: 0,
-        // Of the range that RoCE v2 senders take theirs from.
+        // RoCE v2 senders take their ports from this range on.
         udp_port: 0xC000,
         gid: gid_of(*peer.ip()),
         mac: mac_of(*peer.ip(), ADDRESS_WITHIN).with_context(what)?,
@@ -87,13 +87,13 @@ pub(super) fn start(args: &Args, device: &str) -> Result<RealAdapter> {
     };
     pair.connect(&path).with_context(what)?;
     let (functions, modules) = served(&gpu)?;
-    // Connected before: a queue pair that does not receive yet drops what it is given.
+    // The queue pair is connected before: until it receives, it drops requests.
     let kernels = Kernels::start(KernelsArg::Unified, pair.pair(), functions, modules)?;
     let (endpoint, counts) = (endpoint(&pair, &shape, ip), kernels.counts());
     Ok(RealAdapter { pair, kernels, endpoint, counts })
 }
 
-/// What a peer speaks to it is RoCE.
+/// The endpoint that peers see: RoCE.
 fn endpoint(pair: &AdapterPair, shape: &AdapterShape, ip: Ipv4Addr) -> Endpoint {
     let details = vec![
         ("qp", format!("{:#x}", pair.number())),
@@ -106,7 +106,7 @@ fn endpoint(pair: &AdapterPair, shape: &AdapterShape, ip: Ipv4Addr) -> Endpoint 
     Endpoint { transport: roce::NAME, address: SocketAddr::V4(SocketAddrV4::new(ip, ROCE_PORT)), details }
 }
 
-/// Requests that were taken and neither answered nor given back.
+/// Requests that were taken, and neither answered nor given back without a response.
 fn unanswered(counts: &dyn LoopCounts) -> i128 {
     let event = |event| i128::from(counts.event(event));
     event(Event::RxRequests) - event(Event::TxPosted) - event(Event::RxUnanswered)

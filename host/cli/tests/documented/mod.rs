@@ -1,11 +1,11 @@
-//! The keys of JSON documents, as docs/report.md has them.
+//! The keys of JSON documents, as docs/report.md lists them.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 const PAGE: &str = include_str!("../../../../docs/report.md");
 
-/// A row of a table: the keys in its first column, and those that its meaning names.
+/// A row of a table: the keys in its first column, and the keys that its meaning names.
 pub(crate) struct Row {
     pub(crate) keys: Vec<&'static str>,
     pub(crate) below: Vec<&'static str>,
@@ -24,7 +24,7 @@ pub(crate) fn table(section: &str, column: &str) -> Vec<Row> {
 fn row((keys, meaning): (&'static str, &'static str)) -> Row {
     let quoted =
         |text: &'static str| text.split('`').skip(1).step_by(2).flat_map(str::split_whitespace).collect();
-    // What stands after a semicolon is about the key itself.
+    // The text after a semicolon is about the key itself.
     Row { keys: quoted(keys), below: quoted(meaning.split(';').next().unwrap_or_default()) }
 }
 

@@ -1,8 +1,8 @@
 //! The queue pair of an RDMA adapter for a kernel: queues and slots in memory that adapter and device both reach, and the adapter's
 //! doorbell page mapped into the device.
 //!
-//! Each step has its own error where a driver does not let one device reach the other ([`AdapterError`]). No step but the
-//! checks has met an adapter.
+//! Where a driver does not let one device reach the other, each step has its own error ([`AdapterError`]). Only the checks of sizes
+//! and addresses were run: no adapter has met the other steps.
 
 #![allow(unsafe_code)] // named for it: memory that an adapter writes, and its registers
 
@@ -30,11 +30,11 @@ pub enum QueueMemory {
     Host,
 }
 
-/// Why an adapter has no queue pair for a kernel.
+/// Why a kernel gets no queue pair of an adapter.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdapterError {
-    /// The device has no memory for it, or cannot map the host's.
+    /// The device has no memory for the queues and slots, or cannot map the host's.
     #[error("memory for an adapter's queues and slots: {0}")]
     Memory(CudaError),
     /// The device's memory cannot be given to an adapter.
@@ -49,10 +49,10 @@ pub enum AdapterError {
          NVreg_RegistryDwords=\"PeerMappingOverride=1;\", and for root"
     )]
     Doorbell(CudaError),
-    /// The adapter, or rdma-core.
+    /// The adapter, or rdma-core, refuses.
     #[error(transparent)]
     Adapter(#[from] DevxError),
-    /// What was made is no queue pair for a kernel.
+    /// The queues that were made do not suit a kernel.
     #[error(transparent)]
     Queues(#[from] QueuesError),
 }
@@ -70,16 +70,16 @@ pub struct AdapterShape {
     pub slots: u32,
     /// Bytes of a slot: a multiple of 16.
     pub stride: u32,
-    /// Where all of it is.
+    /// Where queues, doorbell records and slots are.
     pub memory: QueueMemory,
 }
 
-/// A page of both devices.
+/// A page of the GPU's memory and of the adapter's registers.
 const PAGE: usize = 4096;
-/// What CUDA allocates by itself rather than from a pool: such memory begins on a page.
+/// CUDA allocates a piece of this size by itself rather than from a pool: such memory begins on a page.
 const GRANULE: usize = 2 << 20;
 
-/// Where everything lies in one piece of memory, in bytes from its start.
+/// Where each part lies in one piece of memory, in bytes from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Parts {
     layout: Layout,
@@ -109,7 +109,7 @@ enum Shared {
 }
 
 impl Shared {
-    /// Allocates it, with completions that were never written.
+    /// Allocates the memory. Its completions are those of an adapter that has written none.
     fn new(context: &Arc<Context>, parts: &Parts, memory: QueueMemory) -> Result<Self, AdapterError> {
         let layout = &parts.layout;
         let completions = [
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// From byte `at` on, for the adapter's driver.
+    /// The memory from byte `at` on, as the adapter's driver takes it.
     fn from(&self, at: usize) -> Memory<'_> {
         match self {
             Self::Device(_, file) => Memory::Dmabuf(file.as_fd(), at as u64),
@@ -148,7 +148,7 @@ impl Shared {
         }
     }
 
-    /// Where the device sees it.
+    /// The address at which the device sees the memory.
     fn address(&self) -> Result<u64, AdapterError> {
         match self {
             Self::Device(buffer, _) => Ok(buffer.address().0),
@@ -157,14 +157,14 @@ impl Shared {
     }
 }
 
-/// So many bytes of completions as an adapter has never written them.
+/// Completions, as many bytes of them, that no adapter has written.
 fn never_written(bytes: usize) -> Result<Vec<u8>, SharedError> {
     let words = Region::zeroed(bytes)?.words(0, bytes / 8)?;
     CompletionQueue::prepare(&words);
     Ok((0..words.len()).flat_map(|index| words.load(index, Ordering::Relaxed).to_ne_bytes()).collect())
 }
 
-/// What the adapter works with, dropped in this order: keys and queues before their memory.
+/// The objects of the adapter. They are dropped in this order: keys and queues before their memory.
 #[derive(Debug)]
 struct Held {
     rx: Slots,
@@ -173,7 +173,7 @@ struct Held {
     _memory: Shared,
 }
 
-/// A queue pair of an adapter that a device reaches.
+/// A queue pair of an adapter, with queues that a device reaches.
 #[derive(Debug, Clone)]
 pub struct AdapterPair {
     pair: QueuePair,
@@ -181,10 +181,10 @@ pub struct AdapterPair {
 }
 
 impl AdapterPair {
-    /// Makes it on `adapter` for kernels on `context`'s device. It receives once it is [connected](Self::connect).
+    /// Makes the queue pair on `adapter` for kernels on `context`'s device. It receives once it is [connected](Self::connect).
     ///
     /// # Errors
-    /// The step that was refused.
+    /// The driver or the adapter refuses a step; the error names the step.
     pub fn create(
         context: &Arc<Context>,
         adapter: &Arc<devx::Device>,
@@ -193,7 +193,7 @@ impl AdapterPair {
         let parts = Parts::of(shape)?;
         let memory = Shared::new(context, &parts, shape.memory)?;
         let at = memory.address()?;
-        // SAFETY: so many bytes are there, and the memory is dropped after the queue pair.
+        // SAFETY: the memory has as many bytes as the layout says, and is dropped after the queue pair.
         let pair =
             unsafe { devx::QueuePair::create(adapter, Service::Unreliable, parts.layout, memory.from(0)) }?;
         // SAFETY: as above, and the memory is dropped after the keys.
@@ -222,7 +222,7 @@ impl AdapterPair {
         let rung = doorbell.device_address(offset).map_err(AdapterError::Doorbell)?.0;
         let queues = UnifiedQueues::of_devx(&stated, &parts.layout, at, held.pair.number(), rung)?;
         queues.check_device(context.device().ordinal(), |address| context.device_of(address))?;
-        // The held memory once more: the registration is dropped before it.
+        // The owner holds the memory, too, so the registration is dropped before it.
         let owner = Arc::new((doorbell, Arc::clone(&held)));
         // SAFETY: queues, record and slots are `held`'s, of the size that the layout and the shape say, and the register is mapped; the
         // completions are prepared, and no other code has their addresses.
@@ -231,13 +231,13 @@ impl AdapterPair {
         Ok(Self { pair, held })
     }
 
-    /// For a dispatcher.
+    /// The queue pair, as a dispatcher takes it.
     #[must_use]
     pub fn pair(&self) -> &QueuePair {
         &self.pair
     }
 
-    /// The adapter's number of it.
+    /// The adapter's number of the queue pair.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.held.pair.number()
@@ -249,10 +249,10 @@ impl AdapterPair {
         self.held.rx.rkey()
     }
 
-    /// Takes it to ready to send.
+    /// Connects the queue pair with its peer, until it is ready to send.
     ///
     /// # Errors
-    /// What the adapter says.
+    /// The adapter refuses.
     pub fn connect(&self, path: &Path) -> Result<(), AdapterError> {
         Ok(self.held.pair.connect(path, 0)?)
     }

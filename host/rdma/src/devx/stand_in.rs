@@ -1,4 +1,4 @@
-//! DevX against stand-ins for rdma-core, which look at what they are given. They are loaded in place of the libraries, by a process apart.
+//! DevX against stand-ins for rdma-core, which check their arguments. A process of its own loads them in place of the libraries.
 
 use super::pair::{Layout, Memory, QueuePair};
 use super::{DevxError, Library};
@@ -105,7 +105,7 @@ fn queue_pair_in_a_dmabuf() {
     // SAFETY: as above.
     let refused = unsafe { pair.register_slots(at(5), 4096) }.expect_err("no page begins there");
     assert!(refused.to_string().starts_with("ibv_reg_dmabuf_mr"), "{refused}");
-    // Queues of this process's memory go on as before; the stand-ins write nothing there.
+    // Queues in this process's memory work on: the stand-ins write nothing there.
     let here = Memory::Host(std::ptr::without_provenance_mut(65536));
     let pair = create(here).expect("a queue pair");
     // SAFETY: as above.

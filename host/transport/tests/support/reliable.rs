@@ -16,19 +16,19 @@ use std::time::{Duration, Instant};
 
 /// Room for frames that are longer than a slot: those must be refused, not lost.
 pub(crate) const PAGE_BYTES: u32 = 1024;
-/// So that numbers wrap.
+/// Sequence numbers begin here, so that they wrap.
 pub(crate) const FIRST_PSN: u32 = 0xFF_FFF0;
 
 thread_local! {
     static NEXT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The next page of so many, whichever client asks.
+/// The next page to use, whichever client asks.
 pub(crate) fn next_page(pages: u32) -> u32 {
     NEXT.with(|next| next.replace((next.get() + 1) % pages)) % pages
 }
 
-/// A client over a reliable connection: pages in turn, whichever client sends, so that none is taken whose answer is still to come.
+/// A client over a reliable connection: clients use the pages in turn, so none takes a page whose answer is still to come.
 #[derive(Debug)]
 pub(crate) struct Requests {
     pub(crate) socket: RoceSocket,
@@ -36,7 +36,7 @@ pub(crate) struct Requests {
     pub(crate) connection: Connection,
     key: u32,
     pages: u32,
-    /// One in so many packets is lost; 0: none.
+    /// One in this many packets is lost; 0: none.
     lost: u32,
     sent: u32,
     inbox: Inbox,
@@ -50,12 +50,12 @@ pub(crate) struct Service {
     pub(crate) address: SocketAddrV4,
     pub(crate) qp: u32,
     pub(crate) key: u32,
-    /// Pages that requests go to, in turn.
+    /// Pages that requests use in turn.
     pub(crate) pages: u32,
 }
 
 impl Service {
-    /// As an endpoint says it, but for the pages.
+    /// The service as its endpoint describes it, but for the pages.
     pub(crate) fn of(endpoint: &Endpoint, pages: u32) -> Self {
         let SocketAddr::V4(address) = endpoint.address else { panic!("{endpoint} is no IPv4 address") };
         let number = |key| {
