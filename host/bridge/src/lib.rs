@@ -4,7 +4,7 @@
 //! |---|---|
 //! | use a transport of others, by its library's name | [`Provider`] |
 //! | serve its ring, or a ring of your own, with it | [`RingProvider`], [`PolledProvider`] |
-//! | make a library of your transport, in Rust | [`provider`], and the package `examples/provider` to copy |
+//! | make a library of your transport, in Rust | [`provider`], and `examples/tcp_provider.rs` to copy |
 //! | the same in C | the header in `include/`, and `examples/c-provider` to copy |
 //! | Ringcall's UDP and RoCE v2 transports as such libraries | packages `ringcall-bridge-udp` and `ringcall-bridge-roce` |
 //! | the C functions `cudaq_bridge_*`, `cpu_udp_*` and `cpu_roce_*` | feature `c-api`: module `c_api` |

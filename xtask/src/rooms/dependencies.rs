@@ -257,8 +257,6 @@ const ROOMS: &[(&str, &[&str])] = &[
             "example-handlers",
         ],
     ),
-    // What a user copies: a transport as a shared library.
-    ("example-provider", &["ringcall-wire", "ringcall", "ringcall-transport", "ringcall-bridge"]),
     ("xtask", &["ringcall-build"]),
 ];
 

@@ -1,4 +1,4 @@
-//! The library, loaded as a service would, and asked over TCP.
+//! The provider in Rust of `examples/tcp_provider.rs`, loaded as a service would load it, and asked over TCP.
 
 use ringcall::{FunctionId, FunctionTable, HostDispatcher};
 use ringcall_bridge::{Provider, RingProvider};
@@ -10,7 +10,9 @@ use std::time::Duration;
 
 fn library() -> String {
     let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().join("libexample_provider.so").to_str().unwrap().to_owned()
+    let path = test.ancestors().nth(2).unwrap().join("examples/libtcp_provider.so");
+    assert!(path.exists(), "{} is not built: cargo build -p ringcall-bridge --examples", path.display());
+    path.to_str().unwrap().to_owned()
 }
 
 fn call(stream: &mut TcpStream, id: u32, payload: &[u8]) -> Vec<u8> {

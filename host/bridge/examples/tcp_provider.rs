@@ -1,4 +1,10 @@
-//! A transport of one's own as a shared library: requests over TCP.
+//! A transport of one's own as a shared library: requests over TCP. A file to copy, into a package whose library has
+//! `crate-type = ["cdylib"]`. The same in C is `examples/c-provider` of the repository.
+//!
+//! ```sh
+//! cargo build --release -p ringcall-bridge --example tcp_provider
+//! cargo run --release -- serve --transport plugin:target/release/examples/libtcp_provider.so -- --num-slots=64 --slot-size=1024
+//! ```
 //!
 //! On the wire a frame is its length (32 bits, little-endian), then header and payload. To put another network here:
 //! implement [`Wire`], which moves frames and knows nothing of rings, and say by [`LinkedWire`] how it is made from
@@ -7,7 +13,7 @@
 //! | argument | what | default |
 //! |---|---|---|
 //! | `--port=N` | local TCP port; 0 takes a free one | 0 |
-//! | those of every provider | [`Shape`](ringcall_bridge::provider::Shape) | 8 slots of 256 bytes |
+//! | those of every provider (`--num-slots`, `--slot-size`, `--unified`, `--stop-ms`, `--core`) | [`Shape`](ringcall_bridge::provider::Shape) | 8 slots of 256 bytes |
 
 #![forbid(unsafe_code)]
 
