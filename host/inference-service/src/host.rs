@@ -2,7 +2,7 @@
 
 use crate::workers::{Job, Stage};
 use crate::{Bindings, Pick, ServiceError};
-use ringcall::thread::{StopFlag, Supervised, Unfinished};
+use ringcall::thread::{StopFlag, Supervised};
 use ringcall::thread_pool::{PoolHandle, PoolOptions, PoolReport, ThreadPool};
 use ringcall::worker::{Job as RingJob, WorkerPort, WorkerSpec};
 use ringcall::{FunctionId, Wait};
@@ -603,11 +603,8 @@ impl RunningPredecoder {
     pub fn stop(mut self, deadline: Duration) -> HostStopReport {
         let until = Instant::now() + deadline;
         self.stop.set();
-        let mut stuck = 0;
-        for instance in &mut self.instances {
-            let left = until.saturating_duration_since(Instant::now()).max(ringcall::thread::GRACE_PERIOD);
-            stuck += usize::from(instance.wait(left) == Err(Unfinished::Running));
-        }
+        let last = until.max(Instant::now() + ringcall::thread::GRACE_PERIOD);
+        let stuck = Supervised::wait_all(&mut self.instances, last).len();
         let pool = self.pool.take();
         let left = until.saturating_duration_since(Instant::now()).max(ringcall::thread::GRACE_PERIOD);
         let workers = pool.map_or_else(PoolReport::default, |pool| pool.stop(left));

@@ -4,7 +4,7 @@ use crate::counts::LiveCounts;
 use crate::{Queue, QueueCounts, ServiceError, WorkerCounts};
 use ringcall::Wait;
 use ringcall::pin::PinReport;
-use ringcall::thread::{GRACE_PERIOD, StopFlag, Supervised, Unfinished};
+use ringcall::thread::{GRACE_PERIOD, StopFlag, Supervised};
 use ringcall_gpu::hint;
 use ringcall_protocol::handoff::{Claim, Polled};
 use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
@@ -179,31 +179,23 @@ impl Workers {
     pub fn stop(mut self, deadline: Duration) -> StopReport {
         let until = Instant::now() + deadline;
         self.shared.drain.set();
-        let mut running: Vec<usize> = (0..self.threads.len()).collect();
-        let threads = &mut self.threads;
-        let mut wait = |until: Instant| {
-            running.retain(|&index| {
-                let left = until.saturating_duration_since(Instant::now());
-                threads[index].wait(left) == Err(Unfinished::Running)
-            });
-        };
-        wait(until);
+        let _busy = Supervised::wait_all(&mut self.threads, until);
         self.shared.halt();
         // A worker that was only busy ends after the job that it has.
-        wait(Instant::now() + GRACE_PERIOD);
+        let stuck = Supervised::wait_all(&mut self.threads, Instant::now() + GRACE_PERIOD);
         let queues: Vec<_> = self.shared.queues.iter().map(|queue| queue.counts()).collect();
         let published: u64 = queues.iter().map(|queue| queue.published).sum();
         let workers = self.counts();
-        StopReport { left: published.saturating_sub(workers.jobs), workers, queues, stuck: running }
+        StopReport { left: published.saturating_sub(workers.jobs), workers, queues, stuck }
     }
 }
 
 /// Looks at a slot that should be in flight and seems free: the mark and the job were written by different kernels.
-const MARK_LOOKS: u32 = 20_000;
+const MARK_POLLS: u32 = 20_000;
 
 /// Whether the slot's request is still in flight.
 fn is_marked(ring: &SharedRing, slot: SlotIndex) -> bool {
-    for _ in 0..MARK_LOOKS {
+    for _ in 0..MARK_POLLS {
         match ring.tx(slot) {
             flag::IN_FLIGHT => return true,
             flag::FREE => hint::spin(),

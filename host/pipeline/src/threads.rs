@@ -110,11 +110,8 @@ impl ThreadSet {
     pub(crate) fn stop_workers(&mut self, stop: Stop) -> Vec<u32> {
         self.stop_workers.set();
         let deadline = Instant::now() + GRACE_PERIOD.max(stop.left() / 2);
-        let is_stuck = |worker: &mut Supervised<()>| {
-            worker.wait(deadline.saturating_duration_since(Instant::now())) == Err(Unfinished::Running)
-        };
         let mut workers = std::mem::take(&mut self.workers);
-        (0..).zip(&mut workers).filter_map(|(number, worker)| is_stuck(worker).then_some(number)).collect()
+        Supervised::wait_all(&mut workers, deadline).into_iter().map(|number| number as u32).collect()
     }
 
     /// Tells the consumer, or the thread that stops it, to end.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long after the deadline of a stop a thread may still take to notice the stop.
 pub const GRACE_PERIOD: Duration = Duration::from_millis(500);
@@ -158,6 +158,15 @@ impl<T: Send + 'static> Supervised<T> {
         }
         state
     }
+
+    /// Waits until `until` for all of `threads`, and drops what they hand back. Returns the indices of the threads that still run.
+    #[must_use]
+    pub fn wait_all(threads: &mut [Self], until: Instant) -> Vec<usize> {
+        let runs = |thread: &mut Self| {
+            matches!(thread.wait(until.saturating_duration_since(Instant::now())), Err(Unfinished::Running))
+        };
+        (0..).zip(threads).filter_map(|(index, thread)| runs(thread).then_some(index)).collect()
+    }
 }
 
 impl<T> Supervised<T> {
@@ -207,6 +216,23 @@ mod tests {
             Supervised::<()>::start("panics", None, || panic!("as it should")).expect("a thread");
         assert_eq!(thread.wait(LONG), Err(Unfinished::Panicked));
         assert!(thread.is_over());
+    }
+
+    #[test]
+    fn threads_that_still_run_are_named() {
+        let stop = StopFlag::default();
+        let start = |runs: bool| {
+            let stop = stop.clone();
+            let body = move || while runs && !stop.is_set() {};
+            Supervised::start("one of several", None, body).expect("a thread")
+        };
+        let mut threads = [false, true, false, true].map(start);
+        for index in [0, 2] {
+            assert_eq!(threads[index].wait(LONG), Ok(()));
+        }
+        assert_eq!(Supervised::wait_all(&mut threads, Instant::now()), [1, 3]);
+        stop.set();
+        assert!(Supervised::wait_all(&mut threads, Instant::now() + LONG).is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! be pinned.
 
 use crate::pin::PinReport;
-use crate::thread::{GRACE_PERIOD, STOP_CHECK_INTERVAL, Supervised, Unfinished};
+use crate::thread::{GRACE_PERIOD, STOP_CHECK_INTERVAL, Supervised};
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -268,18 +268,9 @@ impl<S: Send + 'static> ThreadPool<S> {
         let until = Instant::now() + deadline;
         self.shared.lock().stopping = true;
         self.shared.something.notify_all();
-        let mut running: Vec<usize> = (0..self.threads.len()).collect();
-        let threads = &mut self.threads;
-        let mut wait = |until: Instant| {
-            running.retain(|&index| {
-                let left = until.saturating_duration_since(Instant::now());
-                threads[index].wait(left) == Err(Unfinished::Running)
-            });
-        };
-        wait(until);
+        let _busy = Supervised::wait_all(&mut self.threads, until);
         let dropped = std::mem::take(&mut self.shared.lock().jobs);
-        wait(Instant::now() + GRACE_PERIOD);
-        let stuck = running.len();
+        let stuck = Supervised::wait_all(&mut self.threads, Instant::now() + GRACE_PERIOD).len();
         let Queue { ran, panicked, .. } = *self.shared.lock();
         PoolReport { ran, panicked, dropped: dropped.len() as u64, stuck }
     }

@@ -71,15 +71,7 @@ fn tiles(report: &RunReport) -> Markup {
 }
 
 fn requests(report: &RunReport) -> Markup {
-    let columns = [
-        ("submitted", report.submitted),
-        ("completed", report.completed),
-        ("refused", report.refused),
-        ("timed out", report.timed_out),
-        ("lost", report.lost),
-        ("stalls", report.stalls),
-        ("matching skipped", report.matching_skipped),
-    ];
+    let columns = report.request_counts();
     table(columns.map(|(heading, _)| heading), [columns.map(|(_, value)| count(value))])
 }
 

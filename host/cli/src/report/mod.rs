@@ -249,6 +249,19 @@ pub(crate) struct RunReport {
 }
 
 impl RunReport {
+    /// The counts of requests, and their headings.
+    fn request_counts(&self) -> [(&'static str, u64); 7] {
+        [
+            ("submitted", self.submitted),
+            ("completed", self.completed),
+            ("refused", self.refused),
+            ("timed out", self.timed_out),
+            ("lost", self.lost),
+            ("stalls", self.stalls),
+            ("matching skipped", self.matching_skipped),
+        ]
+    }
+
     /// The stages of a request after its submission, in order: all but `injection`.
     fn parts(&self) -> impl Iterator<Item = &'static str> {
         self.stages_us.iter().map(|stage| stage.name).filter(|name| *name != "injection")

@@ -155,16 +155,10 @@ fn details(out: &mut String, report: &RunReport) {
     latencies(out, report);
     out.push('\n');
     let mut row = |label: &str, words: &str| *out += &paragraph(label, DETAIL, words);
-    let counts = [
-        ("submitted", report.submitted),
-        ("completed", report.completed),
-        ("refused", report.refused),
-        ("timed out", report.timed_out),
-        ("lost", report.lost),
-        ("stalls", report.stalls),
-        ("matching skipped", report.matching_skipped),
-    ];
-    row("requests", &counts.map(|(name, number)| format!("{name} {}", count(number))).join(", "));
+    row(
+        "requests",
+        &report.request_counts().map(|(name, number)| format!("{name} {}", count(number))).join(", "),
+    );
     if !report.stage_shares.is_empty() {
         let shares = report.stage_shares.iter().map(|(name, share)| format!("{name} {:.1}%", 100.0 * share));
         row("of the way", &shares.collect::<Vec<_>>().join(", "));
