@@ -35,13 +35,13 @@ fn compiled(folder: &Path, source: &str) -> std::path::PathBuf {
 const VERSION: &str = "uint32_t deq_decoder_abi_version(void) { return 1; }\n";
 const CREATE: &str = "int32_t deq_decoder_create(uint64_t v, uint64_t e, const double *p, const uint64_t *o, const uint64_t *m,
     size_t n, const char *c, void **out) { static int it; *out = &it; return c[0] == '{' ? 0 : -7; }\n";
-const REST: &str = "void deq_decoder_destroy(void *handle) {}
+const DESTROY: &str = "void deq_decoder_destroy(void *handle) {}
 const char *deq_decoder_last_error(void) { return NULL; }\n";
 
 /// A decoder whose answers have these errors and this count.
 fn answering(body: &str) -> String {
     format!(
-        "{VERSION}{CREATE}{REST}int32_t deq_decoder_decode(void *h, uint64_t s, const uint8_t *d, size_t n, uint64_t *out, size_t room, \
+        "{VERSION}{CREATE}{DESTROY}int32_t deq_decoder_decode(void *h, uint64_t s, const uint8_t *d, size_t n, uint64_t *out, size_t room, \
          size_t *count) {{ {body} }}\n"
     )
 }
@@ -127,7 +127,7 @@ fn libraries_that_cannot_be_used_are_refused() {
     };
     lacks("int anything;", "deq_decoder_abi_version");
     lacks(VERSION, "deq_decoder_create");
-    lacks(&format!("{VERSION}{CREATE}{REST}"), "deq_decoder_decode");
+    lacks(&format!("{VERSION}{CREATE}{DESTROY}"), "deq_decoder_decode");
     let whole = answering("*count = 0; return 0;");
     lacks(
         &format!("{whole}uint64_t deq_decoder_capabilities(void) {{ return 1; }}"),

@@ -228,7 +228,7 @@ impl Sends for Sending {
 }
 
 /// Looks of each party while the others run.
-const LOOKS: u32 = 2;
+const POLLS: u32 = 2;
 
 fn relay<R: Receives, S: Sends>(receiver: fn(&Queues) -> R, sender: fn(&Queues) -> S) {
     let queues = Queues::new();
@@ -244,18 +244,18 @@ fn relay<R: Receives, S: Sends>(receiver: fn(&Queues) -> R, sender: fn(&Queues) 
         thread::spawn(move || serve(&ring))
     };
     let receiving = thread::spawn(move || {
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS {
             receive(&mut receiver);
         }
         receiver
     });
     let sending = thread::spawn(move || {
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS {
             sender.step();
         }
         sender
     });
-    for _ in 0..LOOKS {
+    for _ in 0..POLLS {
         nic.take();
         nic.deliver();
     }

@@ -9,7 +9,7 @@ use ringcall_gpu::team::Warp;
 use ringcall_wire::header::HEADER_BYTES;
 
 /// Nanoseconds between the maintenance warp's looks at what there is to publish; figures are written every 64th time.
-const REST_NS: u32 = 100;
+const SLEEP_NS: u32 = 100;
 
 /// Calls through an address of the table.
 #[inline(always)]
@@ -58,7 +58,7 @@ impl Machine for Warps {
     }
 
     fn sleep_until_next_round(&self) {
-        ptx::nanosleep(REST_NS);
+        ptx::nanosleep(SLEEP_NS);
     }
 }
 
@@ -146,7 +146,7 @@ impl Machine for Caller<'_> {
     }
 
     fn sleep_until_next_round(&self) {
-        ptx::nanosleep(REST_NS);
+        ptx::nanosleep(SLEEP_NS);
     }
 }
 
@@ -194,6 +194,6 @@ impl Machine for Launcher {
     }
 
     fn sleep_until_next_round(&self) {
-        ptx::nanosleep(REST_NS);
+        ptx::nanosleep(SLEEP_NS);
     }
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Looks for a free record; then the request is refused, which no test here allows.
-const LOOKS: u64 = 1 << 40;
+const POLLS: u64 = 1 << 40;
 
 /// One instance of a service for each queue, as a dispatcher and the graphs' kernels are seen: takes `n` requests, and leaves
 /// what `outputs` says of each in the next queue that has room.
@@ -41,7 +41,7 @@ fn play(ring: &SharedRing, queues: &[Arc<Queue>], requests: &[Vec<u8>], outputs:
             let number = header.ptp_timestamp as usize;
             assert_eq!(payload[..header.arg_len as usize], requests[number], "request {number}");
             let end = queues[instance].device_end();
-            let grant = end.grant(tails[instance], LOOKS).expect("there was room");
+            let grant = end.grant(tails[instance], POLLS).expect("there was room");
             for (pair, bytes) in outputs[number].chunks(16).enumerate() {
                 let mut both = [0; 16];
                 both[..bytes.len()].copy_from_slice(bytes);

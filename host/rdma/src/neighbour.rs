@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const TABLE: &str = "/proc/net/arp";
 /// A port without listeners (RFC 863): a datagram there makes the kernel ask for the address.
 const DISCARD: u16 = 9;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Why a peer's Ethernet address is not known.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ pub fn mac_of(ip: Ipv4Addr, limit: Duration) -> Result<[u8; 6], NoNeighbour> {
         if asked.is_err() || begin.elapsed() >= limit {
             return Err(none(asked.err()));
         }
-        std::thread::sleep(BETWEEN_LOOKS);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

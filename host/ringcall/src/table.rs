@@ -276,7 +276,7 @@ impl TableBuilder {
 
     /// A function that is started by the dispatcher's [`ExternalExecutor`](crate::external::ExternalExecutor) and answered in the slot.
     #[must_use]
-    pub fn outside_call(self, name: &str, schema: HandlerSchema) -> Self {
+    pub fn external_call(self, name: &str, schema: HandlerSchema) -> Self {
         let mut builder = self.push(name, schema, DispatchMode::GraphLaunch, None);
         if let Some(last) = builder.functions.last_mut() {
             last.executor = true;

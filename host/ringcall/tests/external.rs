@@ -86,7 +86,7 @@ impl ExternalExecutor for OneWorker {
 fn dispatcher(marks: bool, compat: RingCompat) -> (Ring, HostDispatcher<Stepped>, Arc<Mutex<Bench>>) {
     let ring = Ring::allocate(RingConfig { slots: 4, slot_bytes: 64 }).expect("a ring");
     let table = FunctionTable::builder()
-        .outside_call("graph", HandlerSchema::new())
+        .external_call("graph", HandlerSchema::new())
         .host_call("inline", |_: &[u8], _: &mut [u8]| Ok(0))
         .build(&ring)
         .expect("a table");

@@ -28,7 +28,7 @@ const REQUESTS: u32 = 60;
 /// Longer than a requester tries: an answer that has not come by then comes on this connection no more.
 const DEADLINE_NS: u64 = 3_000_000_000;
 /// Before a new connection begins: nothing of the last one is under way any more.
-const REST_NS: u64 = 1_000_000;
+const SLEEP_NS: u64 = 1_000_000;
 /// The most turns of a world.
 const TURNS: u32 = 2_000_000;
 
@@ -135,7 +135,7 @@ impl Client {
         }
         self.open = 0;
         self.generation += 1;
-        self.rests = Some(now + REST_NS);
+        self.rests = Some(now + SLEEP_NS);
     }
 
     fn send(&mut self, random: &mut Random, now: u64) {

@@ -56,9 +56,12 @@ const WORDS: &[(&str, &str)] = &[
 /// words, as in the usual headers of TensorRT.
 const TERMS: &[(&str, &str)] = &[
     ("booked", "recorded"),
+    ("holders", "a lease"),
     ("judge", "classify, or admit"),
     ("lead", "polling"),
     ("leader", "the poller"),
+    ("mailed", "a mailbox graph"),
+    ("outside", "external, as in ExternalExecutor"),
     ("owe", "outstanding"),
     ("owed", "outstanding"),
     ("owes", "outstanding"),
@@ -93,18 +96,30 @@ const NAMES: &[(&str, &str)] = &[
     ("Mailed", "MailboxGraph"),
     ("Notice", "Completion"),
     ("FreeHold", "DeferFrees"),
-    ("LOOK", "POLL_INTERVAL, or what lies between two checks"),
+    ("Launchable", "MailboxGraph"),
     ("Living", "WeakCache"),
+    ("Look", "a poll"),
     ("Near", "FastPath"),
+    ("Nobody", "NoWorker, or who it is"),
     ("NoticeBoard", "CompletionLog"),
     ("Outside", "ExternalExecutor"),
     ("Signs", "CompletionProbe"),
     ("Told", "CachedCall"),
     ("Usual", "FastPath"),
     ("Verdict", "what it is: Completion, Admission"),
+    ("Watched", "FastPath"),
+    ("give_back", "release"),
     ("leave_alone", "defer"),
     ("let_answer", "back_off"),
     ("let_pass", "back_off"),
+];
+
+/// Words that no constant has in its name.
+const CONSTANTS: &[(&str, &str)] = &[
+    ("LOOK", "POLL_INTERVAL, or the number of turns between two checks"),
+    ("LOOKS", "polls"),
+    ("MOMENT", "a timeout"),
+    ("REST", "a sleep"),
 ];
 
 /// Where a retired word stays: a file, the word, and the name that users see.
@@ -140,6 +155,12 @@ fn check(tree: &Tree) -> Vec<String> {
             for name in names(&code) {
                 report(name, NAMES.iter().find(|(old, _)| *old == name));
                 report(name, if is_dispatcher { retired(TERMS, name) } else { None });
+                if !name.chars().any(char::is_lowercase) {
+                    report(
+                        name,
+                        name.split('_').find_map(|part| CONSTANTS.iter().find(|(old, _)| *old == part)),
+                    );
+                }
             }
         }
     }
@@ -200,6 +221,13 @@ mod tests {
         assert_eq!(found("host/x/src/lib.rs", "//! Outside of a ring."), 0);
         assert_eq!(found("docs/a.md", "Outside of a ring."), 0);
         assert_eq!(found("host/x/src/lib.rs", "fn f(board: &KeyBoard) {}"), 0);
+    }
+
+    #[test]
+    fn a_word_is_retired_in_the_names_of_constants_alone() {
+        assert_eq!(found("host/x/src/lib.rs", "const TURNS_PER_LOOK: u32 = 1;"), 1);
+        assert_eq!(found("host/x/src/lib.rs", "fn look(rest: u32) {}"), 0);
+        assert_eq!(found("host/x/src/lib.rs", "const LOOKUP_FOREST: u32 = 1; // LOOK"), 0);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use ringcall_wire::status::{DispatchMode, Status};
 use ringcall_wire::unified::control;
 
 /// Requests between two looks at the stop word, for a transport that never runs dry.
-const REQUESTS_A_LOOK: u32 = 64;
+const REQUESTS_PER_CHECK: u32 = 64;
 /// Words fetched at once.
 const GROUP: usize = 8;
 
@@ -121,7 +121,7 @@ impl<M: Machine> Hooked<'_, M> {
         let mut turn = 0_u32;
         loop {
             turn = turn.wrapping_add(1);
-            if turn.is_multiple_of(REQUESTS_A_LOOK)
+            if turn.is_multiple_of(REQUESTS_PER_CHECK)
                 && self.control.load(control::STOP, Ordering::Relaxed) == control::STOP_NOW
             {
                 return Over::Ended;

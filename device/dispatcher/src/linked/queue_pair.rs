@@ -13,7 +13,7 @@ use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::unified::control;
 
 /// Looks between two looks at the stop word, where nothing comes.
-const LOOKS: u32 = 16;
+const TURNS_PER_STOP_CHECK: u32 = 16;
 /// The end waits so long for room for a last response, and so long for the last responses to be sent.
 const LAST: Bound = Bound { between: 64, turns: 16_384 };
 
@@ -93,7 +93,7 @@ impl<D: Doorbell> Transport<D> {
                 return None;
             }
             // What came before the stop is served: one look more.
-            last = looks.is_multiple_of(LOOKS) && stop() != control::STOP_NO;
+            last = looks.is_multiple_of(TURNS_PER_STOP_CHECK) && stop() != control::STOP_NO;
             looks = looks.wrapping_add(1);
             hint::spin();
             relax();
@@ -107,9 +107,9 @@ impl<D: Doorbell> Transport<D> {
 
     /// Waits for room for a response; once it is to stop, for so long only.
     fn room(&mut self, stop: &impl Fn() -> u64, mut relax: impl FnMut()) -> Option<TxSlot> {
-        let mut left = LAST.turns * u64::from(LAST.between / LOOKS);
+        let mut left = LAST.turns * u64::from(LAST.between / TURNS_PER_STOP_CHECK);
         loop {
-            for _ in 0..LOOKS {
+            for _ in 0..TURNS_PER_STOP_CHECK {
                 if let Some(slot) = self.endpoint.try_reserve() {
                     return Some(slot);
                 }

@@ -40,7 +40,7 @@ use ringcall_gpu::team::Warp;
 use ringcall_wire::unified::control;
 
 /// Turns between two looks at the stop word, which may lie across the bus.
-const TURNS_PER_STOP_LOOK: u32 = 16;
+const TURNS_PER_STOP_CHECK: u32 = 16;
 
 /// How an agent's end is ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl StopWord {
     /// The order, as of the last look; by all lanes, once a turn.
     #[inline(always)]
     fn turn(&mut self, warp: Warp<'_>) -> Order {
-        if self.turns.is_multiple_of(TURNS_PER_STOP_LOOK) {
+        if self.turns.is_multiple_of(TURNS_PER_STOP_CHECK) {
             self.look(warp);
         }
         self.turns = self.turns.wrapping_add(1);

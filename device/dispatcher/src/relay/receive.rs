@@ -25,7 +25,7 @@ use ringcall_wire::unified::control;
 /// The word of a completion entry that holds the immediate; the next word holds the byte count.
 const IMMEDIATE_WORD: usize = cqe::offset::IMMEDIATE / 8;
 /// Turns without a completion between two looks at which slots are vacant.
-const TURNS_PER_VACANCY_LOOK: u32 = 8;
+const TURNS_PER_VACANCY_CHECK: u32 = 8;
 
 /// Receive requests that each slot needs: of its request, and of the next, which may come before the first one's is posted again.
 pub const CREDITS_PER_SLOT: u32 = 2;
@@ -275,7 +275,7 @@ impl Receiver {
     #[inline(always)]
     fn rest(&mut self, lane: u32) {
         self.width = 1;
-        if self.vacant.is_none() && self.idle.is_multiple_of(TURNS_PER_VACANCY_LOOK) {
+        if self.vacant.is_none() && self.idle.is_multiple_of(TURNS_PER_VACANCY_CHECK) {
             let slot = self.ring.geometry().slot(self.expected(lane));
             self.vacant = slot.filter(|&slot| Vacant::probe(&self.ring, slot).is_some());
         }

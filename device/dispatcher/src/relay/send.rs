@@ -25,9 +25,9 @@ use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader, ResponseH
 use ringcall_wire::unified::control;
 
 /// Looks at the stop word that order the end at once, before the last completions are given up.
-const LAST_LOOKS: u32 = 256;
+const LAST_POLLS: u32 = 256;
 /// Turns between two looks at the stop word while the NIC is waited for.
-const TURNS_PER_LOOK: u32 = 16;
+const TURNS_PER_CHECK: u32 = 16;
 /// The bit beside a slot's number that says: its response flag is an error mark.
 const MARKED: u32 = 1 << 31;
 
@@ -441,7 +441,7 @@ impl Sender {
     /// Waits until the NIC is done with every answer, or until the end is ordered at once. By lane 0.
     #[inline(always)]
     fn finish(&mut self) {
-        let (mut marked, mut left, mut turns) = (false, LAST_LOOKS, 0_u32);
+        let (mut marked, mut left, mut turns) = (false, LAST_POLLS, 0_u32);
         while left > 0 && self.dead.is_none() {
             self.reclaim();
             if self.send.under_way() == 0 || self.send.dead().is_some() {
@@ -457,7 +457,7 @@ impl Sender {
                 }
             }
             turns = turns.wrapping_add(1);
-            if turns.is_multiple_of(TURNS_PER_LOOK) && self.stop.ordered() == control::STOP_NOW {
+            if turns.is_multiple_of(TURNS_PER_CHECK) && self.stop.ordered() == control::STOP_NOW {
                 left -= 1;
             }
             hint::spin();

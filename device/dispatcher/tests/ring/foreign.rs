@@ -22,7 +22,7 @@ const STATE: u32 = 13;
 /// How long a graph may take to answer in tests where it does.
 const AGES: u64 = u64::MAX;
 /// And where it does not: a millisecond.
-const A_MOMENT: u64 = 1_000_000;
+const SHORT_TIMEOUT: u64 = 1_000_000;
 
 /// A graph that answers and ends.
 fn answers(add: u64) -> Body {
@@ -193,7 +193,7 @@ fn a_graph_that_does_not_answer_is_answered_for() {
         let silent: Body = Box::new(|_| ());
         let program = Program::new(&parts, vec![silent, answers(2)]);
         let entries = vec![Program::entry(GRAPH, 0, 0), Program::entry(OTHER, 1, 0)];
-        let running = dispatcher(&parts, &program, entries, Vec::new(), warps, A_MOMENT);
+        let running = dispatcher(&parts, &program, entries, Vec::new(), warps, SHORT_TIMEOUT);
         let setup = Arc::clone(&running.setup);
         let mut client = Client::new(&setup);
         // No other agent asks: it is noticed all the same.
@@ -224,7 +224,7 @@ fn a_slow_graph_answers_itself() {
         });
         let program = Program::new(&parts, vec![slow]);
         let entries = vec![Program::entry(GRAPH, 0, 0)];
-        let running = dispatcher(&parts, &program, entries, Vec::new(), warps, A_MOMENT);
+        let running = dispatcher(&parts, &program, entries, Vec::new(), warps, SHORT_TIMEOUT);
         let setup = Arc::clone(&running.setup);
         let mut client = Client::new(&setup);
         client.send(0, &plus(GRAPH, words(1), 0));
@@ -254,7 +254,7 @@ fn a_drain_leaves_no_request_in_flight() {
                 }
             });
             let program = Program::new(&parts, vec![body]);
-            let limit = if answering { AGES } else { A_MOMENT };
+            let limit = if answering { AGES } else { SHORT_TIMEOUT };
             let entries = vec![Program::entry(GRAPH, 0, 0)];
             let running = dispatcher(&parts, &program, entries, Vec::new(), warps, limit);
             let setup = Arc::clone(&running.setup);

@@ -84,7 +84,7 @@ impl ExternalExecutor for EngineExecutor {
             Found::Worker(worker) => Claim::Worker(worker as u32),
             Found::Busy => Claim::Later,
             // An engine has all its workers from the beginning.
-            Found::Nobody => Claim::Never,
+            Found::NoWorker => Claim::Never,
         }
     }
 

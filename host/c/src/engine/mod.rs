@@ -110,7 +110,7 @@ impl Engine {
         }
         match self.find(function) {
             Found::Worker(worker) => Some(worker),
-            Found::Busy | Found::Nobody => None,
+            Found::Busy | Found::NoWorker => None,
         }
     }
 

@@ -42,7 +42,7 @@ fn dispatcher_of(bench: &Bench, compat: RingCompat) -> HostDispatcher<Stepped> {
     // SAFETY: the ring's memory is the bench's, whose windows keep it.
     let shared = unsafe { host_ring(&bench.ring, SLOTS) }.expect("a ring");
     let ring = Ring::external(shared);
-    let table = FunctionTable::builder().outside_call("graph", <_ as zerocopy::FromZeros>::new_zeroed());
+    let table = FunctionTable::builder().external_call("graph", <_ as zerocopy::FromZeros>::new_zeroed());
     let table = table.with_id(FunctionId(FUNCTION)).build(&ring).expect("a table");
     let publishing = Publishing::Ring(ring.shared().clone());
     let executor = EngineExecutor { engine: Arc::clone(&bench.engine), counter: counter(), publishing };

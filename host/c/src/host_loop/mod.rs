@@ -141,7 +141,7 @@ impl Wiring {
                 }
                 // The engine knows which of several entries of one function takes a request.
                 DispatchMode::GraphLaunch if !graphs.insert(id) => continue,
-                DispatchMode::GraphLaunch => table.outside_call(&name, entry.schema),
+                DispatchMode::GraphLaunch => table.external_call(&name, entry.schema),
                 DispatchMode::DeviceCall => table.device_call(&name, entry.schema),
             }
             .with_id(FunctionId(id.0));

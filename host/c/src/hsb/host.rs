@@ -28,7 +28,7 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Threads that are taken to poll: loop, adapter, peer.
 const POLLERS: usize = 3;
 /// Looks between two looks at the shutdown flag.
-const LOOKS: Bound = Bound { between: 64, turns: 1 };
+const ARRIVAL_BOUND: Bound = Bound { between: 64, turns: 1 };
 
 /// A C function by its id.
 #[derive(Debug, Clone, Copy)]
@@ -186,7 +186,7 @@ fn serve(
         if over == Some(true) {
             break;
         }
-        let arrived = match endpoint.wait_arrival(LOOKS, || ()) {
+        let arrived = match endpoint.wait_arrival(ARRIVAL_BOUND, || ()) {
             Ok(arrived) => arrived,
             Err(Ended::Dead) => return Err(Ended::Dead),
             Err(_) if over.is_some() => break,

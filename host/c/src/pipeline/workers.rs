@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Between two questions how a stream stands, in looks that find its word unwritten: each question is a call of the driver.
-const LOOKS_PER_QUERY: u32 = 1 << 14;
+const POLLS_PER_QUERY: u32 = 1 << 14;
 
 /// What the GPU stage made, one for each worker.
 pub(super) struct Workers(Vec<Arc<Worker>>);
@@ -214,7 +214,7 @@ impl End {
             return deferrals.outcome(slot, context);
         }
         self.looks = self.looks.wrapping_add(1);
-        if !self.looks.is_multiple_of(LOOKS_PER_QUERY) {
+        if !self.looks.is_multiple_of(POLLS_PER_QUERY) {
             return StageOutcome::NotReady;
         }
         match stream.query() {

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Slots in flight in the throughput measurement.
 const SLOTS: u32 = 64;
 /// Turns of the throughput measurement between readings of the clock, which take longer than a turn.
-const LOOK_EVERY: u32 = 1 << 10;
+const CHECK_EVERY: u32 = 1 << 10;
 /// A request without an answer after this time counts as lost.
 const TIMEOUT_NS: u64 = 5_000_000_000;
 
@@ -117,7 +117,7 @@ fn many_outstanding(bench: &Bench, client: &mut Client, payload_bytes: usize) ->
     let (mut requests, mut turns) = (bench.requests, 0_u32);
     while got < requests {
         turns = turns.wrapping_add(1);
-        if turns.is_multiple_of(LOOK_EVERY) && clock::now_ns() - begin >= bench.limits.requests_ns {
+        if turns.is_multiple_of(CHECK_EVERY) && clock::now_ns() - begin >= bench.limits.requests_ns {
             // Requests in flight are still answered.
             requests = sent;
         }

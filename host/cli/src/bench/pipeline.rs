@@ -21,7 +21,7 @@ const PAYLOAD: usize = 42;
 /// How long an answer may take, without and with threads that wait for cores.
 const TIMEOUTS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 /// Polls between readings of the clock.
-const LOOK_EVERY: u32 = 1 << 10;
+const CHECK_EVERY: u32 = 1 << 10;
 /// Requests of the throughput measurement between readings of the clock.
 const SUBMITTED_EVERY: u64 = 1 << 6;
 
@@ -114,7 +114,7 @@ fn measure(
                 waiter.idle();
             }
             polls = polls.wrapping_add(1);
-            if polls.is_multiple_of(LOOK_EVERY) {
+            if polls.is_multiple_of(CHECK_EVERY) {
                 let timeout: &Timeout = timeout.get_or_insert_with(patient);
                 if let Some(Judgement::Over(why)) = timeout.judge() {
                     bail!("request {i} had no completion {why}");

@@ -66,22 +66,22 @@ const DEVICE_REMOVED: &str = "device_removed";
 pub(super) struct Watchman {
     figures: Figures,
     seen: BTreeMap<String, u64>,
-    looked: Instant,
+    checked: Instant,
 }
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Watchman {
     pub(super) fn new(figures: Figures) -> Self {
-        Self { figures, seen: BTreeMap::new(), looked: Instant::now() }
+        Self { figures, seen: BTreeMap::new(), checked: Instant::now() }
     }
 
     /// Logs the counters that have risen since the last poll, at most once a second.
-    pub(super) fn look(&mut self) {
-        if self.looked.elapsed() < LOOK_EVERY {
+    pub(super) fn check(&mut self) {
+        if self.checked.elapsed() < CHECK_INTERVAL {
             return;
         }
-        self.looked = Instant::now();
+        self.checked = Instant::now();
         for (name, more, all) in self.risen() {
             if name == DEVICE_REMOVED {
                 tracing::error!(

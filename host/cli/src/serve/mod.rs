@@ -404,7 +404,7 @@ fn serve_until_told(
     while signals.received().is_none() && args.duration.is_none_or(|limit| begin.elapsed() < limit) {
         std::thread::sleep(STOP_CHECK_INTERVAL);
         supervisor.alive();
-        watchman.look();
+        watchman.check();
         turn(signals.take_reload());
     }
     tracing::info!(signal = signals.received(), seconds = begin.elapsed().as_secs_f64(), "stopping");

@@ -158,8 +158,8 @@ fn study(args: &Args, interrupt: &dyn Interrupt) -> Result<Found> {
         }));
     }
     interrupt.begin(Some(GRACE_PERIOD));
-    let mut look = |state: &mut State| others.iter_mut().for_each(|others| others.look(state));
-    let complete = study.run_beside(&mut state, lines, &mut look, &mut |progress| {
+    let mut poll = |state: &mut State| others.iter_mut().for_each(|others| others.poll(state));
+    let complete = study.run_beside(&mut state, lines, &mut poll, &mut |progress| {
         show(&bar, &study, progress);
         let mut found = latest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, outcome)) = found.outcomes.get_mut(progress.index) {

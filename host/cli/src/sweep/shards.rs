@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How often a shard polls the others' states: file systems of clusters suffer from more frequent polls.
-const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) fn file(folder: &Path, shard: Shard) -> PathBuf {
     folder.join(format!("shard-{}-of-{}.jsonl", shard.index(), shard.of()))
@@ -53,7 +53,7 @@ pub(super) fn open(folder: &Path, setup: &Setup, part: &Part) -> Result<(State, 
         .filter(|&shard| shard != part.shard)
         .map(|shard| Other { path: file(folder, shard), state: State::new(setup.of_shard(shard)), read: 0 })
         .collect();
-    Ok((state, log, Others { others, looked: None }))
+    Ok((state, log, Others { others, polled: None }))
 }
 
 /// All states in a folder in the order of their names.
@@ -71,7 +71,7 @@ fn states(folder: &Path) -> Result<Vec<PathBuf>> {
 /// The other shards' states in a folder.
 pub(super) struct Others {
     others: Vec<Other>,
-    looked: Option<Instant>,
+    polled: Option<Instant>,
 }
 
 struct Other {
@@ -84,11 +84,11 @@ struct Other {
 impl Others {
     /// Adds batches that the others have finished since the last poll. Unreadable states are skipped: reading them only
     /// saves work, and a merge reports the fault.
-    pub(super) fn look(&mut self, state: &mut State) {
-        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_INTERVAL) {
+    pub(super) fn poll(&mut self, state: &mut State) {
+        if self.polled.is_some_and(|polled| polled.elapsed() < POLL_INTERVAL) {
             return;
         }
-        self.looked = Some(Instant::now());
+        self.polled = Some(Instant::now());
         for other in &mut self.others {
             let read = |other: &mut Other| -> Result<u64, StateError> {
                 let mut file = File::open(&other.path)?;

@@ -198,7 +198,7 @@ impl Agent {
         loop {
             if matches!(self.read(control::STATE), control::STATE_ENDED | control::STATE_FAILED) {
                 // The kernel has written its last words, so the stream ends soon.
-                return match self.stream.wait(LAST_MOMENT) {
+                return match self.stream.wait(LAST_TIMEOUT) {
                     Ok(()) => Waited::Ended,
                     Err(ringcall_cuda::CudaError::TimedOut(_)) => Waited::Stuck,
                     Err(error) => Waited::Failed(error.into()),
@@ -221,4 +221,4 @@ impl Agent {
 }
 
 /// How long a stream may take from its kernel's last word to its end.
-pub(super) const LAST_MOMENT: Duration = Duration::from_millis(10);
+pub(super) const LAST_TIMEOUT: Duration = Duration::from_millis(10);

@@ -1,6 +1,6 @@
 //! Stop of three kernels, in the order in which requests pass them: a bounded drain, and a report.
 
-use super::agent::{Agent, LAST_MOMENT, Launched, Waited};
+use super::agent::{Agent, LAST_TIMEOUT, Launched, Waited};
 use super::{RelayDispatcher, Running, Wired};
 use crate::ring::{DeviceError, StopReport};
 use ringcall_mlx5::Event;
@@ -89,7 +89,7 @@ impl RelayDispatcher<Running> {
         let received = receiver.end(begin, deadline / FIRST_PART, deadline);
         let rest = deadline.saturating_sub(begin.elapsed());
         let stopped = dispatcher.stop(rest - rest / LAST_PART);
-        let limit = deadline.max(begin.elapsed() + LAST_MOMENT);
+        let limit = deadline.max(begin.elapsed() + LAST_TIMEOUT);
         let sent = sender.end(begin, deadline - deadline / LAST_PART, limit);
         let failures = [settle(received, receiving, deadline), settle(sent, sending, deadline)];
         let [receive_failed, send_failed] = failures;

@@ -34,8 +34,8 @@ fn graphs(ring: &MappedRing, execs: u32) -> RingGraphs {
 
 fn wire(ring: &MappedRing, graphs: RingGraphs) -> HostDispatcher<Wired> {
     let table = FunctionTable::builder()
-        .outside_call(ONE, HandlerSchema::new())
-        .outside_call(THREE, HandlerSchema::new())
+        .external_call(ONE, HandlerSchema::new())
+        .external_call(THREE, HandlerSchema::new())
         .host_call(PLAIN, |request: &[u8], result: &mut [u8]| {
             for (out, byte) in result.iter_mut().zip(request) {
                 *out = byte.wrapping_add(1);

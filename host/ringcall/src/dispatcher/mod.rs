@@ -179,7 +179,7 @@ impl HostDispatcherBuilder {
     }
 
     /// Sets the executor that starts the functions entered with
-    /// [`outside_call`](crate::table::TableBuilder::outside_call). Without an executor their requests are answered
+    /// [`external_call`](crate::table::TableBuilder::external_call). Without an executor their requests are answered
     /// `NO_WORKER`.
     #[must_use]
     pub fn executor(mut self, executor: Box<dyn ExternalExecutor>) -> Self {

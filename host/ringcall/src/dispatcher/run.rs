@@ -260,7 +260,7 @@ impl PollContext<'_> {
         // The lock is released after the answer.
         let _guard = guard.filter(|_| malformed_request);
         if matches!(checked, Ok((_, _, true))) {
-            return self.send_outside(request);
+            return self.send_external(request);
         }
         shared.bank.count(Counter::Received);
         match checked {
@@ -277,7 +277,7 @@ impl PollContext<'_> {
 
     /// Hands a checked request to the executor, which answers it in its slot, or refuses a request that the executor
     /// can never take. Returns 1 if it did either.
-    fn send_outside(&mut self, request: Request) -> u32 {
+    fn send_external(&mut self, request: Request) -> u32 {
         let shared = self.shared;
         let ring = &shared.ring;
         let refuse = |request| {

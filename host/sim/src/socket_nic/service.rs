@@ -404,7 +404,7 @@ pub struct SteppedService {
 }
 
 /// Looks for the room of an answer: the NIC works between two of them.
-const ROOM_LOOKS: u64 = 4;
+const ROOM_POLLS: u64 = 4;
 /// The most turns of a stop.
 const STOP_TURNS: u32 = 100_000;
 
@@ -435,7 +435,7 @@ impl SteppedService {
     pub fn step(&mut self) -> bool {
         let Self { driver, lane, .. } = self;
         let mut worked = driver.turn(None);
-        let bound = Bound { between: 1, turns: ROOM_LOOKS };
+        let bound = Bound { between: 1, turns: ROOM_POLLS };
         let before = driver.nic.stats().rx_messages;
         let (served, _) = lane.serve(bound, || {
             worked |= driver.turn(None);

@@ -144,7 +144,7 @@ pub struct Caller<W: Wire> {
     outbox: Outbox<W::Peer>,
     table: Table,
     counters: LiveCallerCounters,
-    next_look_ns: u64,
+    next_check_ns: u64,
 }
 
 impl<W: Wire> Caller<W> {
@@ -168,7 +168,7 @@ impl<W: Wire> Caller<W> {
             outbox,
             table: Table::new(options.window, options.first_id),
             counters: LiveCallerCounters::default(),
-            next_look_ns: 0,
+            next_check_ns: 0,
         })
     }
 
@@ -343,11 +343,11 @@ impl<W: Wire> Caller<W> {
             each(Ended { id, took: Duration::ZERO, outcome: Outcome::Unsent });
         }
         let now = clock::now_ns();
-        if now < self.next_look_ns {
+        if now < self.next_check_ns {
             return ended;
         }
         let allowed = u64::try_from(self.options.deadline.as_nanos()).unwrap_or(u64::MAX);
-        self.next_look_ns = now.saturating_add((allowed / 8).max(1000));
+        self.next_check_ns = now.saturating_add((allowed / 8).max(1000));
         let Self { table, counters, .. } = self;
         table.expire(now, allowed, |id, sent_ns| {
             counters.lost.one();

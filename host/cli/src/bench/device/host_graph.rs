@@ -26,7 +26,7 @@ const WORKERS: u32 = 8;
 pub(in super::super) fn run(bench: &Bench, kernels: &[(&str, u32)]) -> Result<Row> {
     let context = context()?;
     let ring = MappedRing::allocate(&context, RingConfig { slots: 64, slot_bytes: 64 })?;
-    let table = FunctionTable::builder().outside_call(FUNCTION, HandlerSchema::new()).build(ring.ring())?;
+    let table = FunctionTable::builder().external_call(FUNCTION, HandlerSchema::new()).build(ring.ring())?;
     let module =
         Modules::new().ptx_for("samples", ringcall_kernels::samples::PTX, &context)?.load_alone(&context)?;
     let graph = GraphFunction::new(named(kernels), WORKERS);

@@ -185,7 +185,7 @@ impl ExternalExecutor for GraphWorkers {
     #[inline]
     fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim {
         match self.pool.find(Some((header.function_id, key))) {
-            Found::Nobody => Claim::Never,
+            Found::NoWorker => Claim::Never,
             Found::Busy => Claim::Later,
             // The worker's answer was taken and the slot filled again before this poll. The worker's end must not be
             // taken for the end of the new request.

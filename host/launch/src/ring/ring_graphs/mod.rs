@@ -47,7 +47,7 @@ use ringcall_cuda::driver::Module;
 /// let eight = GraphFunction::new(vec![kernel], 8);
 /// let graphs = RingGraphs::new(&ring).graph("graph_increment", &module, &eight)?;
 ///
-/// let table = FunctionTable::builder().outside_call("graph_increment", HandlerSchema::new()).build(ring.ring())?;
+/// let table = FunctionTable::builder().external_call("graph_increment", HandlerSchema::new()).build(ring.ring())?;
 /// let dispatcher = HostDispatcher::builder(ring.ring(), table).executor(graphs.executor()).build()?.start()?;
 /// let reply = Client::new(ring.ring()).call("graph_increment", &[1, 2, 3], Duration::from_secs(1))?;
 /// assert_eq!(reply.result, [2, 3, 4]);
@@ -86,7 +86,7 @@ impl RingGraphs {
             if let Some(nodes) = &nodes {
                 check_nodes(name, &**nodes, index)?;
             }
-            let (mailed, mailbox) =
+            let (worker, mailbox) =
                 MailboxGraph::new(context, capacity, nodes.clone(), |to, mailbox| match &nodes {
                     Some(nodes) => nodes.add(to, index, mailbox, capacity),
                     None => add_row(to, module, &graph.kernels, mailbox),
@@ -96,13 +96,13 @@ impl RingGraphs {
                 graph.credits.get(index as usize).copied().unwrap_or(0),
             );
             let function = FunctionId::of(name).0;
-            self.workers.add(function, graph.routing_key, Box::new(mailed), mailbox);
+            self.workers.add(function, graph.routing_key, Box::new(worker), mailbox);
         }
         Ok(self)
     }
 
     /// For [`HostDispatcherBuilder::executor`](ringcall::dispatcher::HostDispatcherBuilder::executor), whose table has these
-    /// functions as [`outside_call`](ringcall::table::TableBuilder::outside_call).
+    /// functions as [`external_call`](ringcall::table::TableBuilder::external_call).
     ///
     /// A drop waits briefly for running graphs. If a graph still runs then, everything that it uses is kept, and its
     /// context frees no memory any more.

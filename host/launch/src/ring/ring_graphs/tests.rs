@@ -147,8 +147,8 @@ impl Bench {
         let ring = ring();
         let (workers, mailboxes, streams) = workers(&ring, keys);
         let table = FunctionTable::builder()
-            .outside_call(NAME, HandlerSchema::new())
-            .outside_call("other", HandlerSchema::new())
+            .external_call(NAME, HandlerSchema::new())
+            .external_call("other", HandlerSchema::new())
             .worker_call(POOLED, HandlerSchema::new())
             .build(&ring)
             .expect("a table");
@@ -491,7 +491,7 @@ fn slots_of_another_ring_are_refused() {
         (ring(), Ring::allocate(RingConfig { slots: 2 * SLOTS, slot_bytes: 2 * SLOT }).expect("a ring"));
     let other = ring();
     for ring in [&large, &other] {
-        let table = FunctionTable::builder().outside_call(NAME, HandlerSchema::new()).build(ring);
+        let table = FunctionTable::builder().external_call(NAME, HandlerSchema::new()).build(ring);
         let (workers, ..) = workers(&small, &[0]);
         let built =
             HostDispatcher::builder(ring, table.expect("a table")).executor(Box::new(workers)).build();
@@ -500,9 +500,9 @@ fn slots_of_another_ring_are_refused() {
     // Asked directly, it starts nothing for a slot that its ring does not have.
     let (mut workers, _mailboxes, streams) = workers(&small, &[0]);
     let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
-    let outside = large.geometry().slot(SLOTS).expect("a slot");
-    assert_eq!(workers.claim(outside, &header, 0), Claim::Worker(0));
-    assert_eq!(workers.start(0, outside).err().map(|error| error.code), Some(INVALID));
+    let beyond = large.geometry().slot(SLOTS).expect("a slot");
+    assert_eq!(workers.claim(beyond, &header, 0), Claim::Worker(0));
+    assert_eq!(workers.start(0, beyond).err().map(|error| error.code), Some(INVALID));
     assert!(workers.is_idle());
     assert_eq!(streams[0].0.lock().expect("a play").launches, 0);
 }

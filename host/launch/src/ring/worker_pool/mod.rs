@@ -118,7 +118,7 @@ pub enum Found {
     /// All workers for the request are busy.
     Busy,
     /// No worker will ever take the request.
-    Nobody,
+    NoWorker,
 }
 
 /// Why a worker cannot be launched for a slot.
@@ -254,7 +254,7 @@ impl<M: IdleMask> WorkerPool<M> {
     #[must_use]
     #[inline]
     pub fn find(&self, wanted: Option<(u32, u64)>) -> Found {
-        let mut found = Found::Nobody;
+        let mut found = Found::NoWorker;
         for (worker, member) in self.members.iter().enumerate().filter(|(_, member)| member.is_for(wanted)) {
             if member.state == WorkerState::Idle {
                 return Found::Worker(worker);

@@ -214,13 +214,13 @@ fn workers_are_found_by_function_and_key() {
     let found = |pool: &WorkerPool, function, key| pool.find(Some((function, key)));
     assert_eq!(found(&pool, 1, 5), Found::Worker(0));
     assert_eq!(found(&pool, 1, 6), Found::Worker(1));
-    assert_eq!(found(&pool, 2, 5), Found::Nobody);
+    assert_eq!(found(&pool, 2, 5), Found::NoWorker);
     assert_eq!(pool.find(None), Found::Worker(0));
     assert_eq!(pool.take(1, 0), Ok(1));
     pool.launched(1, true);
     assert_eq!((found(&pool, 1, 6), found(&pool, 1, 5)), (Found::Busy, Found::Worker(0)));
     pool.retire(1);
-    assert_eq!((found(&pool, 1, 6), pool.is_idle()), (Found::Nobody, true));
+    assert_eq!((found(&pool, 1, 6), pool.is_idle()), (Found::NoWorker, true));
     assert_eq!(pool.take(1, 0), Err(NotTaken::Busy), "it is broken");
     assert_eq!((pool.take(9, 0), pool.take(0, SLOTS)), (Err(NotTaken::NoWorker), Err(NotTaken::NoSlot)));
     assert_eq!((pool.take(0, 0), pool.take(2, 0)), (Ok(1), Err(NotTaken::Served)), "it is being launched");

@@ -62,7 +62,7 @@ fn a_dispatcher_tells_its_graphs_that_the_ring_is_shared() {
         let ring = ring();
         let (workers, ..) = workers(&ring, &[0]);
         let told: Arc<AtomicBool> = Arc::default();
-        let table = FunctionTable::builder().outside_call(NAME, HandlerSchema::new()).build(&ring);
+        let table = FunctionTable::builder().external_call(NAME, HandlerSchema::new()).build(&ring);
         let compat = RingCompat { shared_ring, ..RingCompat::default() };
         let executor = Looked { workers, over: Arc::default(), shared: Arc::clone(&told) };
         let builder = HostDispatcher::builder(&ring, table.expect("a table")).compat(compat);
