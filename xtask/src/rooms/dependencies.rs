@@ -86,6 +86,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("ringcall-matching", &[]),
     ("ringcall-bp", &[]),
     ("ringcall-infer", &[]),
+    ("ringcall-qec", &["ringcall-matching", "ringcall-bp"]),
     // Decoders on a device: they know the driver, and no code but in tests.
     (
         "ringcall-gpu-decoders",
@@ -118,7 +119,6 @@ const ROOMS: &[(&str, &[&str])] = &[
             "ringcall-tensorrt",
         ],
     ),
-    ("ringcall-qec", &["ringcall-matching", "ringcall-bp"]),
     // The shortest way to a decoder.
     ("ringcall-decoder", &["ringcall-qec"]),
     // deq's decoder interface, both ways: matching as a plug-in, plug-ins as decoders.
