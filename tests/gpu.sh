@@ -120,8 +120,8 @@ settings=$(env | grep '^RINGCALL_' | grep -v '^RINGCALL_MODELS=' | sort | tr '\n
   echo '}'
 } >"$out/tests.json"
 
-# host-call/32, host-graph/32 and device calls through the C library: to be compared with the command line's figures for them.
-for program in host_call host_graph device_call_32 device_call_512; do
+# host-call/32, host-graph/32, device calls and dispatch graphs through the C library: to be compared with the command line's figures for them.
+for program in host_call host_graph device_call_32 device_call_512 dispatch_graph; do
     [[ $bench == 1 && -x $here/$program ]] || continue
     if ! LD_LIBRARY_PATH=$here timeout --kill-after=5 60 "$here/$program" 2>&1 | tee "$out/$program.log"; then
         echo "FAILED: $program"

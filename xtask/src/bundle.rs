@@ -127,11 +127,14 @@ fn c_programs(shell: &Shell, folder: &Path) -> Result<()> {
     compile.args(["-std=c++17", "-O2", GRAPH_ARCH, "-o"]).arg(folder.join("host_graph"));
     compile.arg(benches.join("host_graph.cu")).args([&include, &lib, "-lringcall"]);
     run(compile.arg(format!("-L{}", runtime.display())))?;
-    for bytes in [32, 512] {
+    for (name, source, bytes) in [
+        ("device_call_32", "device_call.cu", 32),
+        ("device_call_512", "device_call.cu", 512),
+        ("dispatch_graph", "dispatch_graph.cu", 32),
+    ] {
         let mut compile = cuda.tool(shell, "nvcc");
-        let name = format!("device_call_{bytes}");
         compile.args(["-std=c++17", "-O2", GRAPH_ARCH, "-rdc=true", "-o"]).arg(folder.join(name));
-        compile.arg(format!("-DBENCH_PAYLOAD={bytes}")).arg(benches.join("device_call.cu"));
+        compile.arg(format!("-DBENCH_PAYLOAD={bytes}")).arg(benches.join(source));
         // The archive before the library: its launch helpers are the ones to take.
         compile.args([&include, &lib, "-lringcall_device", "-lringcall"]);
         run(compile.arg(format!("-L{}", runtime.display())))?;

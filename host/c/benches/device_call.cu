@@ -4,79 +4,27 @@
  * Latency of one request under way, and throughput with every slot in use: by default, and with handlers that are called one at a
  * time (ringcall_dispatcher_set_serial_handlers). Payloads have
  * BENCH_PAYLOAD bytes. To be compared with `ringcall bench device-call`, whose dispatcher is the same. */
-#include "bench.h"
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <cuda_runtime.h>
+#include "bench.cuh"
 
 namespace {
 
-void check(cudaError_t error, const char *what) {
-  if (error != cudaSuccess) {
-    std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
-    std::exit(1);
-  }
-}
-#define CHECK(call) check((call), #call)
-
-void check(cudaq_status_t status, const char *what) {
-  if (status != CUDAQ_OK) {
-    std::fprintf(stderr, "%s: status %d: %s\n", what, int(status), ringcall_last_error());
-    std::exit(1);
-  }
-}
-
-/* Mapped host memory as both sides see it; the program's, to its end. */
-template <typename T> struct Mapped {
-  T *host = nullptr, *device = nullptr;
-
-  explicit Mapped(std::size_t count) {
-    CHECK(cudaHostAlloc(reinterpret_cast<void **>(&host), count * sizeof(T), cudaHostAllocMapped));
-    CHECK(cudaHostGetDevicePointer(reinterpret_cast<void **>(&device), host, 0));
-    std::memset(static_cast<void *>(host), 0, count * sizeof(T));
-  }
-};
-
-/* One byte after the other, by one thread. */
 __device__ int increment(const void *input, void *output, std::uint32_t arg_len, std::uint32_t max_result_len,
                          std::uint32_t *result_len) {
-  const std::uint32_t len = arg_len < max_result_len ? arg_len : max_result_len;
-  for (std::uint32_t i = 0; i < len; ++i)
-    static_cast<std::uint8_t *>(output)[i] = std::uint8_t(static_cast<const std::uint8_t *>(input)[i] + 1);
-  *result_len = len;
+  *result_len = increment_bytes(input, output, arg_len, max_result_len);
   return 0;
 }
 
 __global__ void init_function_table(cudaq_function_entry_t *entry) {
   entry->handler.device_fn_ptr = reinterpret_cast<void *>(&increment);
-  entry->function_id = FUNCTION;
-  entry->dispatch_mode = CUDAQ_DISPATCH_DEVICE_CALL;
 }
 
 /* A dispatcher of its own on a ring of its own, measured and stopped. */
 void run(Plan plan, std::uint32_t threads, bool serial) {
-  Mapped<std::uint64_t> rx_flags(SLOTS), tx_flags(SLOTS), stats(1);
-  Mapped<std::uint8_t> rx_data(SLOTS * SLOT), tx_data(SLOTS * SLOT);
-  Mapped<int> shutdown(1);
-  cudaq_ringbuffer_t ring{};
-  ring.rx_flags = rx_flags.device;
-  ring.tx_flags = tx_flags.device;
-  ring.rx_data = rx_data.device;
-  ring.tx_data = tx_data.device;
-  ring.rx_flags_host = rx_flags.host;
-  ring.tx_flags_host = tx_flags.host;
-  ring.rx_data_host = rx_data.host;
-  ring.tx_data_host = tx_data.host;
-  ring.rx_stride_sz = ring.tx_stride_sz = SLOT;
-  cudaq_function_entry_t *entry = nullptr;
-  CHECK(cudaMalloc(&entry, sizeof *entry));
-  CHECK(cudaMemset(entry, 0, sizeof *entry));
-  init_function_table<<<1, 1>>>(entry);
-  CHECK(cudaDeviceSynchronize());
-  cudaq_function_table_t table{};
-  table.entries = entry;
-  table.count = 1;
+  MappedRing ring;
+  cudaq_function_entry_t entry{};
+  entry.function_id = FUNCTION;
+  entry.dispatch_mode = CUDAQ_DISPATCH_DEVICE_CALL;
+  cudaq_function_table_t table = device_table(entry, [](auto *at) { init_function_table<<<1, 1>>>(at); });
   cudaq_dispatcher_config_t config{};
   config.num_blocks = 1;
   config.threads_per_block = threads;
@@ -89,9 +37,9 @@ void run(Plan plan, std::uint32_t threads, bool serial) {
   cudaq_dispatcher_t *dispatcher = nullptr;
   CHECK(cudaq_dispatch_manager_create(&manager));
   CHECK(cudaq_dispatcher_create(manager, &config, &dispatcher));
-  CHECK(cudaq_dispatcher_set_ringbuffer(dispatcher, &ring));
+  CHECK(cudaq_dispatcher_set_ringbuffer(dispatcher, &ring.views));
   CHECK(cudaq_dispatcher_set_function_table(dispatcher, &table));
-  CHECK(cudaq_dispatcher_set_control(dispatcher, shutdown.device, stats.device));
+  CHECK(cudaq_dispatcher_set_control(dispatcher, ring.shutdown.device, ring.stats.device));
   CHECK(cudaq_dispatcher_set_launch_fn(dispatcher, &cudaq_launch_dispatch_kernel_regular));
   CHECK(ringcall_dispatcher_set_serial_handlers(dispatcher, serial));
   CHECK(cudaq_dispatcher_start(dispatcher));
@@ -99,22 +47,19 @@ void run(Plan plan, std::uint32_t threads, bool serial) {
   char name[64];
   std::snprintf(name, sizeof name, "device-call-bytes/%d C, %u threads%s", int(PAYLOAD), threads,
                 serial ? ", serial" : "");
-  measure(name, &ring, plan, 2000);
+  measure(name, &ring.views, plan, 2000);
 
   CHECK(cudaq_dispatcher_stop(dispatcher));
   CHECK(cudaq_dispatcher_destroy(dispatcher));
   CHECK(cudaq_dispatch_manager_destroy(manager));
-  CHECK(cudaFree(entry));
+  CHECK(cudaFree(table.entries));
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::puts("skipped: no CUDA device here");
+  if (!have_device())
     return 0;
-  }
   const Plan plan = plan_of(argc, argv);
   // Before anything is pinned: the driver's own threads inherit it.
   CHECK(cudaFree(nullptr));

@@ -5,13 +5,9 @@
  * answer is the last it does (ringcall_dispatcher_set_answer_last). To be compared with `ringcall bench host-graph/32`, whose
  * kernel does the same with a mailbox that holds the request: three loads from host memory that wait for each other here
  * (mailbox, context, request), one there. Last comes what single CUDA calls take of the host's time. */
-#include "bench.h"
+#include "bench.cuh"
 #include <cstddef>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <cuda.h>
-#include <cuda_runtime.h>
 
 namespace {
 
@@ -20,32 +16,6 @@ using cudaq::realtime::GraphIOContext;
 static_assert(offsetof(GraphIOContext, tx_slot) == 8 && offsetof(GraphIOContext, tx_flag) == 16 &&
               offsetof(GraphIOContext, tx_flag_value) == 24);
 constexpr unsigned WORKERS = 8, WORDS = SLOT / 8, ALL = 0xffffffff;
-
-void check(cudaError_t error, const char *what) {
-  if (error != cudaSuccess) {
-    std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
-    std::exit(1);
-  }
-}
-#define CHECK(call) check((call), #call)
-
-void check(cudaq_status_t status, const char *what) {
-  if (status != CUDAQ_OK) {
-    std::fprintf(stderr, "%s: status %d: %s\n", what, int(status), ringcall_last_error());
-    std::exit(1);
-  }
-}
-
-/* Mapped host memory as both sides see it; the program's, to its end. */
-template <typename T> struct Mapped {
-  T *host = nullptr, *device = nullptr;
-
-  explicit Mapped(std::size_t count) {
-    CHECK(cudaHostAlloc(reinterpret_cast<void **>(&host), count * sizeof(T), cudaHostAllocMapped));
-    CHECK(cudaHostGetDevicePointer(reinterpret_cast<void **>(&device), host, 0));
-    std::memset(static_cast<void *>(host), 0, count * sizeof(T));
-  }
-};
 
 /* One warp: each lane a word of the context, then of the slot, in one load (loads of one sector of host memory wait for each
  * other). The request's header becomes the response's: length, id and time stamp have the same offsets in both. */
@@ -91,20 +61,8 @@ cudaGraphExec_t graph_for(GraphIOContext **mailbox) {
 
 /* A dispatcher of its own on rings and graphs of its own, measured and stopped. */
 void run(const char *name, Plan plan, bool answer_last) {
-  Mapped<std::uint64_t> rx_flags(SLOTS), tx_flags(SLOTS), stats(1);
-  Mapped<std::uint8_t> rx_data(SLOTS * SLOT), tx_data(SLOTS * SLOT);
-  Mapped<int> shutdown(1);
+  MappedRing ring;
   Mapped<GraphIOContext *> mailbox(WORKERS);
-  cudaq_ringbuffer_t ring{};
-  ring.rx_flags = rx_flags.device;
-  ring.tx_flags = tx_flags.device;
-  ring.rx_data = rx_data.device;
-  ring.tx_data = tx_data.device;
-  ring.rx_flags_host = rx_flags.host;
-  ring.tx_flags_host = tx_flags.host;
-  ring.rx_data_host = rx_data.host;
-  ring.tx_data_host = tx_data.host;
-  ring.rx_stride_sz = ring.tx_stride_sz = SLOT;
   cudaq_function_entry_t entries[WORKERS] = {};
   for (unsigned worker = 0; worker < WORKERS; ++worker) {
     entries[worker].handler.graph_exec = graph_for(mailbox.device + worker);
@@ -124,15 +82,15 @@ void run(const char *name, Plan plan, bool answer_last) {
   cudaq_dispatcher_t *dispatcher = nullptr;
   CHECK(cudaq_dispatch_manager_create(&manager));
   CHECK(cudaq_dispatcher_create(manager, &config, &dispatcher));
-  CHECK(cudaq_dispatcher_set_ringbuffer(dispatcher, &ring));
+  CHECK(cudaq_dispatcher_set_ringbuffer(dispatcher, &ring.views));
   CHECK(cudaq_dispatcher_set_function_table(dispatcher, &table));
-  CHECK(cudaq_dispatcher_set_control(dispatcher, shutdown.host, stats.host));
+  CHECK(cudaq_dispatcher_set_control(dispatcher, ring.shutdown.host, ring.stats.host));
   CHECK(cudaq_dispatcher_set_mailbox(dispatcher, reinterpret_cast<void **>(mailbox.host)));
   CHECK(ringcall_dispatcher_set_answer_last(dispatcher, answer_last));
   pin(plan.server);
   CHECK(cudaq_dispatcher_start(dispatcher));
 
-  measure(name, &ring, plan, 2000);
+  measure(name, &ring.views, plan, 2000);
 
   CHECK(cudaq_dispatcher_stop(dispatcher));
   CHECK(cudaq_dispatcher_destroy(dispatcher));
@@ -192,11 +150,8 @@ void calls(Plan plan) {
 } // namespace
 
 int main(int argc, char **argv) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::puts("skipped: no CUDA device here");
+  if (!have_device())
     return 0;
-  }
   const Plan plan = plan_of(argc, argv);
   // Before anything is pinned: the driver's own threads inherit it.
   CHECK(cudaFree(nullptr));
