@@ -5,7 +5,9 @@ use super::api::Api;
 use crate::CudaError;
 use core::ffi::{c_char, c_int};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute};
+use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::sync::{Mutex, PoisonError};
 
 /// A GPU. A cheap handle; nothing is allocated on it before [`context`](Self::context).
 #[derive(Debug, Clone, Copy)]
@@ -123,7 +125,15 @@ impl Device {
     /// # Errors
     /// The driver does not say.
     pub fn clock_khz(&self) -> Result<u32, CudaError> {
-        self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)
+        // The driver takes half a millisecond to answer, and the peak does not change.
+        static KNOWN: Mutex<BTreeMap<u32, u32>> = Mutex::new(BTreeMap::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&khz) = known.get(&self.ordinal) {
+            return Ok(khz);
+        }
+        let khz = self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?;
+        known.insert(self.ordinal, khz);
+        Ok(khz)
     }
 
     pub(super) fn driver(&self) -> Driver {
