@@ -15,7 +15,8 @@ const PASSES_A_ROUND: u32 = 64;
 
 /// The life of the maintenance warp, whose number is `me`.
 pub(super) fn run<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, me: u32) {
-    let mut passes = 0;
+    // What an execution before did not tell the host is told at once.
+    let mut passes = if M::GRAPHS { PASSES_A_ROUND - 1 } else { 0 };
     loop {
         let busy = publish(block, warp);
         passes += 1;
@@ -43,21 +44,26 @@ pub(super) fn run<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, me: u32) {
 pub(super) fn open<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
     if warp.lane() == 0 {
         let load = |word| block.saved.load(word, Ordering::Relaxed);
-        let [cursor, next_bit, sweep] = [0, 16, 32].map(|shift| load(saved::CURSOR) >> shift & 0xFFFF);
+        // All loads before any is looked at: a client may wait for this execution's first poll.
+        let of_host = |word| if M::GRAPHS { block.control.load(word, Ordering::Relaxed) } else { 0 };
+        let (stop, state) = (of_host(control::STOP), of_host(control::STATE));
+        let (cursors, launches, drained) = (load(saved::CURSOR), load(saved::LAUNCHES), load(saved::DRAINED));
+        if M::GRAPHS {
+            ProgramContext(block).close();
+        }
+        let [cursor, next_bit, sweep] = [0, 16, 32].map(|shift| cursors >> shift & 0xFFFF);
         block.block_state.cursor.store(cursor, Ordering::Relaxed);
         block.block_state.next_bit.store(next_bit, Ordering::Relaxed);
         block.block_state.sweep.store(sweep, Ordering::Relaxed);
-        block.block_state.launched_before.store(load(saved::LAUNCHES), Ordering::Relaxed);
+        block.block_state.launched_before.store(launches, Ordering::Relaxed);
         if M::GRAPHS {
             // An execution that begins with a launch may end before its first round.
-            block
-                .block_state
-                .stop
-                .store(block.control.load(control::STOP, Ordering::Relaxed), Ordering::Relaxed);
-            block.block_state.drained.store(load(saved::DRAINED), Ordering::Relaxed);
-            ProgramContext(block).close();
+            block.block_state.stop.store(stop, Ordering::Relaxed);
+            block.block_state.drained.store(drained, Ordering::Relaxed);
         }
-        block.control.store(control::STATE, control::STATE_RUNNING, Ordering::Release);
+        if state != control::STATE_RUNNING {
+            block.control.store(control::STATE, control::STATE_RUNNING, Ordering::Release);
+        }
     }
     warp.sync();
 }
@@ -110,6 +116,15 @@ fn publish_counters<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
     for (index, total) in totals(block, warp) {
         let children = block.saved.load(saved::CHILDREN + index, Ordering::Relaxed);
         block.control.store(control::COUNTERS + index, total.wrapping_add(children), Ordering::Relaxed);
+    }
+}
+
+/// The counters as they were saved, when no next execution will tell them.
+pub(super) fn publish_saved<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
+    for index in warp.stride(Counter::COUNT) {
+        let load = |word| block.saved.load(word + index, Ordering::Relaxed);
+        let total = load(saved::COUNTERS).wrapping_add(load(saved::CHILDREN));
+        block.control.store(control::COUNTERS + index, total, Ordering::Relaxed);
     }
 }
 

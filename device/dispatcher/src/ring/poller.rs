@@ -74,6 +74,11 @@ pub(super) fn run<M: Machine>(
             hand_out::pass_on(block, context, &work, free);
             return After::Serve(work);
         }
+        let everybody_free = free.count_ones() + 1 >= block.workers;
+        // No request is taken any more: the next execution looks at the ring.
+        if M::GRAPHS && stop == control::STOP_NO && everybody_free && is_spent(block, warp) {
+            return relaunch(block, context);
+        }
         if windows > 1 {
             sweep = if sweep + 1 < windows { sweep + 1 } else { 0 };
         }
@@ -81,7 +86,6 @@ pub(super) fn run<M: Machine>(
         if block.poller_maintains && block.block_state.count_turn(warp).is_multiple_of(TURNS_A_ROUND) {
             maintenance::maintain(block, warp);
         }
-        let everybody_free = free.count_ones() + 1 >= block.workers;
         if stop == control::STOP_NOW {
             if everybody_free && may_end(block, warp) {
                 return end(block, context);
@@ -287,6 +291,11 @@ fn launches_used<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> u64 {
     together(warp, || block.block_state.launches.used())
 }
 
+/// Whether the rest of this execution's budget was given up.
+fn is_spent<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> bool {
+    together(warp, || u64::from(block.block_state.launches.is_spent())) != 0
+}
+
 /// Whether this is a good moment for a fresh budget of launches: half of it is used and no child runs.
 fn should_relaunch<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> bool {
     launches_used(block, warp) >= RELAUNCH_FROM
@@ -333,7 +342,10 @@ pub(super) fn relaunch<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_
 fn finish<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, mut again: bool) -> After {
     let warp = context.warp;
     dismiss(block, context);
-    maintenance::maintain(block, warp);
+    // A maintenance warp of the next execution does that first, beside its poller.
+    if !again || block.poller_maintains {
+        maintenance::maintain(block, warp);
+    }
     let mut state = control::STATE_ENDED;
     if M::GRAPHS {
         save_totals(block, warp);
@@ -353,6 +365,9 @@ fn finish<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, mut again:
             }
             again = !warp.any(failed);
             state = control::STATE_FAILED;
+            if !again {
+                maintenance::publish_saved(block, warp);
+            }
         }
     }
     if !again {
@@ -373,12 +388,13 @@ fn close<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, state: u64) {
 #[inline(always)]
 fn save_launches<M: Machine>(block: &Block<'_, M>, again: bool) {
     let store = |word, value| block.saved.store(word, value, Ordering::Relaxed);
-    store(saved::LAUNCHES, maintenance::launches_so_far(block));
+    // Before the first store: neither load waits for the other.
+    let relaunches = block.saved.load(saved::RELAUNCHES, Ordering::Relaxed) + 1;
     store(saved::UNCOUNTED, maintenance::uncounted_so_far(block));
+    store(saved::LAUNCHES, maintenance::launches_so_far(block));
     let mut drained = 0;
     if again {
         drained = block.block_state.drained.load(Ordering::Relaxed);
-        let relaunches = block.saved.load(saved::RELAUNCHES, Ordering::Relaxed) + 1;
         store(saved::RELAUNCHES, relaunches);
         let load = |word: &BlockU64| word.load(Ordering::Relaxed) & 0xFFFF;
         let [cursor, next_bit, sweep] =

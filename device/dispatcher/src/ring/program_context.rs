@@ -118,6 +118,9 @@ impl<M> ProgramContext<'_, '_, M> {
     /// Before an execution's first look at the ring, when all children of the one before have ended: a graph that has not
     /// answered never will. By one lane.
     pub(super) fn close(self) {
+        if self.0.saved.load(saved::HOLDER, Ordering::Acquire) == NO_HOLDER {
+            return;
+        }
         if let Some((slot, _)) = self.holder() {
             if self.0.ring.tx(slot) == flag::IN_FLIGHT {
                 let word = |i| self.0.saved.load(saved::HEADER + i, Ordering::Relaxed);

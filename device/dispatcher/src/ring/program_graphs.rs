@@ -123,9 +123,11 @@ pub(super) fn serve<M: Machine>(
 /// Launches the graph that a handler asked for, while no other trigger graph runs. The graph is told nothing and sends no
 /// answer; no further request is served before the graph has ended. Returns the status of the handler's request.
 pub(super) fn trigger<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &DeviceEntry) -> Status {
+    // On its way while the graph is launched.
+    let before = block.saved.load(saved::TRIGGERS, Ordering::Relaxed);
     let launched = Launcher::of(block).fire_foreign(warp, graph.address);
     if warp.lane() == 0 {
-        tell_trigger(block, launched.err().unwrap_or(0));
+        tell_trigger(block, before, launched.err().unwrap_or(0));
     }
     if launched.is_err() {
         block.block_state.launches.give_trigger_back(warp);
@@ -140,8 +142,8 @@ pub(super) fn trigger<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &
 
 /// Tells the host of a launch of the trigger graph and of its CUDA code: at once, since the graph may
 /// never end. By one lane of the warp that has taken the context.
-fn tell_trigger<M: Machine>(block: &Block<'_, M>, code: u32) {
-    let count = block.saved.load(saved::TRIGGERS, Ordering::Relaxed).wrapping_add(1);
+fn tell_trigger<M: Machine>(block: &Block<'_, M>, before: u64, code: u32) {
+    let count = before.wrapping_add(1);
     block.saved.store(saved::TRIGGERS, count, Ordering::Relaxed);
     triggers::tell(block.control, Figures { launches: count, code: u64::from(code), at_ns: clock::now_ns() });
 }
