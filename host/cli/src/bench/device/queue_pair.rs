@@ -29,14 +29,13 @@ const RX_KEY: u32 = 1;
 const TX_KEY: u32 = 2;
 /// Requests in flight in the throughput measurement.
 const WINDOW: u32 = 64;
-/// Entries of the queues: twice the window, so that credit returns before it runs out.
-const DEPTH: u32 = 2 * WINDOW;
 
 /// The peer: it keeps `window` requests in flight until `requests` were answered.
 struct Peer {
     function: FunctionId,
     payload: Vec<u8>,
     stride: u32,
+    slots: u32,
     window: u64,
     requests: u64,
     warm_up: u64,
@@ -50,8 +49,8 @@ struct Peer {
 }
 
 impl Peer {
-    fn place(id: u64) -> usize {
-        (id % u64::from(DEPTH)) as usize
+    fn place(&self, id: u64) -> usize {
+        (id % u64::from(self.slots)) as usize
     }
 
     /// Ends warm-up or requests that take longer than `limit_ns`.
@@ -67,7 +66,8 @@ impl Peer {
     /// The start time of the request that `response` answers, if it answers one.
     fn settle(&mut self, response: &[u8]) -> Option<u64> {
         let header = ResponseHeader::from_bytes(response).ok()?;
-        let open = self.begun.get_mut(Self::place(header.request_id.into()))?;
+        let place = self.place(header.request_id.into());
+        let open = self.begun.get_mut(place)?;
         let (begun, _) = open.take_if(|(_, id)| *id as u32 == header.request_id)?;
         let right = header.status == 0
             && response.len() == HEADER_BYTES + self.payload.len()
@@ -81,7 +81,7 @@ impl Peer {
 
 impl Port for Peer {
     fn receive(&mut self, payload: &mut Vec<u8>) -> Option<Message> {
-        let slot = Self::place(self.sent);
+        let slot = self.place(self.sent);
         if self.sent == self.requests
             || self.sent >= self.answered + self.window
             || self.begun[slot].is_some()
@@ -134,11 +134,20 @@ impl Kernels {
         }
     }
 
+    /// The number of slots: of queues alone twice the window, so that credit returns before it runs out; of a ring as many as its
+    /// dispatcher looks at in one poll.
+    const fn slots(self) -> u32 {
+        match self {
+            Self::Unified => 2 * WINDOW,
+            Self::Three => WINDOW,
+        }
+    }
+
     /// The number of receive requests.
     const fn receives(self) -> u32 {
         match self {
-            Self::Unified => DEPTH,
-            Self::Three => DEPTH * CREDITS_PER_SLOT,
+            Self::Unified => self.slots(),
+            Self::Three => self.slots() * CREDITS_PER_SLOT,
         }
     }
 }
@@ -222,10 +231,10 @@ fn exchange(
     let &Part { window, trips, warm_up, limit_ns } = part;
     let context = context()?;
     let stride = (HEADER_BYTES + payload_bytes).next_multiple_of(64) as u32;
-    let receives = kernels.receives();
+    let (slots, receives) = (kernels.slots(), kernels.receives());
     let config = Config {
         qpn: QPN,
-        slots: DEPTH,
+        slots,
         rx_stride: stride,
         tx_stride: stride,
         tx_lkey: TX_KEY,
@@ -239,7 +248,7 @@ fn exchange(
     let shape = Shape {
         config,
         receive: receives,
-        send: DEPTH,
+        send: slots,
         completions: receives,
         told: false,
         copying: Copying::Staged,
@@ -254,13 +263,14 @@ fn exchange(
         function: handler.id(),
         payload: vec![7; payload_bytes],
         stride,
+        slots,
         window,
         requests: warm_up + trips,
         warm_up,
         sent: 0,
         answered: 0,
         wrong: 0,
-        begun: vec![None; DEPTH as usize],
+        begun: vec![None; slots as usize],
         last: 0,
         times: histogram()?,
     };
