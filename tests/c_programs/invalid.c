@@ -204,6 +204,7 @@ int main(void) {
   EXPECT_INVALID(cudaq_dispatcher_set_cpu_dataplane(dispatcher, NULL));
   EXPECT_INVALID(ringcall_dispatcher_set_entry_bytes(dispatcher, 170));
   EXPECT_INVALID(ringcall_dispatcher_set_stop_ms(dispatcher, 0));
+  EXPECT_INVALID(ringcall_dispatcher_set_warps(dispatcher, 9));
   EXPECT_INVALID(cudaq_dispatcher_get_processed(dispatcher, NULL));
 
   /* Order. */

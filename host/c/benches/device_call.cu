@@ -1,5 +1,5 @@
 /* device-call through the C interface: a dispatch kernel of one block, as the reference's own example configures it (32 threads),
- * and of 256 threads, whose handler loops over the payload's bytes.
+ * alone and with the library told to take 8 warps (ringcall_dispatcher_set_warps). Its handler loops over the payload's bytes.
  *   device_call [SECONDS [SERVER_CORE CLIENT_CORE]]
  * Latency of one request under way, and throughput with every slot in use: by default, and with handlers that are called one at a
  * time (ringcall_dispatcher_set_serial_handlers). Payloads have
@@ -19,7 +19,7 @@ __global__ void init_function_table(cudaq_function_entry_t *entry) {
 }
 
 /* A dispatcher of its own on a ring of its own, measured and stopped. */
-void run(Plan plan, std::uint32_t threads, bool serial) {
+void run(Plan plan, std::uint32_t warps, bool serial) {
   MappedRing ring;
   cudaq_function_entry_t entry{};
   entry.function_id = FUNCTION;
@@ -27,7 +27,7 @@ void run(Plan plan, std::uint32_t threads, bool serial) {
   cudaq_function_table_t table = device_table(entry, [](auto *at) { init_function_table<<<1, 1>>>(at); });
   cudaq_dispatcher_config_t config{};
   config.num_blocks = 1;
-  config.threads_per_block = threads;
+  config.threads_per_block = 32;
   config.num_slots = SLOTS;
   config.slot_size = SLOT;
   config.kernel_type = CUDAQ_KERNEL_REGULAR;
@@ -42,10 +42,11 @@ void run(Plan plan, std::uint32_t threads, bool serial) {
   CHECK(cudaq_dispatcher_set_control(dispatcher, ring.shutdown.device, ring.stats.device));
   CHECK(cudaq_dispatcher_set_launch_fn(dispatcher, &cudaq_launch_dispatch_kernel_regular));
   CHECK(ringcall_dispatcher_set_serial_handlers(dispatcher, serial));
+  CHECK(ringcall_dispatcher_set_warps(dispatcher, warps));
   CHECK(cudaq_dispatcher_start(dispatcher));
 
   char name[64];
-  std::snprintf(name, sizeof name, "device-call-bytes/%d C, %u threads%s", int(PAYLOAD), threads,
+  std::snprintf(name, sizeof name, "device-call-bytes/%d C, %u warps%s", int(PAYLOAD), warps,
                 serial ? ", serial" : "");
   measure(name, &ring.views, plan, 2000);
 
@@ -64,7 +65,7 @@ int main(int argc, char **argv) {
   // Before anything is pinned: the driver's own threads inherit it.
   CHECK(cudaFree(nullptr));
   for (const bool serial : {false, true})
-    run(plan, 32, serial);
-  run(plan, 256, false);
+    run(plan, 1, serial);
+  run(plan, 8, false);
   return 0;
 }

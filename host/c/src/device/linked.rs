@@ -32,6 +32,8 @@ use std::time::{Duration, Instant};
 
 /// Threads of a block that the kernels' registers allow, with any handlers.
 const MOST_THREADS: u32 = 256;
+/// Warps of a block, likewise.
+pub(crate) const MOST_WARPS: u32 = MOST_THREADS / 32;
 /// Time between two polls of the caller's flag.
 const POLL_INTERVAL: Duration = Duration::from_micros(500);
 /// How long a watcher may take to notice an end: many polls, even on a busy machine.
@@ -275,8 +277,9 @@ impl Linked {
         asked: &Asked,
         stream: cudaStream_t,
     ) -> Result<Self, Fault> {
-        let kind = which.kind(asked.blocks.max(1), asked.threads, asked.graphs)?;
         let beside = beside();
+        let kind = which.kind(asked.blocks.max(1), asked.threads, asked.graphs)?;
+        let kind = at_least(kind, warps(beside.warps)?, asked.graphs);
         let rx_data = asked.ring.rx_data.addr() as u64;
         let ring = LinkedRing {
             rx_flags: asked.ring.rx_flags.addr() as u64,
@@ -495,6 +498,33 @@ pub(super) unsafe fn occupancy(
     Ok(kernel.occupancy(threads, 0)?)
 }
 
+/// Names the environment's choice of the fewest warps of a block.
+const WARPS: &str = "RINGCALL_WARPS";
+
+/// The fewest warps of a block: the program's choice, else the environment's; 0 for as many as the launch asks for.
+///
+/// # Errors
+/// The environment's value is no number, or more warps than a block has.
+fn warps(chosen: Option<u32>) -> Result<u32, Fault> {
+    let Some(value) = std::env::var_os(WARPS).filter(|_| chosen.is_none()) else {
+        return Ok(chosen.unwrap_or(0));
+    };
+    let number = value.to_str().and_then(|text| text.parse().ok()).filter(|&warps| warps <= MOST_WARPS);
+    number.ok_or_else(|| {
+        Fault::invalid(format!("{WARPS} is `{}`: take 0 to {MOST_WARPS}", value.to_string_lossy()))
+    })
+}
+
+/// A kernel whose warps serve each on their own, with no fewer of them than `fewest`. A trigger graph has one warp that serves, and a
+/// grid has the threads that its handlers rely on.
+fn at_least(kind: KernelKind, fewest: u32, graphs: LinkedGraphs) -> KernelKind {
+    match kind {
+        KernelKind::Regular { blocks, warps } => KernelKind::Regular { blocks, warps: warps.max(fewest) },
+        KernelKind::Graph { warps } if graphs.trigger == 0 => KernelKind::Graph { warps: warps.max(fewest) },
+        other => other,
+    }
+}
+
 /// Names the environment's choice of [`DispatcherOptions::serial_handlers`]: `0` or `1`.
 const SERIAL_HANDLERS: &str = "RINGCALL_SERIAL_HANDLERS";
 
@@ -622,6 +652,21 @@ mod tests {
             assert_eq!(fault.status, CudaqStatus::InvalidArg, "{slots}");
             assert!(fault.why.contains("4096 at most"), "{}", fault.why);
         }
+    }
+
+    #[test]
+    fn a_block_has_no_fewer_warps_than_were_set() {
+        let (none, trigger) = (LinkedGraphs::default(), LinkedGraphs { context: 0, trigger: 1 });
+        let regular = |warps| KernelKind::Regular { blocks: 2, warps };
+        assert_eq!(at_least(regular(1), 0, none), regular(1));
+        assert_eq!(at_least(regular(1), 8, none), regular(8));
+        assert_eq!(at_least(regular(8), 4, none), regular(8));
+        let graph = |warps| KernelKind::Graph { warps };
+        assert_eq!(at_least(graph(1), 4, none), graph(4));
+        assert_eq!(at_least(graph(2), 8, trigger), graph(2));
+        let grid = KernelKind::Cooperative { blocks: 2, threads: 64 };
+        assert_eq!(at_least(grid, 8, none), grid);
+        assert_eq!(warps(Some(4)).map_err(|_| ()), Ok(4), "whatever the environment says");
     }
 
     #[test]

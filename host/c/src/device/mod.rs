@@ -19,7 +19,7 @@ pub(crate) use api::not_linked;
 pub(crate) use code::Code;
 use core::ffi::{c_int, c_void};
 use linked::{Asked, Linked, Which};
-pub(crate) use linked::{linked_context, linked_functions, linked_kernel};
+pub(crate) use linked::{MOST_WARPS, linked_context, linked_functions, linked_kernel};
 use ringcall::external::BadRequests;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, Driver, Stream, StreamState};
@@ -57,6 +57,7 @@ pub(crate) struct Order<'a> {
     /// `None`: as the environment says.
     pub(crate) bad_requests: Option<BadRequests>,
     pub(crate) serial_handlers: Option<bool>,
+    pub(crate) warps: Option<u32>,
     pub(crate) shutdown: *mut c_int,
     pub(crate) stats: *mut u64,
     pub(crate) launch: Launch,
@@ -72,6 +73,8 @@ pub(crate) struct Beside {
     pub(crate) bad_requests: Option<BadRequests>,
     /// `None`: as the environment says.
     pub(crate) serial_handlers: Option<bool>,
+    /// The fewest warps of a block; `None`: as the environment says.
+    pub(crate) warps: Option<u32>,
     pub(crate) shared: bool,
     pub(crate) skip_marks: bool,
     /// Address of request slot 0 on the host, which flags may hold as well; 0 if unknown.
@@ -91,6 +94,7 @@ impl Beside {
             schemas: order.schemas,
             bad_requests: order.bad_requests,
             serial_handlers: order.serial_handlers,
+            warps: order.warps,
             shared,
             skip_marks,
             rx_host: order.ring.map_or(0, |ring| ring.rx_data_host.addr() as u64),

@@ -2,7 +2,7 @@
 
 use super::{Config, DISPATCHERS, Dispatcher, Progress, State, check_functions, check_ring};
 use crate::cpu_loop::Dataplane;
-use crate::device::{Code, Launch};
+use crate::device::{Code, Launch, MOST_WARPS};
 use crate::entries::{EntryLayout, Schemas};
 use crate::layout::{
     DispatchLaunchFn, UnifiedLaunchFnV1, UnifiedLaunchFnV2, cudaq_cpu_dataplane_t, cudaq_dispatcher_config_t,
@@ -355,6 +355,24 @@ pub unsafe extern "C" fn ringcall_dispatcher_set_serial_handlers(
                 return Err(Fault::invalid("a host dispatcher calls its handlers one at a time in any case"));
             }
             state.serial_handlers = Some(serial != 0);
+            Ok(())
+        })
+    })
+}
+
+/// Sets the fewest warps of a device dispatcher's blocks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringcall_dispatcher_set_warps(dispatcher: *mut c_void, warps: u32) -> c_int {
+    status(|| {
+        let dispatcher = DISPATCHERS.get(dispatcher)?;
+        if warps > MOST_WARPS {
+            return Err(Fault::invalid(format!("{warps} warps: a block has {MOST_WARPS} at most")));
+        }
+        dispatcher.wire(|config, state| {
+            if config.path == DispatchPath::Host {
+                return Err(Fault::invalid("a host dispatcher has no warps"));
+            }
+            state.warps = Some(warps);
             Ok(())
         })
     })

@@ -66,6 +66,8 @@ struct State {
     bad_requests: Option<BadRequests>,
     /// `None`: as the environment says.
     serial_handlers: Option<bool>,
+    /// `None`: as the environment says.
+    warps: Option<u32>,
     answer_last: bool,
     running: Option<Running>,
     /// `None` after the handle was destroyed; earlier calls may still be in progress.
@@ -98,6 +100,7 @@ impl State {
             stop: STOP,
             bad_requests: None,
             serial_handlers: None,
+            warps: None,
             answer_last: false,
             running: None,
             manager: Some(manager),
@@ -290,6 +293,7 @@ impl Dispatcher {
             schemas: state.schemas,
             bad_requests: state.bad_requests,
             serial_handlers: state.serial_handlers,
+            warps: state.warps,
             shutdown,
             stats,
             launch,

@@ -519,6 +519,11 @@ cudaq_status_t ringcall_dispatcher_set_bad_requests(cudaq_dispatcher_t *dispatch
  * two calls overlap. Not called: what the environment's RINGCALL_SERIAL_HANDLERS says, 0 (the default) or 1. The environment is
  * also for kernels that no dispatcher starts. Device path. */
 cudaq_status_t ringcall_dispatcher_set_serial_handlers(cudaq_dispatcher_t *dispatcher, int serial);
+/* The fewest warps of a block, 1 to 8, where threads_per_block asks for fewer: the next request is polled for while one is served. 0: as
+ * many as threads_per_block asks for. Handlers of different warps run at the same time. Kernels with a trigger graph and cooperative
+ * kernels stay as they are. Not called: what the environment's RINGCALL_WARPS says, 0 by default; it is also for kernels that no
+ * dispatcher starts. Device path. */
+cudaq_status_t ringcall_dispatcher_set_warps(cudaq_dispatcher_t *dispatcher, uint32_t warps);
 /* Not 0: requests for unknown functions are cleared without a response, as the specification says and the reference does.
  * By default they are answered RINGCALL_STATUS_UNKNOWN_FUNCTION, so that nobody waits in vain. Host path. */
 cudaq_status_t ringcall_dispatcher_set_clear_unknown(cudaq_dispatcher_t *dispatcher, int clear);
