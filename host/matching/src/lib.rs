@@ -30,7 +30,8 @@
 //! - [`EnsembleDecoder`] combines several matchings of a shot by the likelihood of their errors, and reports its confidence.
 //! - [`WeightedDecoder`] takes other weights of some edges with each shot.
 //! - [`StreamingDecoder`] takes a syndrome round by round; [`ParallelDecoder`] divides one among cores. [`EndlessDecoder`]
-//!   decodes runs of any length round by round; [`SlidingDecoder`] does so by the overlapping recovery method.
+//!   decodes runs of any length round by round, [`SharedEndlessDecoder`] on several cores; [`SlidingDecoder`] does so by the
+//!   overlapping recovery method.
 //! - [`Solution`] is the result; [`Decoder::correction`] adds the edges, [`Decoder::verify`] a proof of optimality.
 //!
 //! # Units and ranges
@@ -95,7 +96,7 @@ pub use bits::set_bits;
 pub use builder::{ErrorPart, GraphBuilder, MAX_OBSERVABLES, MergeStrategy};
 pub use check_matrix::CheckMatrix;
 pub use decoder::{Decoder, DecoderConfig, Progress};
-pub use endless::{EndlessConfig, EndlessDecoder};
+pub use endless::{EndlessConfig, EndlessDecoder, SharedEndlessConfig, SharedEndlessDecoder};
 pub use ensemble::{Decision, EnsembleConfig, EnsembleDecoder, ErrorTable};
 pub use error::{BatchError, BuildError, DecodeError, EdgeName, RoundsError, SlidingError, WeightsError};
 pub use graph::{Edge, MAX_DETECTORS, MatchingGraph};

@@ -311,7 +311,7 @@ fn help(
 }
 
 /// Polls for work, then sleeps until work comes; `None` when the channel is closed.
-fn next(inbox: &Receiver<Box<Work>>, spin: Duration) -> Option<Box<Work>> {
+pub(crate) fn next<W>(inbox: &Receiver<Box<W>>, spin: Duration) -> Option<Box<W>> {
     let begin = Instant::now();
     let mut turns = 0;
     loop {

@@ -1,4 +1,5 @@
-//! Times runs without end: `endless_time D P ROUNDS RUNS plain|observables|correlated [REHEARSAL [BATCH]]`, P in thousandths.
+//! Times runs without end: `endless_time D P ROUNDS RUNS plain|observables|correlated [REHEARSAL [BATCH]]`, P in thousandths;
+//! or `endless_time D P ROUNDS RUNS shared [CORES [OVERLAP [STEP]]]`, for the observables, on several cores (CPU time is that of all).
 //!
 //! Runs of a rotated memory are drawn from the errors of a short one. Printed are the CPU time of a round and the wall time from the
 //! last round to the answer, and that of a rehearsal. A run's end is rehearsed every REHEARSAL (0: never) rounds, and BATCH defects
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use ringcall_matching::{EndlessConfig, EndlessDecoder};
+use ringcall_matching::{EndlessConfig, EndlessDecoder, SharedEndlessConfig, SharedEndlessDecoder};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
@@ -63,7 +64,9 @@ fn draw(
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [distance, per_mille, rounds, runs, kind, rest @ ..] = &args[..] else {
-        return Err("endless_time D P ROUNDS RUNS plain|observables|correlated [REHEARSAL [BATCH]]".into());
+        return Err(
+            "endless_time D P ROUNDS RUNS plain|observables|correlated [REHEARSAL [BATCH]], or shared [CORES [OVERLAP [STEP]]]".into()
+        );
     };
     let (distance, rounds, runs) = (distance.parse()?, rounds.parse::<u32>()?, runs.parse::<usize>()?);
     let rehearsal = rest.first().map_or(Ok(0), |n| n.parse::<usize>())?;
@@ -79,15 +82,48 @@ fn main() -> Result<(), Box<dyn Error>> {
     let layer_of: Vec<u32> = places.iter().map(|place| place.0).collect();
     let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
     let engine = match kind.as_str() {
-        "plain" | "observables" => MatchingEngine::SparseBlossom,
+        "plain" | "observables" | "shared" => MatchingEngine::SparseBlossom,
         "correlated" => MatchingEngine::CorrelatedBlossom,
-        _ => return Err("plain, observables or correlated".into()),
+        _ => return Err("plain, observables, correlated or shared".into()),
     };
     let decoder = MatchingDecoder::new(&graph, engine)?;
     let mut config = EndlessConfig::default();
     config.correlations = kind == "correlated";
     config.observables_only = kind == "observables";
     config.batch = rest.get(1).map_or(Ok(config.batch), |n| n.parse())?;
+    if kind == "shared" {
+        let at = |i: usize| rest.get(i).map_or(Ok(0), |n| n.parse::<usize>());
+        let mut config = SharedEndlessConfig::new(at(0)?.max(1).try_into()?);
+        (config.overlap, config.step, config.observables_only) = (at(1)?, at(2)?, true);
+        let mut shared = SharedEndlessDecoder::new(decoder.engine().graph(), &layer_of, &config, |_| {})?;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+        let (mut cpu, mut weight, mut forced, mut flips, mut ends) = (0.0, 0.0, 0, 0u64, Vec::new());
+        for _ in 0..runs {
+            let run = draw(&model, &places, rounds + 1, &mut rng);
+            let (before, tail) = run.split_at(run.len() - shared.tail_rounds());
+            let tail: Vec<&[u32]> = tail.iter().map(Vec::as_slice).collect();
+            let begin = cpu_time()?;
+            before.iter().try_for_each(|round| shared.push_round(round).map(drop))?;
+            let last = Instant::now();
+            flips = flips.wrapping_mul(3) ^ shared.finish(&tail)?[0];
+            ends.push(last.elapsed().as_nanos());
+            cpu += cpu_time()? - begin;
+            weight += shared.weight();
+            forced += shared.forced();
+        }
+        ends.sort_unstable();
+        let end = |q: f64| ends[((ends.len() - 1) as f64 * q) as usize] as f64 / 1000.0;
+        writeln!(
+            std::io::stdout(),
+            "d{distance} p{per_mille} shared {rest:?}: {:.3} us a round, end p50 {:.2} p90 {:.2} p99 {:.2} us, {forced} forced, \
+             weight {weight:.3}, flips {flips:x}",
+            cpu / (runs as f64 * f64::from(rounds)) * 1e6,
+            end(0.5),
+            end(0.9),
+            end(0.99),
+        )?;
+        return Ok(());
+    }
     let mut endless = EndlessDecoder::new(decoder.engine().graph(), &layer_of, &config)?;
     let layers = rounds + 1;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);

@@ -3,6 +3,7 @@
 mod correlated;
 mod frontier;
 mod plain;
+mod shared;
 
 use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
@@ -10,6 +11,7 @@ use crate::layers::Layers;
 use crate::metric::{FAR, Metric};
 use correlated::Correlated;
 use plain::Plain;
+pub use shared::{SharedEndlessConfig, SharedEndlessDecoder};
 
 /// The most rounds that a region is expected to span: it spans more only if weights differ by orders of magnitude.
 const MOST_REACH: i64 = 64;

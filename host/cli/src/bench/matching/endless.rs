@@ -7,11 +7,14 @@ use crate::runs::RunSource;
 use anyhow::{Context, Result, ensure};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use ringcall_matching::{EndlessConfig, EndlessDecoder};
+use ringcall_matching::{
+    EndlessConfig, EndlessDecoder, SharedEndlessConfig, SharedEndlessDecoder, SlidingError,
+};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
 use serde::Serialize;
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 /// Runs of `rounds` rounds, which come as fast as they are decoded, or one in each microsecond.
@@ -22,15 +25,22 @@ struct Endless {
     rounds: u32,
     paced: bool,
     correlated: bool,
+    /// Threads that share a run.
+    cores: NonZeroUsize,
 }
 
 const fn memory(distance: u32, per_mille: u32, rounds: u32, paced: bool) -> Endless {
-    Endless { distance, per_mille, rounds, paced, correlated: false }
+    Endless { distance, per_mille, rounds, paced, correlated: false, cores: NonZeroUsize::MIN }
 }
 
 /// The same with correlated matching.
 const fn correlated(distance: u32, per_mille: u32, rounds: u32, paced: bool) -> Endless {
     Endless { correlated: true, ..memory(distance, per_mille, rounds, paced) }
+}
+
+/// The same on so many cores, for the observables alone.
+const fn shared(cores: usize, distance: u32, per_mille: u32, rounds: u32, paced: bool) -> Endless {
+    Endless { cores: NonZeroUsize::new(cores).expect("not 0"), ..memory(distance, per_mille, rounds, paced) }
 }
 
 /// Name and kind of each row, and how many runs take a few seconds.
@@ -45,6 +55,13 @@ const BENCHES: &[(&str, Endless, usize)] = &[
     ("matching/endless/d13/p0.001/paced", memory(13, 1, 10_000, true), 300),
     ("matching/endless/d13/p0.001/million", memory(13, 1, 1_000_000, false), 3),
     ("matching/endless/d13/p0.003", memory(13, 3, 10_000, false), 100),
+    ("matching/endless/d13/p0.003/paced", memory(13, 3, 10_000, true), 300),
+    ("matching/endless/d13/p0.001/paced/3-cores", shared(3, 13, 1, 10_000, true), 300),
+    ("matching/endless/d13/p0.003/2-cores", shared(2, 13, 3, 10_000, false), 200),
+    ("matching/endless/d13/p0.003/3-cores", shared(3, 13, 3, 10_000, false), 200),
+    ("matching/endless/d13/p0.003/paced/2-cores", shared(2, 13, 3, 10_000, true), 300),
+    ("matching/endless/d13/p0.003/paced/3-cores", shared(3, 13, 3, 10_000, true), 300),
+    ("matching/endless/d13/p0.003/paced/4-cores", shared(4, 13, 3, 10_000, true), 300),
     ("matching/endless/d5/p0.001/correlated", correlated(5, 1, 10_000, false), 500),
     ("matching/endless/d5/p0.001/correlated/paced", correlated(5, 1, 10_000, true), 300),
     ("matching/endless/d5/p0.003/correlated", correlated(5, 3, 10_000, false), 300),
@@ -134,6 +151,74 @@ pub(super) fn decoder(source: &RunSource, correlated: bool) -> Result<EndlessDec
     Ok(endless)
 }
 
+/// Either kind of decoder.
+enum Decoding {
+    Alone(Box<EndlessDecoder>),
+    Shared(Box<SharedEndlessDecoder>),
+}
+
+impl Decoding {
+    /// A decoder whose helpers, if it has any, are pinned to `cpus`.
+    fn new(source: &RunSource, endless: Endless, cpus: Vec<usize>) -> Result<Self> {
+        if endless.cores == NonZeroUsize::MIN {
+            return Ok(Self::Alone(Box::new(decoder(source, endless.correlated)?)));
+        }
+        let edges = MatchingGraph::from_dem(source.model(), ParallelEdges::Independent)?;
+        let rounds: Vec<u32> = source.places().iter().map(|&(layer, _)| layer).collect();
+        let mut config = SharedEndlessConfig::new(endless.cores);
+        config.observables_only = true;
+        let pin = move |helper: usize| {
+            if let Some(&cpu) = cpus.get(helper - 1) {
+                crate::pinning::pin("matching", cpu);
+            }
+        };
+        let shared = SharedEndlessDecoder::new(&engine_graph(&edges)?, &rounds, &config, pin)?;
+        Ok(Self::Shared(Box::new(shared)))
+    }
+
+    fn least_rounds(&self) -> usize {
+        match self {
+            Self::Alone(decoder) => decoder.least_rounds(),
+            Self::Shared(decoder) => decoder.least_rounds(),
+        }
+    }
+
+    fn tail_rounds(&self) -> usize {
+        match self {
+            Self::Alone(decoder) => decoder.tail_rounds(),
+            Self::Shared(decoder) => decoder.tail_rounds(),
+        }
+    }
+
+    fn push_round(&mut self, defects: &[u32]) -> Result<bool, SlidingError> {
+        match self {
+            Self::Alone(decoder) => decoder.push_round(defects),
+            Self::Shared(decoder) => decoder.push_round(defects),
+        }
+    }
+
+    /// Only a decoder alone has something to rehearse.
+    fn rehearse(&mut self) {
+        if let Self::Alone(decoder) = self {
+            decoder.rehearse();
+        }
+    }
+
+    fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
+        match self {
+            Self::Alone(decoder) => decoder.finish(tail),
+            Self::Shared(decoder) => decoder.finish(tail),
+        }
+    }
+
+    fn forced(&self) -> u64 {
+        match self {
+            Self::Alone(decoder) => decoder.forced(),
+            Self::Shared(decoder) => decoder.forced(),
+        }
+    }
+}
+
 /// Measures the wanted rows and passes each to `each`.
 pub(in crate::bench) fn run(
     shots: Option<usize>,
@@ -143,10 +228,13 @@ pub(in crate::bench) fn run(
 ) -> Result<()> {
     for &(name, endless, default) in BENCHES.iter().filter(|&&(name, ..)| wanted(name)) {
         let runs = shots.unwrap_or(default);
+        // Helpers get the cores after the measuring thread's.
+        let allowed = ringcall::pin::pin_current("bench", None).got;
+        let helpers: Vec<usize> = allowed.into_iter().filter(|&other| other > cpu).collect();
         let row = std::thread::scope(|scope| {
             let measuring = scope.spawn(|| {
                 crate::pinning::pin("matching", cpu);
-                measure(name, endless, runs, shots.is_none().then(|| Instant::now() + LIMIT))
+                measure(name, endless, helpers, runs, shots.is_none().then(|| Instant::now() + LIMIT))
             });
             measuring.join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))?
         });
@@ -156,12 +244,18 @@ pub(in crate::bench) fn run(
 }
 
 /// Measures `runs` runs, or as many as there is time for, but at least one.
-fn measure(name: &'static str, endless: Endless, runs: usize, end: Option<Instant>) -> Result<Row> {
-    let Endless { distance, per_mille, rounds, paced, correlated } = endless;
+fn measure(
+    name: &'static str,
+    endless: Endless,
+    helpers: Vec<usize>,
+    runs: usize,
+    end: Option<Instant>,
+) -> Result<Row> {
+    let Endless { distance, per_mille, rounds, paced, .. } = endless;
     let noise = CircuitNoise::uniform(f64::from(per_mille) / 1000.0);
     let experiment = MemoryExperiment { distance, rounds: SHORT_ROUNDS, basis: Basis::Z, noise };
     let source = RunSource::of(&experiment)?;
-    let mut decoder = decoder(&source, correlated)?;
+    let mut decoder = Decoding::new(&source, endless, helpers)?;
     let layers = rounds + 1;
     ensure!(layers as usize >= decoder.least_rounds(), "a run of {rounds} rounds is too short");
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(u64::from(1000 * distance + per_mille));
