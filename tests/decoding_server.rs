@@ -11,8 +11,8 @@ use ringcall_sim::fpga::{Exchange, Player, PlayerConfig, PlayerTarget};
 use ringcall_transport::{CallerOptions, DecodingClient, DecodingError, udp};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -681,4 +681,56 @@ fn runs_of_any_length_are_streamed() {
     let early = client.finish(4, &[0], true, &mut [0]).expect_err("two rounds");
     assert!(early.to_string().contains("NOT_READY"), "{early}");
     server.stop();
+}
+
+/// Decoders of Relay-BP whose decode of one defect never converges: the one has a deadline, and the other is cut off by the stop.
+#[test]
+fn belief_propagation_ends_by_a_deadline_or_a_stop() {
+    let decoder = |id: i64, more: &str| {
+        format!(
+            "- {{id: {id}, type: nv-qldpc-decoder, block_size: 3, syndrome_size: 3, H_sparse: [0, 1, -1, 1, 2, -1, 2, 0, -1], \
+             O_sparse: [0, -1], D_sparse: [0, -1, 1, -1, 2, -1], decoder_custom_args: {{error_rate: 0.1, bp_method: 3, composition: 1, \
+             gamma_dist: [-0.25, 0.5], max_iterations: 1000000, srelay_config: {{pre_iter: 80, num_sets: 100000}}{more}}}}}\n"
+        )
+    };
+    let text = format!("decoders:\n{}{}", decoder(0, ", deadline_us: 500, use_osd: true"), decoder(1, ""));
+    let folder = Folder::new();
+    let config = folder.file("relay.yaml", &text);
+    let checked = ringcall(&["serve", "--config", &config, "--check"]);
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(said.contains("observables 1, ordered statistics 0, deadline 500 us\n"), "{said}");
+
+    let json = folder.path("counts.json");
+    let server = Server::start(&["--config", &config, "--json", &json, "--metrics", "127.0.0.1:0"]);
+    let mut client = server.client(0, 1);
+    let mut corrections = [0xFF];
+    for _ in 0..3 {
+        client.finish(3, &[0b001], true, &mut corrections).expect("a guess, at least");
+    }
+    client.finish(3, &[0b011], true, &mut corrections).expect("decoded");
+    let metrics = server.line.split(' ').find_map(|word| word.strip_prefix("metrics=")).expect("its address");
+    let count = |name: &str| -> u64 {
+        let mut stream = TcpStream::connect(metrics).expect("it answers");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").expect("sent");
+        let mut page = String::new();
+        stream.read_to_string(&mut page).expect("text");
+        let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} "))).expect("its line");
+        line.trim().parse().expect("a count")
+    };
+    assert_eq!(["answers", "late"].map(|name| count(&format!("ringcall_decode_{name}_total"))), [4, 3]);
+    assert_eq!(count("ringcall_decode_unconverged_total"), 0);
+
+    let mut other = server.client(1, 1);
+    other.enqueue(3, &[0b001]).expect("sent");
+    let begin = Instant::now();
+    while count("ringcall_transport_under_way") == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "the request does not arrive");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let text = server.stop();
+    assert!(text.contains("decodes: 4, unconverged 0, late 3\n"), "{text}");
+    assert!(text.contains("decodes: 1, unconverged 0, late 1\n"), "{text}");
+    let counts: Value = serde_json::from_slice(&std::fs::read(&json).expect("written")).expect("JSON");
+    let of = |decoder: usize, key: &str| counts["decoders"][decoder][key].as_u64().expect("a count");
+    assert_eq!([of(0, "decodes"), of(0, "late"), of(1, "decodes"), of(1, "late")], [4, 3, 1, 1]);
 }

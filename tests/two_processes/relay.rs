@@ -1,6 +1,6 @@
 //! Belief propagation in a service: its limits, and its end.
 
-use super::{Service, emulate, n, report_of};
+use super::{Service, emulate, is_refused, n, report_of, ringcall};
 use serde_json::Value;
 
 /// Codes that matching cannot take, and models of a file: served by Relay-BP, whose settings the endpoint says.
@@ -68,5 +68,62 @@ fn the_limits_of_relay_are_served() {
             assert_eq!(n(&decodes[key]) > 0, is_some, "{limits:?}: {text}");
         }
         assert_eq!(text.contains("answers 100, unconverged "), unconverged || late, "{text}");
+    }
+}
+
+/// Over UDP and RoCE, in both bases, and detectors of both kinds of checks: every answer is the CPU's.
+#[test]
+fn a_gpu_serves_relay_or_is_missed_in_one_line() {
+    let engine = ["--engine", "relay"];
+    let output = ringcall().args(["serve", "--seconds", "1"]).args(engine).output().expect("ran");
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
+        assert!(stderr.contains("--engine relay"), "{stderr}");
+        eprintln!("skipped: {stderr}");
+        return;
+    }
+    for transport in ["udp", "roce"] {
+        for experiment in [
+            &["--code", "bb72"][..],
+            &["--code", "bb144", "--basis", "x"],
+            &["--distance", "5", "--rounds", "5", "--basis", "x"],
+        ] {
+            let service = Service::start(&[&engine[..], &["--transport", transport], experiment].concat());
+            assert_eq!(service.get("decoder"), "relay", "{}", service.endpoint);
+            let decode = ["--function", "decode", "--requests", "1000", "--timeout-ms", "60000"];
+            let report = report_of(&service, &[&decode[..], experiment].concat());
+            assert_eq!((n(&report["correct"]), n(&report["wrong"])), (1000, 0), "{report}");
+            let (text, counters) = service.stop();
+            assert_eq!(counters["decoder"], "relay", "{text}");
+        }
+    }
+    eprintln!("ran: a GPU served Relay-BP");
+}
+
+/// With a GPU or without: what cannot be served on it is named, and starts nothing.
+#[test]
+fn what_a_gpu_cannot_serve_by_relay_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dem = folder.path().join("nine.dem");
+    std::fs::write(&dem, "error(0.1) D0 D1 D2 D3 D4 D5 D6 D7 D8 L0\n").expect("written");
+    let dem = dem.to_str().expect("text");
+    for (args, says) in [
+        (&["--dispatcher", "host"][..], "leave --dispatcher out"),
+        (&["--transport", "nic"], "--engine relay is served over --transport udp or roce"),
+        (&["--transport", "plugin:nowhere.so"], "--engine relay is served over --transport udp or roce"),
+        (&["--matching", "plain"], "--matching does not apply to --engine relay"),
+        (&["--decoder", "matching"], "--decoder matching does not apply to --engine relay"),
+        (&["--service", "decoder"], "--service does not apply to --engine relay"),
+        (&["--measurements"], "--measurements does not apply to --engine relay"),
+        (&["--weights", "4"], "--weights does not apply to --engine relay"),
+        (&["--threads", "own"], "--threads does not apply to --engine relay"),
+        (&["--code", "bb72", "--relay-osd", "0"], "are for a CPU"),
+        (&["--code", "bb72", "--detectors", "both"], "at most 8 checks of one column, and the graph has 9"),
+        (&["--dem", dem], "at most 8 checks of one column, and the graph has 9"),
+        (&["--config", dem], "--engine does not apply to --config"),
+        (&["--write-config", "-"], "--engine does not apply to --write-config"),
+    ] {
+        is_refused(&[&["serve", "--engine", "relay"], args].concat(), 2, says);
     }
 }

@@ -4,8 +4,10 @@ use crate::number;
 use crate::usage::Misuse;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use ringcall_decoder_service::gpu::{GpuRelay, GpuRelayError};
 use ringcall_decoder_service::{Problem, ProblemError};
 use ringcall_deq::host::{Library, PluginFactory};
+use ringcall_gpu_decoders::relay_bp::Bounds;
 use ringcall_qec::decode::{
     BpConfig, DecodeError, DecoderFamily, DecoderOptions, MatchingEngine, ModelDecoders, OrderedStatistics,
 };
@@ -158,6 +160,22 @@ impl PluginArgs {
     }
 }
 
+/// Relay-BP of the problem on a GPU, for `--engine relay`.
+///
+/// # Errors
+/// [`Misuse`]: the kernel does not support the problem. There is no GPU, or only one that the driver cannot use.
+pub(crate) fn on_gpu(problem: &Problem, bounds: Bounds) -> Result<GpuRelay> {
+    match GpuRelay::new(problem, bounds) {
+        Err(GpuRelayError::NoGpu(why)) => {
+            bail!("--engine relay needs a GPU (`ringcall doctor` says what is missing): {why}")
+        }
+        Err(why @ (GpuRelayError::Kernel(_) | GpuRelayError::LikelyError)) => {
+            bail!(Misuse(format!("--engine relay: {why}")))
+        }
+        relay => relay.context("--engine relay"),
+    }
+}
+
 /// The time limit of a decode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub(crate) struct DeadlineArgs {
@@ -219,6 +237,20 @@ impl DecoderArgs {
             Some(DecoderArg::Relay | DecoderArg::Plugin(_)) => self,
             _ => Self { kind: self.kind.or(Some(MatchingArg::Plain)), ..self },
         }
+    }
+
+    /// These options for `--engine relay`.
+    ///
+    /// # Errors
+    /// [`Misuse`]: another decoder than Relay-BP is asked for.
+    pub(crate) fn by_relay(self) -> Result<Self> {
+        let option = match self.family {
+            _ if self.kind.is_some() => "--matching",
+            Some(DecoderArg::Plugin(_)) => "--decoder plugin:LIBRARY",
+            Some(DecoderArg::Matching) => "--decoder matching",
+            None | Some(DecoderArg::Relay) => return Ok(Self { family: Some(DecoderArg::Relay), ..self }),
+        };
+        bail!(Misuse(format!("{option} does not apply to --engine relay, which decodes by Relay-BP")))
     }
 
     /// Whether the decoder may be correlated matching.

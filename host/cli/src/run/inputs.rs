@@ -1,12 +1,12 @@
 //! Inputs of a run: model, engine and shots, from options or files.
 
 use super::options::{Args, CopiesArg, DispatcherArg, EngineArg, HandoffArg};
+use crate::decoder::on_gpu;
 use crate::experiment::surface_for;
 use crate::memory::Estimate;
 use crate::network::{Bound, Network, NetworkFile, OnGpu};
 use crate::usage::Misuse;
 use anyhow::{Context, Result, bail};
-use ringcall_decoder_service::gpu::{GpuRelay, GpuRelayError};
 use ringcall_decoder_service::{Inference, Problem, Service, ServiceConfig, ShotSource};
 use ringcall_gpu_decoders::relay_bp::Bounds;
 use ringcall_infer::{ElementType, Passthrough, TensorSpec};
@@ -174,15 +174,7 @@ pub(crate) fn for_network(
 /// Starts the pipeline around Relay-BP on a GPU.
 fn relay(args: &Args, problem: &Problem, config: ServiceConfig) -> Result<Service> {
     let bounds = Bounds { deadline: args.relay_deadline, ..Bounds::default() };
-    let relay = match GpuRelay::new(problem, bounds) {
-        Err(GpuRelayError::NoGpu(why)) => {
-            bail!("--engine relay needs a GPU (`ringcall doctor` says what is missing): {why}")
-        }
-        Err(why @ (GpuRelayError::Kernel(_) | GpuRelayError::LikelyError)) => {
-            bail!(Misuse(format!("--engine relay: {why}")))
-        }
-        relay => relay.context("--engine relay")?,
-    };
+    let relay = on_gpu(problem, bounds)?;
     Ok(match args.dispatcher {
         DispatcherArg::Host => {
             Service::start(problem, &relay.inference().context("--engine relay")?, config)?

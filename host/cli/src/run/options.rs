@@ -1,6 +1,6 @@
 //! The options of `ringcall run`.
 
-use crate::decoder::{DeadlineArgs, DecoderArg, DecoderArgs, RelayArgs};
+use crate::decoder::{DeadlineArgs, DecoderArgs, RelayArgs};
 use crate::experiment::{BasisArg, CONFIGURED, Choice, CodeArg, DetectorsArg, ModelFile, Preset, SLICED};
 use crate::memory::MemoryLimit;
 use crate::network::NetworkArg;
@@ -530,17 +530,7 @@ impl Args {
         let relay = RelayArgs { lanes: self.relay_lanes, ..self.decoder.relay };
         let decoder = DecoderArgs { relay, ..self.decoder.clone() };
         match self.engine {
-            EngineArg::Relay
-                if decoder.kind.is_some() || !matches!(decoder.family, None | Some(DecoderArg::Relay)) =>
-            {
-                let option = match decoder.family {
-                    _ if decoder.kind.is_some() => "--matching",
-                    Some(DecoderArg::Plugin(_)) => "--decoder plugin:LIBRARY",
-                    _ => "--decoder matching",
-                };
-                bail!(Misuse(format!("{option} does not apply to --engine relay, which decodes by Relay-BP")))
-            }
-            EngineArg::Relay => Ok(DecoderArgs { family: Some(DecoderArg::Relay), ..decoder }),
+            EngineArg::Relay => decoder.by_relay(),
             engine if engine.network().is_some() => Ok(decoder.or_plain()),
             _ => Ok(decoder),
         }

@@ -1,7 +1,7 @@
 //! Checks that options apply to the service. An option without effect is an error, since its purpose may be protection.
 
 use super::plugin::Over;
-use super::{Args, DispatcherArg, QpTypeArg, TransportArg};
+use super::{Args, DispatcherArg, EngineArg, QpTypeArg, TransportArg};
 use crate::decoder::{DeadlineArgs, DecoderArgs};
 use crate::experiment::ExperimentArgs;
 use crate::side::SideArgs;
@@ -34,7 +34,7 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
         given.refuse(&SideArgs::FIELDS, what)?;
         given.refuse(&ExperimentArgs::FORMS, what)?;
         given.refuse(&DeadlineArgs::FIELDS, what)?;
-        given.refuse(&["service"], what)?;
+        given.refuse(&["service", "engine"], what)?;
     }
     if args.experiment.slices {
         given.refuse(&SideArgs::FIELDS, "--slices, which are matched on weights of their own")?;
@@ -100,13 +100,23 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     }
     if args.dispatcher == Some(DispatcherArg::Device) {
         within("--dispatcher device, whose kernels poll", args.slots, MAX_SLOTS)?;
-        let what =
-            "--dispatcher device, whose kernel serves rpc_increment beside a thread of the transport's";
-        given.refuse(&ExperimentArgs::FIELDS, what)?;
-        given.refuse(&DecoderArgs::FIELDS, what)?;
-        given.refuse(&DeadlineArgs::FIELDS, what)?;
+        let what = match args.engine {
+            None => {
+                "--dispatcher device, whose kernel serves rpc_increment beside a thread of the transport's"
+            }
+            Some(EngineArg::Relay) => {
+                "--engine relay, whose kernel serves decode_syndrome beside a thread of the transport's"
+            }
+        };
         given.refuse(&SideArgs::FIELDS, what)?;
         given.refuse(&["threads"], what)?;
+        if args.engine.is_some() {
+            given.refuse(&ExperimentArgs::FORMS, what)?;
+        } else {
+            given.refuse(&ExperimentArgs::FIELDS, what)?;
+            given.refuse(&DecoderArgs::FIELDS, what)?;
+            given.refuse(&DeadlineArgs::FIELDS, what)?;
+        }
     }
     Ok(())
 }

@@ -3,12 +3,15 @@
 use super::figures::{self, Counted, Figures};
 use super::hsb;
 use super::served::{Outcome, Served};
+use crate::decoder::on_gpu;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use ringcall::RingConfig;
 use ringcall_cuda::driver::{Context as DeviceContext, Driver};
+use ringcall_decoder_service::Problem;
 use ringcall_dispatcher::queue_pair::Copying;
 use ringcall_dispatcher::relay::CREDITS_PER_SLOT;
+use ringcall_gpu_decoders::relay_bp::{Bounds, CancelFlag, GridHandler};
 use ringcall_launch::queue_pair::{
     MappedQueues, QueuePair, Running as UnifiedRunning, Shape, UnifiedDispatcher, UnifiedOptions,
     UnifiedWatch,
@@ -72,6 +75,42 @@ pub(super) fn start(ring: &MappedRing) -> Result<DeviceDispatcher<Running>> {
     let (functions, modules) = served(ring.context())?;
     let options = DispatcherOptions::new(KernelKind::regular());
     Ok(DeviceDispatcher::wire(ring, functions, modules, options)?.start()?)
+}
+
+/// Relay-BP of a problem on a GPU, before it serves a ring.
+pub(super) struct OnGpu {
+    context: Arc<DeviceContext>,
+    handler: GridHandler,
+}
+
+impl OnGpu {
+    /// Puts the decoder on the device. Answers are results of `decode_syndrome`, as the CPU's are.
+    ///
+    /// # Errors
+    /// The errors of [`on_gpu`]. The device cannot run the kernel.
+    pub(super) fn open(problem: &Problem) -> Result<Self> {
+        let relay = on_gpu(problem, Bounds { deadline: problem.deadline(), results_only: true })?;
+        let handler = relay.handler().context("--engine relay")?;
+        Ok(Self { context: Arc::clone(relay.context()), handler })
+    }
+
+    pub(super) fn slot_bytes(&self) -> u32 {
+        self.handler.slot_bytes()
+    }
+
+    pub(super) fn ring(&self, config: RingConfig) -> Result<MappedRing> {
+        MappedRing::allocate(&self.context, config).context("a ring that the GPU maps")
+    }
+
+    /// Starts the kernel. Returns also the flag that ends its decodes.
+    pub(super) fn start(self, ring: &MappedRing) -> Result<(DeviceDispatcher<Running>, CancelFlag)> {
+        let Self { handler, .. } = self;
+        let functions = handler.function(Functions::new(), names::DECODE_SYNDROME);
+        let modules = handler.modules(Modules::new());
+        let dispatcher = DeviceDispatcher::wire(ring, functions, modules, handler.options());
+        let dispatcher = dispatcher.and_then(DeviceDispatcher::start).context("--engine relay")?;
+        Ok((dispatcher, handler.cancel_flag().clone()))
+    }
 }
 
 /// Kernels that serve the queues of an adapter.

@@ -27,7 +27,7 @@ use crate::side::SideArgs;
 use crate::signals::Signals;
 use crate::style;
 use crate::tag_key::TagArgs;
-use crate::usage::Given;
+use crate::usage::{Given, misuse};
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use log::Watchman;
@@ -115,10 +115,17 @@ enum ThreadsArg {
 enum DispatcherArg {
     /// A thread of this process
     Host,
-    /// Persistent kernels on a GPU, which serve `rpc_increment`; the transport has its own thread
+    /// Persistent kernels on a GPU, which serve `rpc_increment`, or with --engine relay `decode_syndrome`; the transport has its own thread
     Device,
     /// A loop over an adapter's queues, without a ring (`--transport nic`)
     Unified,
+}
+
+/// The decoder in the place of the CPU's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EngineArg {
+    /// Relay-BP on a GPU, by a persistent kernel
+    Relay,
 }
 
 /// What `decode_syndrome` is.
@@ -166,6 +173,10 @@ pub(crate) struct Args {
     /// What serves requests [default: host; with --transport nic unified]
     #[arg(long, value_enum)]
     dispatcher: Option<DispatcherArg>,
+    /// Decode by relay, Relay-BP on a GPU of compute capability 9.0 or later, whose persistent kernel polls the ring and serves
+    /// `decode_syndrome`; with --transport udp or roce [default: a decoder on the CPU]
+    #[arg(long, value_enum)]
+    engine: Option<EngineArg>,
     /// With --dispatcher device and --transport nic or hsb: the kernels that work the adapter's queues [default: unified]
     #[arg(long, value_enum)]
     kernels: Option<device::KernelsArg>,
@@ -276,6 +287,26 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// These options, with those that `--engine` decides.
+    ///
+    /// # Errors
+    /// [`Misuse`](crate::usage::Misuse): another decoder, dispatcher or transport is asked for.
+    fn with_engine(&self, given: &Given<'_>) -> Result<Self> {
+        let mut args = self.clone();
+        if self.engine == Some(EngineArg::Relay) {
+            given.refuse(&["service"], "--engine relay")?;
+            if !matches!(self.transport, Over::Own(TransportArg::Udp | TransportArg::Roce)) {
+                bail!(misuse("--engine relay is served over --transport udp or roce"));
+            }
+            if !matches!(self.dispatcher, None | Some(DispatcherArg::Device)) {
+                bail!(misuse("--engine relay is served by the GPU's dispatcher: leave --dispatcher out"));
+            }
+            args.dispatcher = Some(DispatcherArg::Device);
+            args.experiment.decoder = args.experiment.decoder.by_relay()?;
+        }
+        Ok(args)
+    }
+
     /// Bytes of a slot; with a preset at least those that its requests need.
     fn slot_bytes(&self) -> u32 {
         let least = self.slot_bytes;
@@ -310,6 +341,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
     if args.write_config.is_none() {
         given.refuse(&["decoders"], "a service of one experiment: give --stream or --write-config")?;
     }
+    let args = &args.with_engine(given)?;
     check::check(args, given)?;
     if let Some(path) = &args.write_config {
         return decoding::write(args, path);
@@ -318,7 +350,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
         output::check_writable(path)?;
     }
     let busy = style::Busy::new("building the decoder");
-    let problem = if args.dispatcher == Some(DispatcherArg::Device) || args.service == ServiceArg::Decoder {
+    let decodes = args.dispatcher != Some(DispatcherArg::Device) || args.engine.is_some();
+    let problem = if !decodes || args.service == ServiceArg::Decoder {
         args.memory.admit(&around(args, Estimate::process()))?;
         None
     } else {

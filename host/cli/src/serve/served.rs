@@ -7,6 +7,7 @@ use crate::style;
 use anyhow::Result;
 use ringcall::HostDispatcher;
 use ringcall::dispatcher::{Running, Watch, Wired};
+use ringcall_gpu_decoders::relay_bp::CancelFlag;
 use ringcall_launch::ring::{DeviceDispatcher, Running as OnDevice};
 use ringcall_mlx5::{Ended, Event};
 use ringcall_protocol::counters::Snapshot;
@@ -18,6 +19,7 @@ use ringcall_transport::{
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 /// A running service of any kind.
@@ -90,6 +92,27 @@ impl Served for TwoThreadService {
 pub(super) struct DeviceService {
     pub(super) transport: Threaded,
     pub(super) dispatcher: DeviceDispatcher<OnDevice>,
+    /// Ends decodes that a stop cannot wait for.
+    pub(super) cancel: Option<CancelFlag>,
+}
+
+/// Raises a flag after a time, unless it is dropped before.
+struct Raised {
+    _waiting: Option<Sender<()>>,
+}
+
+impl Raised {
+    fn after(time: Duration, flag: CancelFlag) -> Self {
+        let (waiting, dropped) = mpsc::channel();
+        let raise = move || {
+            // Without a flag the stop ends at its deadline.
+            if dropped.recv_timeout(time) == Err(RecvTimeoutError::Timeout) && flag.raise().is_err() {
+                tracing::warn!("the GPU's decodes cannot be cancelled");
+            }
+        };
+        let thread = std::thread::Builder::new().name("ringcall-cancel".to_owned()).spawn(raise);
+        Self { _waiting: thread.is_ok().then_some(waiting) }
+    }
 }
 
 impl Served for DeviceService {
@@ -103,6 +126,8 @@ impl Served for DeviceService {
     }
 
     fn stop(self: Box<Self>, deadline: Duration) -> Outcome {
+        // It lives until the kernel has ended.
+        let _raised = self.cancel.map(|flag| Raised::after(deadline / 2, flag));
         let report = Box::new(self.transport).stop(deadline);
         let dispatcher = self.dispatcher.watch();
         let stopped = self.dispatcher.stop(deadline.max(Duration::from_millis(50))).report;

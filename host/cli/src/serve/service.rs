@@ -5,7 +5,7 @@ use super::figures::{self, Answers, Figures};
 use super::model::{ModelService, common};
 use super::plugin::{Over, Plugin};
 use super::served::{DeviceService, Outcome, Served, driven};
-use super::{Args, DispatcherArg, QpTypeArg, ThreadsArg, TransportArg, device};
+use super::{Args, DispatcherArg, EngineArg, QpTypeArg, ThreadsArg, TransportArg, device};
 use crate::experiment::{self, Syndromes};
 use crate::side::SideArgs;
 use crate::usage::{Given, misuse};
@@ -52,7 +52,8 @@ struct Decodes {
     deadline_us: Option<f64>,
     /// Side information in requests.
     side: SideArgs,
-    answers: Arc<Answers>,
+    /// Counts of answers; none where a GPU answers.
+    answers: Option<Arc<Answers>>,
     /// Ends decodes that a stop cannot wait for.
     cancellation: Cancellation,
     /// Whether requests are measurements.
@@ -62,6 +63,22 @@ struct Decodes {
 }
 
 impl Decodes {
+    fn of(args: &Args, problem: &Problem, answers: Option<Arc<Answers>>, cancellation: Cancellation) -> Self {
+        let family = problem.family();
+        Self {
+            experiment: experiment::digest(problem),
+            decoder: problem.decoder_name(),
+            family,
+            relay: (family == DecoderFamily::Relay).then(|| args.experiment.decoder.relay.config()),
+            deadline_us: args.deadline.deadline.map(|time| time.as_nanos() as f64 / 1e3),
+            measured: problem.form().measurements().is_some(),
+            confident: problem.form().is_confident(),
+            side: args.side,
+            answers,
+            cancellation,
+        }
+    }
+
     fn pairs(&self) -> String {
         let Self { experiment, decoder, relay, family, deadline_us, side, measured, confident, .. } = self;
         let pairs = match relay {
@@ -116,26 +133,7 @@ fn functions(args: &Args, problem: Option<Problem>) -> Result<(TableBuilder, Opt
         };
         table = table.host_call_with_schema(function, schema, answer);
     }
-    let experiment = experiment::digest(&problem);
-    let family = problem.family();
-    let relay = (family == DecoderFamily::Relay).then(|| args.experiment.decoder.relay.config());
-    let deadline_us = args.deadline.deadline.map(|time| time.as_nanos() as f64 / 1e3);
-    let (decoder, measured) = (problem.decoder_name(), problem.form().measurements().is_some());
-    let confident = problem.form().is_confident();
-    let side = args.side;
-    let decodes = Decodes {
-        experiment,
-        decoder,
-        family,
-        relay,
-        deadline_us,
-        measured,
-        confident,
-        side,
-        answers,
-        cancellation,
-    };
-    Ok((table, Some(decodes)))
+    Ok((table, Some(Decodes::of(args, &problem, Some(answers), cancellation))))
 }
 
 const TOO_SMALL: &str = "give --slot-bytes more, or decode a smaller experiment";
@@ -206,7 +204,15 @@ impl Service {
                 Ok(Self { served, decodes, predecoder, model })
             }
             Some(DispatcherArg::Device) => {
-                let mapped = device::ring(config)?;
+                let decoder = match (args.engine, &problem) {
+                    (Some(EngineArg::Relay), Some(problem)) => Some(device::OnGpu::open(problem)?),
+                    _ => None,
+                };
+                let mapped = match &decoder {
+                    None => device::ring(config)?,
+                    Some(decoder) => decoder
+                        .ring(RingConfig { slot_bytes: slot_bytes.max(decoder.slot_bytes()), ..config })?,
+                };
                 let ring = mapped.ring();
                 let options = ThreadOptions::default();
                 // The transport precedes the kernel, because nothing is allocated for this context while the kernel
@@ -228,9 +234,17 @@ impl Service {
                         }
                     },
                 };
-                let dispatcher = device::start(&mapped)?;
-                let served = Box::new(DeviceService { transport, dispatcher });
-                Ok(Self { served, decodes: None, predecoder: None, model: String::new() })
+                let (dispatcher, cancel) = match decoder {
+                    None => (device::start(&mapped)?, None),
+                    Some(decoder) => {
+                        let (dispatcher, flag) = decoder.start(&mapped)?;
+                        (dispatcher, Some(flag))
+                    }
+                };
+                let served = Box::new(DeviceService { transport, dispatcher, cancel });
+                let of = |problem| Decodes::of(args, problem, None, Cancellation::default());
+                let decodes = problem.as_ref().map(of);
+                Ok(Self { served, decodes, predecoder: None, model: String::new() })
             }
         }
     }
@@ -339,7 +353,7 @@ impl Service {
     /// A reader of all counters.
     pub(super) fn figures(&self) -> Figures {
         let figures = self.served.figures();
-        let Some(answers) = self.decodes.as_ref().map(|decodes| Arc::clone(&decodes.answers)) else {
+        let Some(answers) = self.decodes.as_ref().and_then(|decodes| decodes.answers.clone()) else {
             return figures;
         };
         Arc::new(move || {
@@ -375,8 +389,10 @@ impl Service {
         let matching = |decodes: &&Decodes| decodes.family == DecoderFamily::Matching;
         outcome.json["matching"] =
             self.decodes.as_ref().filter(matching).map(|decodes| decodes.decoder).into();
-        if let Some(decodes) = &self.decodes {
-            let [answers, unconverged, late] = decodes.answers.counts();
+        if let Some(decodes) = &self.decodes
+            && let Some(answers) = &decodes.answers
+        {
+            let [answers, unconverged, late] = answers.counts();
             outcome.json["decodes"] = json!({ "answers": answers, "unconverged": unconverged, "late": late });
             if decodes.deadline_us.is_some() || unconverged + late > 0 {
                 outcome.text +=

@@ -102,6 +102,14 @@ impl GpuRelay {
         Ok(Inference::Decoder(Arc::new(model)))
     }
 
+    /// Decoding as a grid handler, for a dispatcher of the device over the caller's ring.
+    ///
+    /// # Errors
+    /// The device cannot run the kernel: see [`GridHandler::new`].
+    pub fn handler(&self) -> Result<GridHandler, GpuRelayError> {
+        Ok(GridHandler::new(&self.graph, &self.config, &self.context, self.bounds)?)
+    }
+
     /// The device's own dispatchers, over a ring of `slots` slots: `kernels` kernels, each for an equal part of the slots.
     /// Requests go to each in turn.
     ///

@@ -31,7 +31,7 @@ pub(super) fn check_stream(args: &Args, given: &Given<'_>) -> Result<()> {
 /// Refuses options that do not apply to sessions.
 fn of_sessions(args: &Args, given: &Given<'_>, what: &str) -> Result<()> {
     given.refuse(&SideArgs::FIELDS, what)?;
-    given.refuse(&["service"], what)?;
+    given.refuse(&["service", "engine"], what)?;
     given.refuse(&ModelArgs::FIELDS, what)?;
     given.refuse(&["kernels"], what)?;
     given.refuse(&["rendezvous", "qp_type", "psn", "device", "queues", "deadline", "preset"], what)?;
