@@ -1,7 +1,7 @@
 //! Checks that options apply to the service. An option without effect is an error, since its purpose may be protection.
 
 use super::plugin::Over;
-use super::{Args, DispatcherArg, EngineArg, QpTypeArg, TransportArg};
+use super::{Args, DispatcherArg, QpTypeArg, TransportArg};
 use crate::decoder::{DeadlineArgs, DecoderArgs};
 use crate::experiment::ExperimentArgs;
 use crate::side::SideArgs;
@@ -100,17 +100,15 @@ pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     }
     if args.dispatcher == Some(DispatcherArg::Device) {
         within("--dispatcher device, whose kernels poll", args.slots, MAX_SLOTS)?;
-        let what = match args.engine {
-            None => {
-                "--dispatcher device, whose kernel serves rpc_increment beside a thread of the transport's"
-            }
-            Some(EngineArg::Relay) => {
-                "--engine relay, whose kernel serves decode_syndrome beside a thread of the transport's"
-            }
+        let relay = args.model.is_relay();
+        let what = if relay {
+            "--engine relay, whose kernel serves decode_syndrome beside a thread of the transport's"
+        } else {
+            "--dispatcher device, whose kernel serves rpc_increment beside a thread of the transport's"
         };
         given.refuse(&SideArgs::FIELDS, what)?;
         given.refuse(&["threads"], what)?;
-        if args.engine.is_some() {
+        if relay {
             given.refuse(&ExperimentArgs::FORMS, what)?;
         } else {
             given.refuse(&ExperimentArgs::FIELDS, what)?;

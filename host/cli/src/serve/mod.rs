@@ -121,13 +121,6 @@ enum DispatcherArg {
     Unified,
 }
 
-/// The decoder in the place of the CPU's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum EngineArg {
-    /// Relay-BP on a GPU, by a persistent kernel
-    Relay,
-}
-
 /// What `decode_syndrome` is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ServiceArg {
@@ -173,10 +166,6 @@ pub(crate) struct Args {
     /// What serves requests [default: host; with --transport nic unified]
     #[arg(long, value_enum)]
     dispatcher: Option<DispatcherArg>,
-    /// Decode by relay, Relay-BP on a GPU of compute capability 9.0 or later, whose persistent kernel polls the ring and serves
-    /// `decode_syndrome`; with --transport udp or roce [default: a decoder on the CPU]
-    #[arg(long, value_enum)]
-    engine: Option<EngineArg>,
     /// With --dispatcher device and --transport nic or hsb: the kernels that work the adapter's queues [default: unified]
     #[arg(long, value_enum)]
     kernels: Option<device::KernelsArg>,
@@ -293,7 +282,7 @@ impl Args {
     /// [`Misuse`](crate::usage::Misuse): another decoder, dispatcher or transport is asked for.
     fn with_engine(&self, given: &Given<'_>) -> Result<Self> {
         let mut args = self.clone();
-        if self.engine == Some(EngineArg::Relay) {
+        if self.model.is_relay() {
             given.refuse(&["service"], "--engine relay")?;
             if !matches!(self.transport, Over::Own(TransportArg::Udp | TransportArg::Roce)) {
                 bail!(misuse("--engine relay is served over --transport udp or roce"));
@@ -350,7 +339,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
         output::check_writable(path)?;
     }
     let busy = style::Busy::new("building the decoder");
-    let decodes = args.dispatcher != Some(DispatcherArg::Device) || args.engine.is_some();
+    let decodes = args.dispatcher != Some(DispatcherArg::Device) || args.model.is_relay();
     let problem = if !decodes || args.service == ServiceArg::Decoder {
         args.memory.admit(&around(args, Estimate::process()))?;
         None

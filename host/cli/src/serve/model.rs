@@ -10,7 +10,8 @@ use crate::run::for_network;
 use crate::side::SideArgs;
 use crate::usage::{Given, Misuse};
 use anyhow::{Context, Result, bail};
-use clap::Args as ClapArgs;
+use clap::builder::PossibleValue;
+use clap::{Args as ClapArgs, ValueEnum};
 use ringcall::dispatcher::HostDispatcherBuilder;
 use ringcall::table::TableBuilder;
 use ringcall::{FunctionId, FunctionTable};
@@ -24,6 +25,36 @@ use ringcall_wire::function::names;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// What runs a model, or decodes in the place of the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EngineArg {
+    Network(NetworkArg),
+    /// Relay-BP on a GPU.
+    Relay,
+}
+
+impl ValueEnum for EngineArg {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self::Network(NetworkArg::Cpu),
+            Self::Network(NetworkArg::Gpu),
+            Self::Network(NetworkArg::Onnxruntime),
+            Self::Network(NetworkArg::OnnxruntimeCuda),
+            Self::Network(NetworkArg::Tensorrt),
+            Self::Relay,
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Network(network) => network.to_possible_value(),
+            Self::Relay => Some(PossibleValue::new("relay").help(
+                "Relay-BP on a GPU of compute capability 9.0 or later, whose persistent kernel serves `decode_syndrome`; with --transport udp or roce",
+            )),
+        }
+    }
+}
+
 /// The options of services of a model.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct ModelArgs {
@@ -31,9 +62,9 @@ pub(super) struct ModelArgs {
     /// committed predecoder_3x128_int8, which is built in]
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// What runs the model
+    /// What runs the model, or with relay decodes without one
     #[arg(long, value_enum, default_value = "cpu")]
-    engine: NetworkArg,
+    engine: EngineArg,
     /// With --engine tensorrt: keep the engine that is built of --model in FILE, and read it from there if it is there [default: the
     /// user's cache, by what it is built of]
     #[arg(long, value_name = "FILE", requires = "model")]
@@ -67,7 +98,12 @@ impl ModelArgs {
 
     /// Whether the engine is a library that is loaded at run time.
     pub(super) fn loads_a_library(&self) -> bool {
-        !matches!(self.engine, NetworkArg::Cpu)
+        !matches!(self.engine, EngineArg::Network(NetworkArg::Cpu))
+    }
+
+    /// Whether Relay-BP on a GPU decodes.
+    pub(super) fn is_relay(&self) -> bool {
+        self.engine == EngineArg::Relay
     }
 }
 
@@ -102,6 +138,17 @@ impl ModelArgs {
         "poll_limit",
         "match_workers",
     ];
+    /// The same without the engine, which may be of no model.
+    const WITH_MODEL: [&'static str; 8] = [
+        "model",
+        "engine_save_path",
+        "sizes",
+        "threshold",
+        "instances",
+        "queue_depth",
+        "poll_limit",
+        "match_workers",
+    ];
     /// Fields of options that only apply to a predecoder.
     const PREDECODER: [&'static str; 4] = ["instances", "queue_depth", "poll_limit", "match_workers"];
 }
@@ -110,14 +157,19 @@ impl ModelArgs {
 pub(super) fn check(args: &Args, given: &Given<'_>) -> Result<()> {
     let misuse = |text: &str| Err(Misuse(text.to_owned()).into());
     match args.service {
+        _ if args.model.is_relay() => {
+            given.refuse(&ModelArgs::WITH_MODEL, "--engine relay, which runs no model")
+        }
         ServiceArg::Syndromes => given.refuse(&ModelArgs::FIELDS, "--service syndromes, which runs no model"),
         _ if args.dispatcher == Some(super::DispatcherArg::Device) => misuse(
             "--service decoder and predecoder are served by the host's dispatcher: leave --dispatcher out",
         ),
-        _ if args.model.engine == NetworkArg::Gpu => misuse(
+        _ if args.model.engine == EngineArg::Network(NetworkArg::Gpu) => misuse(
             "--engine gpu runs in `ringcall run`: --service takes cpu, onnxruntime, onnxruntime-cuda and tensorrt",
         ),
-        _ if args.model.engine_save_path.is_some() && args.model.engine != NetworkArg::Tensorrt => {
+        _ if args.model.engine_save_path.is_some()
+            && args.model.engine != EngineArg::Network(NetworkArg::Tensorrt) =>
+        {
             misuse("--engine-save-path is for --engine tensorrt, which builds an engine")
         }
         ServiceArg::Decoder if args.model.model.is_none() => misuse("--service decoder needs --model FILE"),
@@ -184,7 +236,8 @@ impl ModelService {
         }
         let file = NetworkFile::read(options.model.as_deref())?;
         let shown = file.to_string();
-        let network = Network::open_saving(file, options.engine, None, options.engine_save_path.as_deref())?;
+        let EngineArg::Network(engine) = options.engine else { return Ok(None) };
+        let network = Network::open_saving(file, engine, None, options.engine_save_path.as_deref())?;
         let host = HostServiceOptions {
             instances: options.instances,
             queue_depth: options.queue_depth,

@@ -5,7 +5,7 @@ use super::figures::{self, Answers, Figures};
 use super::model::{ModelService, common};
 use super::plugin::{Over, Plugin};
 use super::served::{DeviceService, Outcome, Served, driven};
-use super::{Args, DispatcherArg, EngineArg, QpTypeArg, ThreadsArg, TransportArg, device};
+use super::{Args, DispatcherArg, QpTypeArg, ThreadsArg, TransportArg, device};
 use crate::experiment::{self, Syndromes};
 use crate::side::SideArgs;
 use crate::usage::{Given, misuse};
@@ -204,8 +204,8 @@ impl Service {
                 Ok(Self { served, decodes, predecoder, model })
             }
             Some(DispatcherArg::Device) => {
-                let decoder = match (args.engine, &problem) {
-                    (Some(EngineArg::Relay), Some(problem)) => Some(device::OnGpu::open(problem)?),
+                let decoder = match (args.model.is_relay(), &problem) {
+                    (true, Some(problem)) => Some(device::OnGpu::open(problem)?),
                     _ => None,
                 };
                 let mapped = match &decoder {
