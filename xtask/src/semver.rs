@@ -19,6 +19,10 @@ pub(crate) struct SemverOptions {
     /// The published crates to compare instead of all.
     #[arg(long = "package", value_name = "CRATE")]
     packages: Vec<String>,
+    /// Check for a release of this kind, whatever the versions say. Without it a breaking release, such as from 0.1 to 0.2, is not checked at
+    /// all, since it may change anything; `minor` lists what such a release breaks.
+    #[arg(long, value_parser = ["major", "minor", "patch"])]
+    release_type: Option<String>,
 }
 
 /// Compares published crates with themselves at a revision.
@@ -41,6 +45,9 @@ pub(crate) fn step(shell: &Shell, options: &SemverOptions) -> Result<Outcome> {
     let mut checks = shell.command(&tool.to_string_lossy(), &["semver-checks", "--baseline-rev", &baseline]);
     for package in old {
         checks.args(["--package", &package.name]);
+    }
+    if let Some(kind) = &options.release_type {
+        checks.args(["--release-type", kind]);
     }
     run(checks.env("CARGO_TARGET_DIR", shell.target("semver")))?;
     Ok(Outcome::Done)
