@@ -5,22 +5,22 @@
 use libfuzzer_sys::fuzz_target;
 use ringcall::RingConfig;
 use ringcall_bridge::c_api::bridge;
-use ringcall_bridge::loader::Library;
+use ringcall_bridge::loader::ProviderLibrary;
 use ringcall_bridge::parse_endpoint;
-use ringcall_bridge::provider::{Args, Shape};
+use ringcall_bridge::provider::{Args, LinkedArguments};
 use std::ffi::{CString, c_char, c_int, c_void};
 
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);
     let args = Args::new(text.split('\0'));
-    if let Ok(shape) = Shape::read(&args, RingConfig { slots: 8, slot_bytes: 256 }) {
+    if let Ok(shape) = LinkedArguments::read(&args, RingConfig { slots: 8, slot_bytes: 256 }) {
         assert_eq!(shape.unified, text.split('\0').any(|arg| arg == "--unified"));
     }
     let endpoint = parse_endpoint(&text);
     assert!(endpoint.details.len() <= text.split_ascii_whitespace().count());
     // A name of a file that is not there, whatever it is made of.
     let name = format!("/nowhere/{text}");
-    assert!(Library::open(&name).is_err());
+    assert!(ProviderLibrary::open(&name).is_err());
 
     // As C hands it in: any bytes up to the first NUL, any count of arguments up to those that there are.
     let strings: Vec<CString> =

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringcall_matching::{Decoder, GraphBuilder, MergeStrategy, StreamingDecoder};
+use ringcall_matching::{MwpmDecoder, GraphBuilder, MergeStrategy, StreamingDecoder};
 
 /// Detectors; one more index is out of range.
 const DETECTORS: u8 = 16;
@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let Ok(graph) = builder.build() else { return };
     let rounds: Vec<u32> = (0..u32::from(DETECTORS)).map(|i| i * 5 % 3).collect();
-    let mut decoder = Decoder::new(graph);
+    let mut decoder = MwpmDecoder::new(graph);
     let mut stream = StreamingDecoder::new(&decoder, &rounds).expect("a round for each detector");
     for list in rest.chunks(9) {
         let defects: Vec<u32> = list.iter().map(|&d| u32::from(d % (DETECTORS + 1))).collect();

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringcall_matching::{Decoder, DecoderConfig, ErrorPart, GraphBuilder, MatchingGraph, WeightedDecoder};
+use ringcall_matching::{MwpmDecoder, DecoderConfig, ErrorPart, GraphBuilder, MatchingGraph, WeightedDecoder};
 
 /// Detectors; one more index is out of range.
 const DETECTORS: u8 = 14;
@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
     let mut config = DecoderConfig::default();
     config.correlations = true;
     config.near_entries = usize::from(near % 4) * 16;
-    let mut decoder = Decoder::with_config(graph.clone(), &config);
+    let mut decoder = MwpmDecoder::with_config(graph.clone(), &config);
     let mut weighted = WeightedDecoder::new(&decoder);
     for list in rest.chunks(9) {
         let defects: Vec<u32> = list.iter().map(|&d| u32::from(d % (DETECTORS + 1))).collect();

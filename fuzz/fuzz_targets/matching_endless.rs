@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringcall_matching::{Decoder, EndlessConfig, EndlessDecoder, GraphBuilder, MatchingGraph, MergeStrategy};
+use ringcall_matching::{MwpmDecoder, EndlessConfig, EndlessDecoder, GraphBuilder, MatchingGraph, MergeStrategy};
 
 const CHECKS: u32 = 4;
 const ROUNDS: u32 = 48;
@@ -68,7 +68,7 @@ fuzz_target!(|data: &[u8]| {
     let rounds: Vec<Vec<u32>> =
         (0..ROUNDS).map(|t| (0..CHECKS).filter(|c| fires(t * CHECKS + c)).collect()).collect();
     let defects: Vec<u32> = (0..ROUNDS * CHECKS).filter(|&i| fires(i)).collect();
-    let expected = Decoder::new(whole).decode(&defects).expect("every check has a boundary").weight();
+    let expected = MwpmDecoder::new(whole).decode(&defects).expect("every check has a boundary").weight();
     let (before, tail) = rounds.split_at(rounds.len() - endless.tail_rounds());
     for (t, round) in before.iter().enumerate() {
         endless.push_round(round).expect("checks of the code");

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringcall_roce::{
-    Busy, Envelope, Event, IcrcCheck, Immediate, Incomplete, Memory, Packet, Psn, QueuePair, Responder, Reth,
+    Busy, Envelope, PacketEffect, IcrcCheck, Immediate, Incomplete, PeerMemory, Packet, Psn, LocalQueuePair, Responder, Reth,
 };
 use ringcall_sim::fpga::control::{Reply, Request};
 
@@ -16,7 +16,7 @@ struct Shadow {
     written: [bool; (SLOT_BYTES * SLOTS) as usize],
 }
 
-impl Memory for Shadow {
+impl PeerMemory for Shadow {
     fn bytes(&self) -> u64 {
         u64::from(SLOT_BYTES * SLOTS)
     }
@@ -29,7 +29,7 @@ impl Memory for Shadow {
 
 /// Writes with the right key, four bytes of input each: no byte of a whole frame may be one that its sender did not write.
 fn only_written_bytes_are_reported(data: &[u8]) {
-    let qp = QueuePair {
+    let qp = LocalQueuePair {
         number: 2,
         key: 7,
         base: 0,
@@ -51,7 +51,7 @@ fn only_written_bytes_are_reported(data: &[u8]) {
         } else {
             Packet::write_immediate(2, psn, reth, Immediate::new(slot, psn), payload)
         };
-        if let Ok(Event::Arrived(arrived)) = responder.receive(&packet, &mut memory) {
+        if let Ok(PacketEffect::Arrived(arrived)) = responder.receive(&packet, &mut memory) {
             let of_slot = &mut memory.written[(arrived.slot * SLOT_BYTES) as usize..][..SLOT_BYTES as usize];
             assert!(of_slot[..arrived.bytes as usize].iter().all(|&written| written), "{arrived:?}");
             of_slot.fill(false);
@@ -86,7 +86,7 @@ fuzz_target!(|data: &[u8]| {
     let envelope =
         Envelope::v4("10.0.0.2:1".parse().expect("an address"), "10.0.0.1:2".parse().expect("an address"));
     for incomplete in [Incomplete::Discard, Incomplete::Publish] {
-        let qp = QueuePair {
+        let qp = LocalQueuePair {
             number: 2,
             key: 0x1234,
             base: 0x100,
@@ -110,11 +110,11 @@ fuzz_target!(|data: &[u8]| {
                 assert_eq!(envelope.recover(&out), Ok(numbered));
             }
             match responder.receive_datagram(datagram, &envelope, IcrcCheck::Ignore, &mut memory[..]) {
-                Ok(Event::Arrived(arrived)) => {
+                Ok(PacketEffect::Arrived(arrived)) => {
                     assert!(arrived.slot < SLOTS && arrived.bytes <= SLOT_BYTES);
                     assert!(arrived.complete || incomplete == Incomplete::Publish);
                 }
-                Ok(Event::Written | Event::Message(_) | Event::Gathered) => {}
+                Ok(PacketEffect::Written | PacketEffect::Message(_) | PacketEffect::Gathered) => {}
                 Err(reason) => assert!(responder.stats().refused.of(reason) > 0),
             }
         }

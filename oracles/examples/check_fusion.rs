@@ -13,7 +13,7 @@ use std::io::BufRead;
 use anyhow::{Result, ensure};
 use fusion_blossom::mwpm_solver::{PrimalDualSolver, SolverSerial};
 use fusion_blossom::util::{SolverInitializer, SyndromePattern};
-use ringcall_matching::{Decoder, MatchingGraph};
+use ringcall_matching::{MwpmDecoder, MatchingGraph};
 
 /// The graph as fusion-blossom takes it. An edge of negative weight is taken beforehand, and costs as much to take back.
 struct Other {
@@ -67,7 +67,7 @@ fn main() -> Result<()> {
             continue;
         }
         let mut other = Other::new(&graph);
-        let mut decoder = Decoder::new(graph);
+        let mut decoder = MwpmDecoder::new(graph);
         graphs += 1;
         for shot in shots {
             let Ok(solution) = decoder.decode(&shot.defects) else {

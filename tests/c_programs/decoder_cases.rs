@@ -5,7 +5,7 @@
 //! each shot: how many detectors fired, which, the weight, the observables as a word, PyMatching's weight; then how many shots may
 //! have another weight than PyMatching's: with correlations it follows from the first pass, which has ties.
 
-use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
+use ringcall_qec::decode::{Decoder, DecodingGraph, MatchingDecoder, MatchingEngine, ParallelEdges};
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::sample::Sampler;
 use std::fmt::Write;
@@ -50,7 +50,7 @@ fn line(decoder: &mut MatchingDecoder, defects: &[u32], theirs: f64) -> String {
 }
 
 fn decoder(model: &DetectorErrorModel, engine: MatchingEngine) -> MatchingDecoder {
-    let graph = MatchingGraph::from_dem(model, ParallelEdges::Independent).expect("a graph");
+    let graph = DecodingGraph::from_dem(model, ParallelEdges::Independent).expect("a graph");
     MatchingDecoder::new(&graph, engine).expect("a decoder")
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn matrices(folder: &Path) -> Vec<Case> {
             let (graph, shots) = plain::parse(text);
             let (detectors, observables) = (graph.num_detectors() as u32, graph.num_observables() as u32);
             let mut matrix = format!("{detectors} {observables} {}\n", graph.num_edges());
-            let mut ours = MatchingGraph::new(detectors, observables, ParallelEdges::Independent);
+            let mut ours = DecodingGraph::new(detectors, observables, ParallelEdges::Independent);
             for edge in graph.edges() {
                 let p = edge.probability.expect("a probability");
                 let ends: Vec<u32> = [Some(edge.u), edge.v].into_iter().flatten().collect();

@@ -5,7 +5,9 @@ use crate::hypergraph::Hypergraph;
 use crate::loss::{Losses, raised};
 use crate::rows::Rows;
 use crate::{Config, EdgeReweight, LossSites, Matching, Refusal};
-use ringcall_matching::{DecodeError, Decoder, DecoderConfig, GraphBuilder, WeightedDecoder, WeightsError};
+use ringcall_matching::{
+    DecoderConfig, GraphBuilder, MatchingError, MwpmDecoder, WeightedDecoder, WeightsError,
+};
 
 /// Every weight of a positive probability is below this: the smallest number has the weight 744.4. Weights of a request may be 32
 /// times the largest of the graph.
@@ -34,7 +36,7 @@ pub struct HypergraphDecoder {
     /// The errors that are likelier than not, and what they flip.
     likely: Vec<u32>,
     likely_flip: Vec<u64>,
-    plain: Decoder,
+    plain: MwpmDecoder,
     weighted: WeightedDecoder,
     losses: Losses,
     /// Errors whose probabilities the request at hand sets, and whether each is among them.
@@ -61,7 +63,7 @@ fn is_likely(probability: f64) -> bool {
 }
 
 impl HypergraphDecoder {
-    /// A decoder of this graph. It takes time and memory for tables, as [`Decoder::with_config`] does.
+    /// A decoder of this graph. It takes time and memory for tables, as [`MwpmDecoder::with_config`] does.
     ///
     /// # Errors
     /// [`Refusal::Argument`] for a configuration out of range, [`Refusal::Failed`] for a graph that matching cannot represent.
@@ -282,7 +284,7 @@ impl HypergraphDecoder {
             add(&mut builder, &self.edges, edge, self.weigh(edge as u32).weight())?;
         }
         let mut decoder =
-            Decoder::new(builder.room_for(ROOM).and_then(|b| b.build()).map_err(|error| unfit(&error))?);
+            MwpmDecoder::new(builder.room_for(ROOM).and_then(|b| b.build()).map_err(|error| unfit(&error))?);
         decoder.decode(&self.defects).map_err(unexplained)?;
         self.crossed.clear();
         self.crossed.extend(decoder.correction().iter().map(|&edge| open[edge as usize] as u32));
@@ -317,7 +319,7 @@ fn decoder(
     weighed: &[Weighed],
     folded: &[f64],
     config: &Config,
-) -> Result<Decoder, Refusal> {
+) -> Result<MwpmDecoder, Refusal> {
     let open = weighed.iter().map(Weighed::weight).filter(|weight| weight.is_finite());
     let heaviest = open.fold(1.0, f64::max);
     let mut builder = GraphBuilder::new();
@@ -334,7 +336,7 @@ fn decoder(
             builder.correlate(probability, edges.crossed(error)).map_err(|error| unfit(&error))?;
         }
     }
-    Ok(Decoder::with_config(builder.build().map_err(|error| unfit(&error))?, &options))
+    Ok(MwpmDecoder::with_config(builder.build().map_err(|error| unfit(&error))?, &options))
 }
 
 fn add(builder: &mut GraphBuilder, edges: &Edges, edge: usize, weight: f64) -> Result<(), Refusal> {
@@ -349,13 +351,13 @@ fn flip(bits: &mut [u64], members: &[u32]) {
     members.iter().for_each(|&detector| bits[detector as usize / 64] ^= 1 << (detector % 64));
 }
 
-fn unfit(error: &ringcall_matching::BuildError) -> Refusal {
+fn unfit(error: &ringcall_matching::MatchingGraphError) -> Refusal {
     Refusal::Failed(format!("the graph cannot be matched on: {error}"))
 }
 
-fn unexplained(error: DecodeError) -> Refusal {
+fn unexplained(error: MatchingError) -> Refusal {
     match error {
-        DecodeError::OddParity { detector } => Refusal::Failed(format!(
+        MatchingError::OddParity { detector } => Refusal::Failed(format!(
             "no set of edges explains the syndrome: an odd number of vertices fired in the part of the graph that has vertex \
              {detector}, and no edge of one vertex is there"
         )),

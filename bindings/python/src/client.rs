@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
-use ringcall_transport::{CallError, CallerOptions, Outcome, TransportError, udp};
+use ringcall_transport::{CallerError, CallerOptions, RequestOutcome, TransportError, udp};
 use ringcall_wire::function::{FunctionId, names};
 use ringcall_wire::qec::DecodeResponse;
 use ringcall_wire::status::Status;
@@ -35,7 +35,7 @@ enum ClientError {
     )]
     Length { shot: usize, found: usize, expected: usize },
     #[error(transparent)]
-    Call(#[from] CallError),
+    Call(#[from] CallerError),
 }
 
 impl From<ClientError> for PyErr {
@@ -43,7 +43,7 @@ impl From<ClientError> for PyErr {
         let text = error.to_string();
         match error {
             ClientError::Lost { .. } => PyTimeoutError::new_err(text),
-            ClientError::Call(CallError::TooLong { .. }) => PyValueError::new_err(text),
+            ClientError::Call(CallerError::TooLong { .. }) => PyValueError::new_err(text),
             _ => PyRuntimeError::new_err(text),
         }
     }
@@ -90,18 +90,18 @@ impl Batch {
     }
 
     /// Records how a shot ended.
-    fn take(&mut self, shot: usize, outcome: Outcome<'_>, took: Duration) {
+    fn take(&mut self, shot: usize, outcome: RequestOutcome<'_>, took: Duration) {
         self.ended += 1;
         if let Err(error) = self.read(shot, outcome, took) {
             self.failed.get_or_insert(error);
         }
     }
 
-    fn read(&mut self, shot: usize, outcome: Outcome<'_>, took: Duration) -> Result<(), ClientError> {
+    fn read(&mut self, shot: usize, outcome: RequestOutcome<'_>, took: Duration) -> Result<(), ClientError> {
         let (header, result) = match outcome {
-            Outcome::Answered(header, result) => (header, result),
-            Outcome::Lost => return Err(ClientError::Lost { shot, after: took }),
-            Outcome::Unsent => return Err(ClientError::Unsent(shot)),
+            RequestOutcome::Answered(header, result) => (header, result),
+            RequestOutcome::Lost => return Err(ClientError::Lost { shot, after: took }),
+            RequestOutcome::Unsent => return Err(ClientError::Unsent(shot)),
         };
         if !header.status().is_ok() {
             return Err(ClientError::Refused { shot, status: header.status() });
@@ -182,7 +182,7 @@ impl ServiceClient {
                         first.get_or_insert(id);
                         sent += 1;
                     }
-                    Err(CallError::Full(_)) => break,
+                    Err(CallerError::Full(_)) => break,
                     Err(error) => return Err(Stopped::Failed(error.into())),
                 }
             }

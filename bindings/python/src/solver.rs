@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use ringcall_matching::{
-    BuildError, DecodeError, Decoder, DecoderConfig, GraphBuilder, MergeStrategy, Solution, WeightedDecoder,
+    MatchingGraphError, MatchingError, MwpmDecoder, DecoderConfig, GraphBuilder, MergeStrategy, Solution, WeightedDecoder,
     WeightsError,
 };
 
@@ -46,17 +46,17 @@ pub(crate) enum SolveError {
     #[error("`edge_reweights` names the edge {0}, whose weight is negative")]
     ReweightedNegative(Ends),
     #[error(transparent)]
-    Build(#[from] BuildError),
+    Build(#[from] MatchingGraphError),
     #[error(transparent)]
     Weights(WeightsError),
     #[error(transparent)]
-    Decode(DecodeError),
+    Decode(MatchingError),
 }
 
-impl From<DecodeError> for SolveError {
-    fn from(error: DecodeError) -> Self {
+impl From<MatchingError> for SolveError {
+    fn from(error: MatchingError) -> Self {
         match error {
-            DecodeError::OddParity { .. } => Self::OddParity,
+            MatchingError::OddParity { .. } => Self::OddParity,
             other => Self::Decode(other),
         }
     }
@@ -80,7 +80,7 @@ impl Wanted {
 /// The tables to decode a graph. Made once after the graph's last change.
 #[derive(Debug)]
 pub(crate) struct Solver {
-    prototype: Decoder,
+    prototype: MwpmDecoder,
     /// Idle decoders: those of one pass, and those of two.
     idle: Mutex<[Vec<Worker>; 2]>,
     nodes: usize,
@@ -141,7 +141,7 @@ impl Solver {
             }
         }
         Ok(Self {
-            prototype: Decoder::with_config(builder.build()?, &config),
+            prototype: MwpmDecoder::with_config(builder.build()?, &config),
             idle: Mutex::default(),
             nodes: graph.num_nodes(),
             detectors: graph.num_detectors(),
@@ -183,7 +183,7 @@ impl Solver {
     pub(crate) fn with_decoder<T>(
         &self,
         correlations: bool,
-        make: impl FnOnce(&Decoder) -> T,
+        make: impl FnOnce(&MwpmDecoder) -> T,
     ) -> Result<T, SolveError> {
         let twice = self.passes_twice(correlations)?;
         Ok(if twice { make(&self.prototype) } else { make(&self.prototype.single_pass()) })
@@ -207,7 +207,7 @@ impl Solver {
 /// A decoder and the detection events that it decodes.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    decoder: Decoder,
+    decoder: MwpmDecoder,
     twice: bool,
     defects: Vec<u32>,
     /// A bit for each node that can affect an answer, in whole words. The bits beyond the nodes are set, too: such a number is an
@@ -216,7 +216,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    fn new(decoder: Decoder, twice: bool, solver: &Solver) -> Self {
+    fn new(decoder: MwpmDecoder, twice: bool, solver: &Solver) -> Self {
         let mut matters = vec![!0; solver.nodes.div_ceil(64)];
         for node in
             (0..solver.nodes as u32).filter(|&node| solver.never_fires(node) || decoder.leaves_out(node))
@@ -302,7 +302,7 @@ impl Worker {
 /// A graph prepared for decoding with weights of a syndrome. Its grid of weights is fine, even if the graph's weights are whole.
 #[derive(Debug)]
 pub(crate) struct Reweighted {
-    prototype: Decoder,
+    prototype: MwpmDecoder,
     idle: Mutex<Vec<WeightedDecoder>>,
     /// The edges by their ends, sorted; `None` if the decoder merges several into one edge, or leaves the edge out.
     edges: HashMap<(u32, Option<u32>), Option<u32>>,
@@ -331,7 +331,7 @@ impl Reweighted {
             }
         }
         Ok(Self {
-            prototype: Decoder::new(built),
+            prototype: MwpmDecoder::new(built),
             idle: Mutex::default(),
             edges,
             is_boundary: boundary_nodes(graph),
@@ -414,7 +414,7 @@ impl Places {
         ends: Option<(u32, Option<u32>)>,
         weight: f64,
         faults: &[u32],
-    ) -> Result<(), BuildError> {
+    ) -> Result<(), MatchingGraphError> {
         self.largest = self.largest.max(weight.abs());
         self.broken = self.broken.or(Some(weight.abs()).filter(|weight| weight.fract() != 0.0));
         let next = self.index.len() as u32;
@@ -433,7 +433,7 @@ impl Places {
 
     /// Weights are put on a grid that depends on all of them. Weights that are left out affect it as loops, which no solution
     /// uses, at nodes of their own.
-    fn keep_scale(&self, builder: &mut GraphBuilder, node: u32) -> Result<(), BuildError> {
+    fn keep_scale(&self, builder: &mut GraphBuilder, node: u32) -> Result<(), MatchingGraphError> {
         let loops = [Some(self.largest), self.broken];
         for (weight, node) in loops.into_iter().flatten().zip(node..).filter(|_| self.left_out) {
             builder.edge(node, node, weight, &[])?;

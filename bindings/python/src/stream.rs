@@ -6,7 +6,7 @@ use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ringcall_matching::{
-    DecodeError, EndlessConfig, EndlessDecoder, RoundsError, SlidingError, StreamingDecoder,
+    MatchingError, EndlessConfig, EndlessDecoder, RoundsError, SlidingError, StreamingDecoder,
 };
 
 use crate::batch::write_words;
@@ -38,8 +38,8 @@ enum StreamError {
     Meanwhile,
 }
 
-impl From<DecodeError> for StreamError {
-    fn from(error: DecodeError) -> Self {
+impl From<MatchingError> for StreamError {
+    fn from(error: MatchingError) -> Self {
         Self::Solve(error.into())
     }
 }

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use ringcall_bp::kernel::{KernelError, MEASURED, SHAPES, Shape, Tables, check_config};
+use ringcall_bp::kernel::{KernelError, KernelShape, MEASURED, SHAPES, Tables, check_config};
 use ringcall_bp::{BpConfig, BpGraph, BpGraphBuilder};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -171,10 +171,11 @@ fn the_shapes_are_those_that_are_compiled() {
         .filter_map(|line| line.trim().strip_prefix("X(")?.split(')').next()?.split_once(','))
         .map(|(name, rest)| (name.to_owned(), numbers(rest)))
         .collect();
-    let known =
-        SHAPES.iter().chain(&MEASURED).map(|&Shape { name, blocks, threads, split, positions, passes }| {
+    let known = SHAPES.iter().chain(&MEASURED).map(
+        |&KernelShape { name, blocks, threads, split, positions, passes }| {
             (name.to_owned(), [&[blocks, threads, split, positions][..], passes].concat())
-        });
+        },
+    );
     assert_eq!(compiled, known.collect());
 }
 

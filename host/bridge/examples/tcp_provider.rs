@@ -13,15 +13,15 @@
 //! | argument | what | default |
 //! |---|---|---|
 //! | `--port=N` | local TCP port; 0 takes a free one | 0 |
-//! | those of every provider (`--num-slots`, `--slot-size`, `--unified`, `--stop-ms`, `--core`) | [`Shape`](ringcall_bridge::provider::Shape) | 8 slots of 256 bytes |
+//! | those of every provider (`--num-slots`, `--slot-size`, `--unified`, `--stop-ms`, `--core`) | [`LinkedArguments`](ringcall_bridge::provider::LinkedArguments) | 8 slots of 256 bytes |
 
 #![forbid(unsafe_code)]
 
 use ringcall::RingConfig;
 use ringcall_bridge::Refused;
 use ringcall_bridge::provider::{Args, Linked, LinkedWire};
-use ringcall_transport::wire::{Arrival, Frame, Sent};
-use ringcall_transport::{Endpoint, Outbox, Wire};
+use ringcall_transport::wire::{ReceivedFrame, Sent, WireArrival};
+use ringcall_transport::{Outbox, TransportAddress, Wire};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl LinkedWire for Tcp {
     const NAME: &'static str = "example-tcp";
     type Wire = Self;
 
-    fn bind(args: &Args, _: RingConfig, before: Option<&Endpoint>) -> Result<Self, Refused> {
+    fn bind(args: &Args, _: RingConfig, before: Option<&TransportAddress>) -> Result<Self, Refused> {
         let asked = SocketAddr::from((Ipv4Addr::LOCALHOST, args.number("--port", 0)?));
         let address = before.map_or(asked, |before| before.address);
         Self::listen(address).map_err(|e| Refused::internal(format!("cannot listen at {address}: {e}")))
@@ -149,8 +149,8 @@ impl Wire for Tcp {
     type Peer = Peer;
     const NAMES_SLOTS: bool = false;
 
-    fn endpoint(&self) -> Endpoint {
-        Endpoint::new("example-tcp", self.address)
+    fn endpoint(&self) -> TransportAddress {
+        TransportAddress::new("example-tcp", self.address)
     }
 
     fn max_frame_bytes(&self) -> usize {
@@ -162,7 +162,7 @@ impl Wire for Tcp {
         Ok(())
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, Peer>)) -> io::Result<()> {
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(WireArrival<'_, Peer>)) -> io::Result<()> {
         self.accept();
         let mut left = limit;
         let count = self.connections.len();
@@ -179,14 +179,14 @@ impl Wire for Tcp {
                     Ok(None) => break false,
                     Err(()) => {
                         // The beginning of the next frame is unknown.
-                        take(Arrival::Malformed);
+                        take(WireArrival::Malformed);
                         alive = false;
                         break false;
                     }
                 };
                 let frame = &connection.received[LENGTH_BYTES..LENGTH_BYTES + len];
                 let bytes = &frame[..len.min(self.receive_bytes)];
-                take(Arrival::Frame(Frame { from, slot: None, bytes, len }));
+                take(WireArrival::Frame(ReceivedFrame { from, slot: None, bytes, len }));
                 connection.received.drain(..LENGTH_BYTES + len);
                 left -= 1;
             };

@@ -1,6 +1,6 @@
 //! Endpoints, parsed from the line by which a provider describes itself.
 
-use ringcall_transport::Endpoint;
+use ringcall_transport::TransportAddress;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -16,8 +16,8 @@ const ADDRESS_KEYS: &[&str] = &["ip", "roce_ip"];
 /// assert_eq!((endpoint.transport, endpoint.address.to_string().as_str()), ("cpu_roce", "10.0.0.2:9000"));
 /// ```
 #[must_use]
-pub fn parse(line: &str) -> Endpoint {
-    let mut endpoint = Endpoint::new("plugin", SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
+pub fn parse(line: &str) -> TransportAddress {
+    let mut endpoint = TransportAddress::new("plugin", SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
     for pair in line.split_ascii_whitespace() {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         match key {
@@ -37,7 +37,7 @@ pub fn parse(line: &str) -> Endpoint {
     endpoint
 }
 
-/// The names in an [`Endpoint`] live until the process ends. Each is stored once, and a process meets no more names
+/// The names in an [`TransportAddress`] live until the process ends. Each is stored once, and a process meets no more names
 /// than its providers use.
 fn intern(name: &str) -> &'static str {
     static NAMES: LazyLock<Mutex<BTreeSet<&'static str>>> = LazyLock::new(Mutex::default);
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn lines_of_several_providers() {
         let udp = parse("transport=udp port=45678");
-        assert_eq!(udp, Endpoint::new("udp", "127.0.0.1:45678".parse().unwrap()));
+        assert_eq!(udp, TransportAddress::new("udp", "127.0.0.1:45678".parse().unwrap()));
         assert_eq!(udp.to_string(), "transport=udp port=45678");
         let roce = parse("transport=cpu_roce port=9000 roce_ip=10.0.0.2 qp=0x1a rkey=1234");
         assert_eq!(roce.address, "10.0.0.2:9000".parse().unwrap());

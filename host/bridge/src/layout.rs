@@ -136,7 +136,7 @@ pub type SetTable = unsafe extern "C" fn(handle: Handle, entries: *mut c_void, c
 /// `cudaq_function_table_t`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub struct FunctionTable {
+pub struct CudaqFunctionTable {
     /// `cudaq_function_entry_t`s of the size with which the program was compiled.
     pub entries: *mut c_void,
     /// The number of entries.
@@ -212,4 +212,4 @@ layout!(InterfaceV2: 80, 8 {
     v1.version: 0, v1.disconnect: 48, get_cpu_dataplane: 56, get_endpoint_info: 64, get_ring_geometry: 72,
 });
 layout!(Interface: 88, 8 { v2: 0, set_function_table: 80 });
-layout!(FunctionTable: 16, 8 { entries: 0, count: 8 });
+layout!(CudaqFunctionTable: 16, 8 { entries: 0, count: 8 });

@@ -2,7 +2,9 @@
 
 use crate::{BridgeError, Provider, WireProvider};
 use ringcall::Ring;
-use ringcall_transport::{Endpoint, Link, Statistics, TransportError, Unified, Watch};
+use ringcall_transport::{
+    Link, Statistics, TransportAddress, TransportError, TransportWatch, UnifiedTransport,
+};
 use std::time::Duration;
 
 /// A provider's data plane attached to a ring: for [`OneThread`](ringcall_transport::OneThread), for
@@ -75,8 +77,8 @@ fn together(outer: Statistics, inner: &Statistics) -> Statistics {
     both
 }
 
-impl Unified for PolledProvider {
-    fn endpoint(&self) -> &Endpoint {
+impl UnifiedTransport for PolledProvider {
+    fn endpoint(&self) -> &TransportAddress {
         self.link.endpoint()
     }
 
@@ -107,9 +109,9 @@ impl Unified for PolledProvider {
     }
 
     /// After the end of this value, only the link's counters: the provider is gone, and its last counters are kept.
-    fn watch(&self) -> Watch {
+    fn watch(&self) -> TransportWatch {
         let (link, provider) = (self.link.watch(), self.provider.clone());
-        Watch::other(move || {
+        TransportWatch::other(move || {
             let outer = link.statistics();
             provider.statistics().map_or(outer, |inner| together(outer, &inner))
         })

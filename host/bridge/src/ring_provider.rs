@@ -3,7 +3,7 @@
 use crate::{BridgeError, Provider};
 use ringcall::Ring;
 use ringcall_protocol::{RingMemory, SharedRing};
-use ringcall_transport::{Endpoint, RingFilling, Statistics, StopReport, Watch};
+use ringcall_transport::{RingFilling, Statistics, TransportAddress, TransportStopReport, TransportWatch};
 use ringcall_wire::flag::FREE;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct RingProvider {
     provider: Provider,
-    endpoint: Endpoint,
+    endpoint: TransportAddress,
     ring: SharedRing,
 }
 
@@ -49,19 +49,19 @@ impl RingProvider {
 }
 
 impl RingFilling for RingProvider {
-    fn endpoint(&self) -> &Endpoint {
+    fn endpoint(&self) -> &TransportAddress {
         &self.endpoint
     }
 
     /// Zeros if the provider does not report its counters.
-    fn watch(&self) -> Watch {
+    fn watch(&self) -> TransportWatch {
         let provider = self.provider.clone();
-        Watch::other(move || provider.statistics().unwrap_or_default())
+        TransportWatch::other(move || provider.statistics().unwrap_or_default())
     }
 
     /// If the provider cannot stop with a deadline, this waits until the ring is quiet or the deadline is over, and
     /// disconnects.
-    fn stop(self: Box<Self>, deadline: Duration) -> StopReport {
+    fn stop(self: Box<Self>, deadline: Duration) -> TransportStopReport {
         let begin = Instant::now();
         let before = self.statistics();
         // A provider with the extension waits for requests in flight.
@@ -71,7 +71,7 @@ impl RingFilling for RingProvider {
         }
         let stuck = self.provider.stop(deadline.saturating_sub(begin.elapsed())).is_err();
         let statistics: Statistics = self.statistics();
-        StopReport {
+        TransportStopReport {
             drained: statistics.answered.saturating_sub(before.answered),
             dropped: statistics.dropped.saturating_sub(before.dropped),
             refused: statistics.stopping.saturating_sub(before.stopping),

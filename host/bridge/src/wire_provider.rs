@@ -1,9 +1,9 @@
 //! A loaded provider's polled functions as a [`Wire`](ringcall_transport::Wire).
 
-use crate::loader::{Plane, Polled};
+use crate::loader::{Plane, PlanePoll};
 use crate::{BridgeError, Provider};
-use ringcall_transport::wire::{Arrival, Frame, Sent};
-use ringcall_transport::{Endpoint, Outbox, Wire};
+use ringcall_transport::wire::{ReceivedFrame, Sent, WireArrival};
+use ringcall_transport::{Outbox, TransportAddress, Wire};
 use ringcall_wire::header::{HEADER_BYTES, RESPONSE_MAGIC, RequestHeader};
 use std::io;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use std::time::Duration;
 pub struct WireProvider {
     provider: Provider,
     plane: Plane,
-    endpoint: Endpoint,
+    endpoint: TransportAddress,
     buffer: Vec<u8>,
 }
 
@@ -46,7 +46,7 @@ impl Wire for WireProvider {
     type Peer = u32;
     const NAMES_SLOTS: bool = false;
 
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         self.endpoint.clone()
     }
 
@@ -60,16 +60,16 @@ impl Wire for WireProvider {
         Ok(())
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, u32>)) -> io::Result<()> {
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(WireArrival<'_, u32>)) -> io::Result<()> {
         for _ in 0..limit {
             let slot = match self.plane.poll() {
-                Polled::Empty => break,
-                Polled::Ready(slot) => slot,
-                Polled::Impossible(_) => {
-                    take(Arrival::Malformed);
+                PlanePoll::Empty => break,
+                PlanePoll::Ready(slot) => slot,
+                PlanePoll::Impossible(_) => {
+                    take(WireArrival::Malformed);
                     continue;
                 }
-                Polled::Unknown(status) => {
+                PlanePoll::Unknown(status) => {
                     return Err(io::Error::other(format!("rx_poll returned {status}, which means nothing")));
                 }
             };
@@ -91,7 +91,12 @@ impl Wire for WireProvider {
                 // The request is not answered, so nothing else would return its slot.
                 self.plane.release(slot);
             }
-            take(Arrival::Frame(Frame { from: slot, slot: None, bytes: &self.buffer[..seen], len }));
+            take(WireArrival::Frame(ReceivedFrame {
+                from: slot,
+                slot: None,
+                bytes: &self.buffer[..seen],
+                len,
+            }));
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ mod support;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{null, null_mut};
 use ringcall_bridge::c_api::bridge::*;
-use ringcall_bridge::layout::{CpuDataplane, FunctionTable, Handle, RingBuffer, UnifiedContext};
+use ringcall_bridge::layout::{CpuDataplane, CudaqFunctionTable, Handle, RingBuffer, UnifiedContext};
 use std::ffi::CString;
 use support::Shop;
 
@@ -97,8 +97,8 @@ fn a_function_table_reaches_the_provider_that_takes_it() {
     let (other, does_not) = create(&shop.odd(&["-DNULL_SET_TABLE", "-Wno-unused"]), &[]);
     assert_eq!((status, other), (OK, OK));
     let mut entries = [0_u64; 3 * 22];
-    let table = |entries: *mut u64, count| FunctionTable { entries: entries.cast(), count };
-    let set = |bridge, table: &FunctionTable| {
+    let table = |entries: *mut u64, count| CudaqFunctionTable { entries: entries.cast(), count };
+    let set = |bridge, table: &CudaqFunctionTable| {
         // SAFETY: a table, whose entries are not read.
         unsafe { cudaq_bridge_set_function_table(bridge, table) }
     };

@@ -4,7 +4,7 @@ mod support;
 
 use ringcall::dispatcher::Wired;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
-use ringcall_bridge::loader::{Plane, Polled};
+use ringcall_bridge::loader::{Plane, PlanePoll};
 use ringcall_bridge::{PolledProvider, Provider, RingProvider};
 use ringcall_protocol::RingMemory;
 use ringcall_protocol::scan::Scan;
@@ -257,7 +257,7 @@ fn what_its_user_drops_is_told_and_leaves_no_slot_behind() {
     // The hooks work from the creation on; a launch changes nothing for them.
     let mut plane = provider.plane().unwrap();
     client.send_to(&request(9), &path).unwrap();
-    let Polled::Ready(first) = plane.poll() else { panic!("nothing") };
+    let PlanePoll::Ready(first) = plane.poll() else { panic!("nothing") };
     provider.launch().unwrap();
     assert_eq!(
         plane.publish(first, &ResponseHeader::reply(&RequestHeader::new(0, 0, 9, 7), 0, 0).to_bytes()),
@@ -267,13 +267,13 @@ fn what_its_user_drops_is_told_and_leaves_no_slot_behind() {
     let ask = |plane: &mut Plane, id| {
         client.send_to(&request(id), &path).unwrap();
         match plane.poll() {
-            Polled::Ready(slot) => slot,
+            PlanePoll::Ready(slot) => slot,
             other => panic!("{other:?}"),
         }
     };
     let slot = ask(&mut plane, 0);
     plane.release(slot);
-    assert_eq!(plane.poll(), Polled::Empty);
+    assert_eq!(plane.poll(), PlanePoll::Empty);
     assert_eq!(receive(&client), (0, Status::ABANDONED.0, 0));
     let slot = ask(&mut plane, 1);
     assert_eq!(plane.publish(slot, &[0; HEADER_BYTES]), 0, "no response: somebody is told");
@@ -287,7 +287,7 @@ fn what_its_user_drops_is_told_and_leaves_no_slot_behind() {
     for id in 3..6 {
         ask(&mut plane, id);
     }
-    assert_eq!(plane.poll(), Polled::Empty, "every slot is in use");
+    assert_eq!(plane.poll(), PlanePoll::Empty, "every slot is in use");
 }
 
 #[test]

@@ -5,10 +5,10 @@ use core::ffi::CStr;
 use core::ptr::null_mut;
 use ringcall::RingConfig;
 use ringcall_bridge::layout::{CONTEXT_UNIFIED, CpuDataplane, Handle, Interface, UnifiedContext};
-use ringcall_bridge::provider::{Args, Linked, LinkedWire, Transport, interface};
+use ringcall_bridge::provider::{Args, Linked, LinkedWire, ProviderTransport, interface};
 use ringcall_bridge::{Refused, parse_endpoint};
 use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
-use ringcall_transport::{Endpoint, udp};
+use ringcall_transport::{TransportAddress, udp};
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
 use ringcall_wire::status::Status;
 use ringcall_wire::{CudaqStatus, flag};
@@ -25,7 +25,7 @@ impl LinkedWire for Local {
     const NAME: &'static str = "local";
     type Wire = udp::Udp;
 
-    fn bind(_: &Args, _: RingConfig, before: Option<&Endpoint>) -> Result<udp::Udp, Refused> {
+    fn bind(_: &Args, _: RingConfig, before: Option<&TransportAddress>) -> Result<udp::Udp, Refused> {
         let address = before.map_or(([127, 0, 0, 1], 0).into(), |before| before.address);
         Ok(udp::Udp::bind(&udp::UdpOptions { address, ..Default::default() })?)
     }

@@ -4,7 +4,7 @@ mod support;
 
 use core::mem::{offset_of, size_of};
 use ringcall_bridge::layout::{
-    CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, FunctionTable, INTERFACE_VERSION, Interface,
+    CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, CudaqFunctionTable, INTERFACE_VERSION, Interface,
     InterfaceV1, InterfaceV2, PROVIDER_EXTERNAL, PROVIDER_GPU_ROCE, RX_EMPTY, RX_READY, RingBuffer,
     UnifiedContext,
 };
@@ -35,7 +35,7 @@ fn in_rust() -> String {
     let members = |lines: &str| lines.split_once('\n').unwrap().1.to_owned();
     let size = v3.lines().next().unwrap();
     out += &format!("{size}\n{}{}{}", members(&v1), members(&v2), members(&v3));
-    lines!(out, "cudaq_function_table_t", FunctionTable: entries, count);
+    lines!(out, "cudaq_function_table_t", CudaqFunctionTable: entries, count);
     out += "cudaq_status_t 4\n";
     for (name, value) in [
         ("CUDAQ_OK", CudaqStatus::Ok.raw() as i32),

@@ -3,15 +3,15 @@
 mod support;
 
 use ringcall::{Ring, RingConfig};
-use ringcall_bridge::loader::Library;
+use ringcall_bridge::loader::ProviderLibrary;
 use ringcall_bridge::{BridgeError, PolledProvider, Provider, RingProvider};
-use ringcall_transport::{RingFilling, Unified};
+use ringcall_transport::{RingFilling, UnifiedTransport};
 use ringcall_wire::CudaqStatus;
 use std::time::Duration;
 use support::Shop;
 
 fn opened(path: &str) -> String {
-    Library::open(path).map(drop).expect_err("it must not open").to_string()
+    ProviderLibrary::open(path).map(drop).expect_err("it must not open").to_string()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use core::ptr::null_mut;
 use ringcall::{Ring, RingConfig};
 use ringcall_bridge::Refused;
 use ringcall_bridge::layout::{CpuDataplane, Handle, Interface, RX_EMPTY, RingBuffer};
-use ringcall_bridge::provider::{Args, Transport, extension, interface};
+use ringcall_bridge::provider::{Args, ProviderTransport, extension, interface};
 use ringcall_protocol::SharedRing;
 use std::ffi::CStr;
 
@@ -13,7 +13,7 @@ struct Panics {
     ring: SharedRing,
 }
 
-impl Transport for Panics {
+impl ProviderTransport for Panics {
     const NAME: &'static str = "panics";
 
     fn create(args: &Args) -> Result<Self, Refused> {

@@ -8,7 +8,7 @@ use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
 use ringcall_bridge::c_api::udp::*;
 use ringcall_bridge::transceiver::Transceiver;
 use ringcall_protocol::SharedRing;
-use ringcall_transport::{CallerOptions, Link, Unified, udp};
+use ringcall_transport::{CallerOptions, Link, UnifiedTransport, udp};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! One crate, one architecture, one text of PTX.
 
 use crate::package::Package;
-use crate::{Arch, BuildError, Toolchain, ptx};
+use crate::{Arch, DeviceBuildError, Toolchain, ptx};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -57,13 +57,14 @@ pub struct Compiled {
 /// `core` included, before the code generator writes its one text.
 ///
 /// # Errors
-/// [`BuildError::Compile`] with what cargo printed; [`BuildError::Undefined`] if the code calls what a GPU does not
-/// have; [`BuildError::Package`] if there is no package with a library.
-pub fn compile(device_crate: &DeviceCrate, toolchain: &Toolchain) -> Result<Compiled, BuildError> {
+/// [`DeviceBuildError::Compile`] with what cargo printed; [`DeviceBuildError::Undefined`] if the code calls what a GPU does not
+/// have; [`DeviceBuildError::Package`] if there is no package with a library.
+pub fn compile(device_crate: &DeviceCrate, toolchain: &Toolchain) -> Result<Compiled, DeviceBuildError> {
     let package = Package::read(&device_crate.manifest_dir)?;
     let text_file = text_file(device_crate, &package, toolchain);
     let folder = text_file.parent().unwrap_or(&device_crate.target_dir);
-    std::fs::create_dir_all(folder).map_err(|source| BuildError::File { path: folder.to_owned(), source })?;
+    std::fs::create_dir_all(folder)
+        .map_err(|source| DeviceBuildError::File { path: folder.to_owned(), source })?;
     if !text_file.exists() {
         // Cargo does not know of this file: a library that it finds fresh, it would not write again.
         start(command(device_crate, toolchain, "clean").args([
@@ -95,7 +96,7 @@ pub fn compile(device_crate: &DeviceCrate, toolchain: &Toolchain) -> Result<Comp
     let messages = messages(&String::from_utf8_lossy(&output.stderr));
     if !output.status.success() {
         let hint = hint(&messages);
-        return Err(BuildError::Compile {
+        return Err(DeviceBuildError::Compile {
             package: package.name,
             arch: device_crate.arch,
             output: messages,
@@ -103,10 +104,10 @@ pub fn compile(device_crate: &DeviceCrate, toolchain: &Toolchain) -> Result<Comp
         });
     }
     let text = std::fs::read_to_string(&text_file)
-        .map_err(|source| BuildError::File { path: text_file.clone(), source })?;
+        .map_err(|source| DeviceBuildError::File { path: text_file.clone(), source })?;
     let undefined = ptx::undefined(&text);
     if !undefined.is_empty() {
-        return Err(BuildError::Undefined {
+        return Err(DeviceBuildError::Undefined {
             package: package.name,
             arch: device_crate.arch,
             symbols: undefined.join(", "),
@@ -177,8 +178,10 @@ fn command(device_crate: &DeviceCrate, toolchain: &Toolchain, task: &str) -> Com
     command
 }
 
-fn start(command: &mut Command) -> Result<Output, BuildError> {
-    command.output().map_err(|source| BuildError::Start { program: command.get_program().into(), source })
+fn start(command: &mut Command) -> Result<Output, DeviceBuildError> {
+    command
+        .output()
+        .map_err(|source| DeviceBuildError::Start { program: command.get_program().into(), source })
 }
 
 /// What cargo printed, without its counts of warnings and without the one warning that every build gets: versions of
@@ -207,9 +210,10 @@ fn hint(messages: &str) -> &'static str {
 }
 
 /// From cargo's dependency file: the sources of the crate and of packages on disk, and their manifests.
-fn sources(device_crate: &DeviceCrate, package: &Package) -> Result<Vec<PathBuf>, BuildError> {
+fn sources(device_crate: &DeviceCrate, package: &Package) -> Result<Vec<PathBuf>, DeviceBuildError> {
     let file = device_crate.target_dir.join(TARGET).join("release").join(format!("lib{}.d", package.library));
-    let text = std::fs::read_to_string(&file).map_err(|source| BuildError::File { path: file, source })?;
+    let text =
+        std::fs::read_to_string(&file).map_err(|source| DeviceBuildError::File { path: file, source })?;
     let mut found = BTreeSet::new();
     for source in parse_dependencies(&text) {
         let manifest = source.ancestors().skip(1).map(|folder| folder.join("Cargo.toml"));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// Why device code was not built. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BuildError {
+pub enum DeviceBuildError {
     /// Nothing on this machine compiles for NVIDIA GPUs.
     #[error(
         "no toolchain that compiles for NVIDIA GPUs. Install Debian's pair (`apt-get install rustc-web rust-web-src`) \

@@ -19,7 +19,7 @@
 //!
 //! The crate is `no_std`, and so is everything that it depends on for the device. The compiler is an upstream rustc with
 //! the sources of its `core`: [`Toolchain::find`] says which. On a machine without one the table is empty, with a
-//! warning, unless the build script says [`Handlers::required`].
+//! warning, unless the build script says [`HandlerCrate::required`].
 //!
 //! | variable | what |
 //! |---|---|
@@ -42,27 +42,27 @@ mod toolchain;
 
 pub use arch::{Arch, UnknownArch};
 pub use compile::{Compiled, DeviceCrate, compile, compiler_of};
-pub use error::BuildError;
+pub use error::DeviceBuildError;
 pub use ptx::for_sm_80;
-pub use script::Handlers;
+pub use script::HandlerCrate;
 pub use toolchain::{RUSTC_VARIABLE, Toolchain};
 
 use std::path::Path;
 
-/// The crate of handlers in a folder, relative to the package of the build script. Built by [`Handlers::build`].
+/// The crate of handlers in a folder, relative to the package of the build script. Built by [`HandlerCrate::build`].
 ///
 /// ```no_run
 /// ringcall_build::handlers("../handlers").arch("sm_90").feature("wide").required().build();
 /// ```
-pub fn handlers(path: impl AsRef<Path>) -> Handlers {
-    Handlers::at(path.as_ref())
+pub fn handlers(path: impl AsRef<Path>) -> HandlerCrate {
+    HandlerCrate::at(path.as_ref())
 }
 
 /// The library of the build script's own package, for programs whose handlers stand in the same package. Built by
-/// [`Handlers::build`].
+/// [`HandlerCrate::build`].
 ///
 /// The device build then compiles the whole library, so what needs `std` must be kept from it: dependencies under
 /// `[target.'cfg(not(target_arch = "nvptx64"))'.dependencies]`, modules under the same condition.
-pub fn this_crate() -> Handlers {
-    Handlers::at(Path::new("."))
+pub fn this_crate() -> HandlerCrate {
+    HandlerCrate::at(Path::new("."))
 }

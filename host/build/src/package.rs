@@ -1,6 +1,6 @@
 //! Cargo's metadata of the crate to build.
 
-use crate::BuildError;
+use crate::DeviceBuildError;
 use crate::toolchain::plain_cargo;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -18,15 +18,15 @@ pub(crate) struct Package {
 
 impl Package {
     /// Asks cargo about the package in a folder.
-    pub(crate) fn read(manifest_dir: &Path) -> Result<Self, BuildError> {
-        let fail = |why: String| BuildError::Package { manifest_dir: manifest_dir.to_owned(), why };
+    pub(crate) fn read(manifest_dir: &Path) -> Result<Self, DeviceBuildError> {
+        let fail = |why: String| DeviceBuildError::Package { manifest_dir: manifest_dir.to_owned(), why };
         let manifest = manifest_dir.join("Cargo.toml");
         let manifest = manifest.canonicalize().map_err(|_| fail("no Cargo.toml there".to_owned()))?;
         let mut command = plain_cargo();
         command.args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(&manifest);
         let output = command
             .output()
-            .map_err(|source| BuildError::Start { program: command.get_program().into(), source })?;
+            .map_err(|source| DeviceBuildError::Start { program: command.get_program().into(), source })?;
         if !output.status.success() {
             return Err(fail(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
         }

@@ -3,7 +3,7 @@
 use crate::compile::INNER_VARIABLE;
 use crate::package::Package;
 use crate::toolchain::RUSTC_VARIABLE;
-use crate::{Arch, BuildError, DeviceCrate, Toolchain, compile};
+use crate::{Arch, DeviceBuildError, DeviceCrate, Toolchain, compile};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -17,14 +17,14 @@ const ARCHS_VARIABLE: &str = "RINGCALL_DEVICE_ARCHS";
 /// A crate of handlers to be built for the device; see [`handlers`](crate::handlers).
 #[derive(Clone, Debug)]
 #[must_use = "nothing is built before `build`"]
-pub struct Handlers {
+pub struct HandlerCrate {
     path: PathBuf,
     archs: Vec<String>,
     features: Vec<String>,
     required: bool,
 }
 
-impl Handlers {
+impl HandlerCrate {
     pub(crate) fn at(path: &Path) -> Self {
         Self { path: path.to_owned(), archs: Vec::new(), features: Vec::new(), required: false }
     }
@@ -62,9 +62,9 @@ impl Handlers {
     fn run(
         &self,
         script: &Script,
-        find: impl FnOnce() -> Result<Toolchain, BuildError>,
+        find: impl FnOnce() -> Result<Toolchain, DeviceBuildError>,
         cargo: &mut dyn Write,
-    ) -> Result<(), BuildError> {
+    ) -> Result<(), DeviceBuildError> {
         let manifest_dir = script.manifest_dir.join(&self.path);
         let package = Package::read(&manifest_dir)?;
         let mut directives = String::new();
@@ -81,7 +81,7 @@ impl Handlers {
                 Ok(toolchain) => {
                     table = self.compile_all(script, &manifest_dir, &toolchain, &mut directives)?;
                 }
-                Err(error @ BuildError::NoToolchain { .. }) if !self.required => {
+                Err(error @ DeviceBuildError::NoToolchain { .. }) if !self.required => {
                     let warning = format!("handlers of `{}` run on the CPU only: {error}", package.name);
                     directive(&mut directives, "warning", warning);
                 }
@@ -91,7 +91,7 @@ impl Handlers {
         write_table(&script.out_dir, &package, &table)?;
         cargo
             .write_all(directives.as_bytes())
-            .map_err(|source| BuildError::File { path: "standard output".into(), source })
+            .map_err(|source| DeviceBuildError::File { path: "standard output".into(), source })
     }
 
     fn compile_all(
@@ -100,7 +100,7 @@ impl Handlers {
         manifest_dir: &Path,
         toolchain: &Toolchain,
         directives: &mut String,
-    ) -> Result<Vec<(Arch, String)>, BuildError> {
+    ) -> Result<Vec<(Arch, String)>, DeviceBuildError> {
         let mut table = Vec::new();
         for arch in self.archs(script.archs.as_deref())? {
             let device_crate = DeviceCrate {
@@ -122,7 +122,7 @@ impl Handlers {
     }
 
     /// In ascending order, each once.
-    fn archs(&self, instead: Option<&str>) -> Result<Vec<Arch>, BuildError> {
+    fn archs(&self, instead: Option<&str>) -> Result<Vec<Arch>, DeviceBuildError> {
         let mut archs = match instead {
             Some(list) => list.split(',').map(|name| name.trim().parse()).collect::<Result<Vec<_>, _>>()?,
             None => self.archs.iter().map(|name| name.parse()).collect::<Result<Vec<_>, _>>()?,
@@ -147,9 +147,9 @@ struct Script {
 }
 
 impl Script {
-    fn of_cargo() -> Result<Self, BuildError> {
+    fn of_cargo() -> Result<Self, DeviceBuildError> {
         let folder =
-            |name| std::env::var_os(name).map(PathBuf::from).ok_or(BuildError::NotABuildScript(name));
+            |name| std::env::var_os(name).map(PathBuf::from).ok_or(DeviceBuildError::NotABuildScript(name));
         let out_dir = folder("OUT_DIR")?;
         let set = |value: &OsString| !value.is_empty();
         Ok(Self {
@@ -170,10 +170,10 @@ fn directive(directives: &mut String, name: &str, value: impl std::fmt::Display)
 }
 
 /// The PTX files, and the Rust file that has them in a table.
-fn write_table(out_dir: &Path, package: &Package, table: &[(Arch, String)]) -> Result<(), BuildError> {
+fn write_table(out_dir: &Path, package: &Package, table: &[(Arch, String)]) -> Result<(), DeviceBuildError> {
     let write = |name: String, text: &str| {
         let path = out_dir.join(name);
-        std::fs::write(&path, text).map_err(|source| BuildError::File { path, source })
+        std::fs::write(&path, text).map_err(|source| DeviceBuildError::File { path, source })
     };
     let mut rows = String::new();
     for (arch, ptx) in table {
@@ -208,11 +208,11 @@ mod tests {
         }
     }
 
-    fn none() -> Result<Toolchain, BuildError> {
-        Err(BuildError::NoToolchain { tried: "nothing".to_owned() })
+    fn none() -> Result<Toolchain, DeviceBuildError> {
+        Err(DeviceBuildError::NoToolchain { tried: "nothing".to_owned() })
     }
 
-    fn run(handlers: &Handlers, inner: bool) -> Result<(String, String), BuildError> {
+    fn run(handlers: &HandlerCrate, inner: bool) -> Result<(String, String), DeviceBuildError> {
         let out = tempfile::tempdir().expect("a folder");
         let mut told = Vec::new();
         handlers.run(&script(out.path(), inner), none, &mut told)?;
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn without_a_toolchain_the_table_is_empty_and_one_line_says_why() {
-        let (table, told) = run(&Handlers::at(Path::new(".")), false).expect("a warning");
+        let (table, told) = run(&HandlerCrate::at(Path::new(".")), false).expect("a warning");
         assert!(table.contains("pub static PTX: &[(u32, &str)] = &[\n];"), "{table}");
         let warnings: Vec<_> = told.lines().filter(|line| line.starts_with("cargo::warning=")).collect();
         assert!(matches!(warnings.as_slice(), [one] if one.contains("on the CPU only")), "{told}");
@@ -231,23 +231,23 @@ mod tests {
 
     #[test]
     fn without_a_toolchain_required_is_an_error() {
-        let error = run(&Handlers::at(Path::new(".")).required(), false).expect_err("required");
-        assert!(matches!(error, BuildError::NoToolchain { .. }), "{error}");
+        let error = run(&HandlerCrate::at(Path::new(".")).required(), false).expect_err("required");
+        assert!(matches!(error, DeviceBuildError::NoToolchain { .. }), "{error}");
     }
 
     #[test]
     fn in_its_own_device_build_a_crate_builds_nothing_again() {
-        let (table, told) = run(&Handlers::at(Path::new(".")).required(), true).expect("nothing to do");
+        let (table, told) = run(&HandlerCrate::at(Path::new(".")).required(), true).expect("nothing to do");
         assert!(table.contains("&[\n];"), "{table}");
         assert!(!told.contains("warning"), "{told}");
     }
 
     #[test]
     fn each_architecture_once_and_the_oldest_first() {
-        let handlers = Handlers::at(Path::new(".")).arch("sm_90").arch("sm_80").arch("sm_90");
+        let handlers = HandlerCrate::at(Path::new(".")).arch("sm_90").arch("sm_80").arch("sm_90");
         assert_eq!(handlers.archs(None).expect("known"), [Arch::SM_80, Arch::SM_90]);
         assert_eq!(handlers.archs(Some("sm_100")).expect("known"), [Arch::SM_100]);
-        assert_eq!(Handlers::at(Path::new(".")).archs(None).expect("known"), Arch::DEFAULT);
-        assert!(Handlers::at(Path::new(".")).arch("h100").archs(None).is_err());
+        assert_eq!(HandlerCrate::at(Path::new(".")).archs(None).expect("known"), Arch::DEFAULT);
+        assert!(HandlerCrate::at(Path::new(".")).arch("h100").archs(None).is_err());
     }
 }

@@ -3,7 +3,7 @@
 //! Every upstream rustc has the code generator for NVIDIA GPUs. What most installations lack is the source of `core`,
 //! which has to be compiled for the device.
 
-use crate::BuildError;
+use crate::DeviceBuildError;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,9 +27,9 @@ impl Toolchain {
     /// rustup's nightly.
     ///
     /// # Errors
-    /// [`BuildError::NoToolchain`], which says how to get one; [`BuildError::Unusable`] if the variable names something
+    /// [`DeviceBuildError::NoToolchain`], which says how to get one; [`DeviceBuildError::Unusable`] if the variable names something
     /// that will not do.
-    pub fn find() -> Result<Self, BuildError> {
+    pub fn find() -> Result<Self, DeviceBuildError> {
         Self::choose(std::env::var_os(RUSTC_VARIABLE), Path::new(SYSTEM_RUSTC), nightly)
     }
 
@@ -37,10 +37,10 @@ impl Toolchain {
         asked: Option<OsString>,
         system: &Path,
         nightly: impl FnOnce() -> Result<PathBuf, String>,
-    ) -> Result<Self, BuildError> {
+    ) -> Result<Self, DeviceBuildError> {
         if let Some(rustc) = asked.filter(|asked| !asked.is_empty()) {
             let rustc = PathBuf::from(rustc);
-            return Self::inspect(&rustc, driver()).map_err(|why| BuildError::Unusable { rustc, why });
+            return Self::inspect(&rustc, driver()).map_err(|why| DeviceBuildError::Unusable { rustc, why });
         }
         let system_says = match Self::inspect(system, driver()) {
             Ok(toolchain) => return Ok(toolchain),
@@ -53,7 +53,7 @@ impl Toolchain {
             Ok(toolchain) => return Ok(toolchain),
             Err(why) => why,
         };
-        Err(BuildError::NoToolchain {
+        Err(DeviceBuildError::NoToolchain {
             tried: format!("{}: {system_says}; rustup's nightly: {nightly_says}", system.display()),
         })
     }

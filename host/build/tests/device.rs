@@ -3,7 +3,7 @@
 //!
 //! Builds `core` twice (minutes); what is built is kept in the target folder and used again.
 
-use ringcall_build::{Arch, BuildError, Compiled, DeviceCrate, Toolchain, compile, compiler_of};
+use ringcall_build::{Arch, Compiled, DeviceBuildError, DeviceCrate, Toolchain, compile, compiler_of};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -39,7 +39,7 @@ fn as_numbers(text: &str) -> String {
     text.bytes().map(|byte| byte.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn build(folder: &str, features: &[&str], toolchain: &Toolchain) -> Result<Compiled, BuildError> {
+fn build(folder: &str, features: &[&str], toolchain: &Toolchain) -> Result<Compiled, DeviceBuildError> {
     let device_crate = DeviceCrate {
         manifest_dir: fixture(folder),
         features: features.iter().map(|&feature| feature.to_owned()).collect(),

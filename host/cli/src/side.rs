@@ -5,7 +5,7 @@ use crate::number;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use ringcall_decoder_service::{Problem, SideInformation};
-use ringcall_qec::decode::{MatchingGraph, ParallelEdges, ReadoutWeights};
+use ringcall_qec::decode::{DecodingGraph, ParallelEdges, ReadoutWeights};
 use ringcall_wire::readout::Readout;
 
 /// How the read-out of a measurement is encoded.
@@ -73,7 +73,7 @@ impl SideArgs {
         let mut sides = Vec::new();
         sides.extend(self.weights.map(|most| SideInformation::Weights { most }));
         if let Some(readout) = self.readout {
-            let graph = MatchingGraph::from_dem(problem.model(), ParallelEdges::Independent)?;
+            let graph = DecodingGraph::from_dem(problem.model(), ParallelEdges::Independent)?;
             let weights = ReadoutWeights::new(&experiment.circuit()?, &graph)?;
             sides.push(SideInformation::Readout { readout: readout.into(), weights });
         }

@@ -7,7 +7,7 @@ use ringcall::wire::qec::{DecodeResponse, decode_syndrome_schema};
 use ringcall::wire::schema::HandlerSchema;
 use ringcall::wire::{Decoder, Encoder};
 use ringcall_qec::circuit::MeasurementLayout;
-use ringcall_qec::shots::Bits;
+use ringcall_qec::shots::BitRow;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ impl WireForm {
 
     /// Writes the request of a shot, [`request_bytes`](Self::request_bytes) long. Measurements match the detectors, and `coin`
     /// draws those that detectors do not determine.
-    pub fn write_request(&self, detectors: &Bits, coin: impl FnMut() -> bool, out: &mut RequestBuffer) {
+    pub fn write_request(&self, detectors: &BitRow, coin: impl FnMut() -> bool, out: &mut RequestBuffer) {
         let RequestBuffer { payload, integers } = out;
         payload.resize(self.request_bytes(), 0);
         match &self.measurements {
@@ -247,7 +247,7 @@ mod tests {
         let form = measured();
         let (mut buffer, mut packed) = (RequestBuffer::default(), [0; 2]);
         for shot in 0..1_u32 << 16 {
-            let mut detectors = Bits::new(16);
+            let mut detectors = BitRow::new(16);
             (0..16).filter(|i| shot >> i & 1 == 1).for_each(|i| {
                 detectors.set(i, true);
             });

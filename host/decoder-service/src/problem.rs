@@ -133,11 +133,11 @@ impl Problem {
     ///
     /// ```
     /// use ringcall_decoder_service::Problem;
-    /// use ringcall_qec::decode::{MatchingFactory, MatchingGraph, ModelDecoders, ParallelEdges};
+    /// use ringcall_qec::decode::{MatchingFactory, DecodingGraph, ModelDecoders, ParallelEdges};
     /// use std::sync::Arc;
     ///
     /// let model = ringcall_qec::dem::text::parse("error(0.1) D0\nerror(0.1) D0 L0")?;
-    /// let graph = MatchingGraph::from_dem(&model, ParallelEdges::SmallestWeight)?;
+    /// let graph = DecodingGraph::from_dem(&model, ParallelEdges::SmallestWeight)?;
     /// let decoders = ModelDecoders::Plugin(Arc::new(MatchingFactory::best(&graph)?));
     /// let problem = Problem::decoded_by(model, decoders)?;
     /// assert_eq!((problem.decoder_name(), problem.matching()), ("plugin", None));

@@ -10,8 +10,8 @@ use ringcall::wire::names::DECODE_SYNDROME;
 use ringcall::{Ring, RingConfig, Wait};
 use ringcall_pipeline::remote::RemoteDispatcher;
 use ringcall_pipeline::{
-    Completion, CorePinning, Monitor, Pipeline, PipelineError, PtpClock, Running, StageConfig, Stopped,
-    SubmitError, WorkerResources,
+    CompletedRequest, CorePinning, Monitor, Pipeline, PipelineError, PtpClock, RunningPipeline, StageConfig,
+    StoppedPipeline, SubmitError, WorkerResources,
 };
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -71,10 +71,10 @@ type AnswerClock = Arc<Mutex<Option<PtpClock>>>;
 fn reporter(
     problem: &Problem,
     clock: AnswerClock,
-) -> (impl FnMut(&Completion<'_>) + Send + use<>, mpsc::Receiver<Outcome>) {
+) -> (impl FnMut(&CompletedRequest<'_>) + Send + use<>, mpsc::Receiver<Outcome>) {
     let (report, outcomes) = mpsc::channel();
     let form = problem.form().clone();
-    let handler = move |completion: &Completion<'_>| {
+    let handler = move |completion: &CompletedRequest<'_>| {
         let stamp = completion.ptp_timestamp;
         let read = || Some(clock.lock().ok()?.as_mut()?());
         let now = if stamp == 0 { None } else { read() };
@@ -139,7 +139,7 @@ fn expect_room(ring: &Ring, request_bytes: usize, answer_bytes: usize) -> Result
 /// A running decoding service.
 pub struct Service {
     problem: Problem,
-    pipeline: Pipeline<Running>,
+    pipeline: Pipeline<RunningPipeline>,
     remote: bool,
     outcomes: mpsc::Receiver<Outcome>,
     densities: Vec<Arc<Density>>,
@@ -316,7 +316,7 @@ impl Service {
         };
         let run = drive(&problem, injector, &outcomes, source, pace, remote, progress);
         // The driver's time line ends here; requests in flight are answered while the pipeline stops.
-        let Stopped { report, failure, .. } = pipeline.stop(deadline);
+        let StoppedPipeline { report, failure, .. } = pipeline.stop(deadline);
         let mut summary = match run {
             Err(DriveError::Submit(SubmitError::Lost)) => {
                 return Err(DriveError::Lost(failure.unwrap_or_else(|| "no reason is known".to_owned())));

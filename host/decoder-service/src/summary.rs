@@ -5,7 +5,7 @@ use crate::form::Observables;
 use crate::stages::Density;
 use hdrhistogram::Histogram;
 use ringcall_gpu::clock;
-use ringcall_pipeline::{StageTimes, Stats, StopReport};
+use ringcall_pipeline::{PipelineStopReport, StageTimes, Stats};
 use ringcall_qec::stats::LogicalErrorRate;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -420,7 +420,7 @@ pub struct Summary {
     /// The pipeline's own counts.
     pub stats: Stats,
     /// The report of the stop.
-    pub stop: Option<StopReport>,
+    pub stop: Option<PipelineStopReport>,
     /// From the first request to the last answer.
     pub elapsed: Duration,
     /// Answers that match no outstanding request.
@@ -465,7 +465,12 @@ impl Summary {
     }
 
     /// Adds answers that came while the pipeline stopped.
-    pub(crate) fn finish(&mut self, stop: StopReport, outcomes: &mpsc::Receiver<Outcome>, observables: u32) {
+    pub(crate) fn finish(
+        &mut self,
+        stop: PipelineStopReport,
+        outcomes: &mpsc::Receiver<Outcome>,
+        observables: u32,
+    ) {
         while let Ok(outcome) = outcomes.try_recv() {
             self.account.settle(&outcome);
         }

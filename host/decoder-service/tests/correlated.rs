@@ -9,7 +9,7 @@ use ringcall_infer::{ElementType, Model, Passthrough, TensorSpec};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{
-    DecodeError, Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges,
+    DecodeError, Decoder, DecodingGraph, MatchingDecoder, MatchingEngine, ParallelEdges,
 };
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::sample::Sampler;
@@ -32,7 +32,7 @@ fn model() -> DetectorErrorModel {
 
 /// The decoder itself, without the service.
 fn direct(kind: MatchingEngine) -> MatchingDecoder {
-    let graph = MatchingGraph::from_dem(&model(), ParallelEdges::Independent).unwrap();
+    let graph = DecodingGraph::from_dem(&model(), ParallelEdges::Independent).unwrap();
     MatchingDecoder::new(&graph, kind).unwrap()
 }
 

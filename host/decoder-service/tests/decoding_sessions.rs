@@ -13,7 +13,7 @@ use ringcall_decoder_service::decoding_server::{Config, Frame, Session, SessionS
 use ringcall_qec::circuit::{CircuitNoise, Code, Experiment, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{
-    BpConfig, Decoder, DecoderFactory, MatchingEngine, MatchingFactory, MatchingGraph, OrderedStatistics,
+    BpConfig, Decoder, DecoderFactory, DecodingGraph, MatchingEngine, MatchingFactory, OrderedStatistics,
     ParallelEdges, RelayFactory,
 };
 use ringcall_qec::dem::DetectorErrorModel;
@@ -341,7 +341,7 @@ fn compare(text: &str, direct: &mut dyn Decoder, shots: u32, parts: &[usize]) ->
 
 fn plain(text: &str) -> Box<dyn Decoder> {
     let model = config(text).decoders[0].model();
-    let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent).expect("edges");
+    let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent).expect("edges");
     let factory = MatchingFactory::new(&graph, MatchingEngine::SparseBlossom);
     factory.and_then(|factory| factory.build()).expect("a decoder")
 }

@@ -7,7 +7,7 @@ use ringcall_decoder_service::decoding_server::{Config, Frame, Session, SessionS
 use ringcall_matching::{EndlessConfig, EndlessDecoder, GraphBuilder};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
-use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
+use ringcall_qec::decode::{Decoder, DecodingGraph, MatchingDecoder, MatchingEngine, ParallelEdges};
 use ringcall_qec::sample::Sampler;
 
 fn session(text: &str) -> Session {
@@ -84,7 +84,7 @@ fn detectors_look_back_over_rounds() {
                 graph.edge(t - 1, t, weight(0.1), &[]).unwrap();
             }
         }
-        let mut whole = ringcall_matching::Decoder::new(graph.build().unwrap());
+        let mut whole = ringcall_matching::MwpmDecoder::new(graph.build().unwrap());
         let fired = |t: usize| bits[t] != (t > 0 && bits[t - 1]);
         let defects: Vec<u32> = (0..rounds).filter(|&t| fired(t)).map(|t| t as u32).collect();
         let expected = whole.decode(&defects).unwrap().observables()[0] as u8;
@@ -152,7 +152,7 @@ fn runs_of_a_surface_code_are_decoded_round_by_round() {
     {
         let text = write_endless(&short, 1, correlated, 8, 4).unwrap();
         let mut session = session(&text);
-        let graph = MatchingGraph::from_dem(&short, ParallelEdges::Independent).unwrap();
+        let graph = DecodingGraph::from_dem(&short, ParallelEdges::Independent).unwrap();
         let mut config = EndlessConfig::default();
         config.correlations = correlated;
         let short = MatchingDecoder::new(&graph, engine).unwrap();
@@ -164,7 +164,7 @@ fn runs_of_a_surface_code_are_decoded_round_by_round() {
         for rounds in [50, 51, 200] {
             let long = experiment(rounds).detector_error_model().unwrap();
             let layout = experiment(rounds).detector_layout().unwrap();
-            let graph = MatchingGraph::from_dem(&long, ParallelEdges::Independent).unwrap();
+            let graph = DecodingGraph::from_dem(&long, ParallelEdges::Independent).unwrap();
             let mut whole = MatchingDecoder::new(&graph, engine).unwrap();
             let mut sampler = Sampler::new(&long, u64::from(rounds)).unwrap();
             let mut shot = sampler.new_shot();

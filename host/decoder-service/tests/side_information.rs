@@ -7,11 +7,11 @@ use ringcall::wire::readout::Readout;
 use ringcall::wire::weighted::write_weighted_request;
 use ringcall::{FunctionId, RingConfig, Status};
 use ringcall_decoder_service::{Problem, ProblemError, SideDecoder, SideInformation};
-use ringcall_pipeline::{Completion, Pipeline, RequestView, StageConfig, WorkerResources};
+use ringcall_pipeline::{CompletedRequest, Pipeline, RequestView, StageConfig, WorkerResources};
 use ringcall_qec::circuit::{CircuitNoise, Code, Experiment, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{
-    Decoder, DecoderOptions, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges, ReadoutWeights,
+    Decoder, DecoderOptions, DecodingGraph, MatchingDecoder, MatchingEngine, ParallelEdges, ReadoutWeights,
 };
 use ringcall_qec::sample::Sampler;
 use std::collections::HashMap;
@@ -26,8 +26,8 @@ fn problem() -> Problem {
     Problem::new(experiment().detector_error_model().unwrap()).unwrap()
 }
 
-fn graph(problem: &Problem) -> MatchingGraph {
-    MatchingGraph::from_dem(problem.model(), ParallelEdges::Independent).unwrap()
+fn graph(problem: &Problem) -> DecodingGraph {
+    DecodingGraph::from_dem(problem.model(), ParallelEdges::Independent).unwrap()
 }
 
 /// Puts requests through a pipeline whose last stage decodes with this side information: each one's status and result.
@@ -48,7 +48,7 @@ fn through_a_pipeline(side: &SideInformation, requests: &[Vec<u8>]) -> Vec<(Stat
             Ok(WorkerResources::inline(function, schema, 1, nothing))
         })
         .cpu_stage(move |_| Ok(Box::new(SideDecoder::new(&problem, stage_side.clone())?)))
-        .on_completion(move |completion: &Completion<'_>| {
+        .on_completion(move |completion: &CompletedRequest<'_>| {
             let result = completion.result.map(<[u8]>::to_vec).unwrap_or_default();
             let _ = report.send((completion.request_id, (completion.status, result)));
         })
@@ -94,7 +94,7 @@ fn weights_travel_with_requests() {
         let mut defects = Vec::new();
         shot.detectors.ones_into(&mut defects);
         // A graph of its own with the same grid, since the largest weight is the same.
-        let mut theirs = MatchingGraph::new(problem.detectors() + 1, 1, ParallelEdges::Independent);
+        let mut theirs = DecodingGraph::new(problem.detectors() + 1, 1, ParallelEdges::Independent);
         for (index, edge) in (0..).zip(graph.edges()) {
             let other = weights.iter().find(|(of, _)| *of == index);
             let weight = other.map_or(edge.weight, |&(_, weight)| weight.into());

@@ -9,7 +9,7 @@ use ringcall_infer::{ElementType, Engine, InferError, Model, Passthrough, Tensor
 use ringcall_qec::circuit::{Code, DetectorBases, Experiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{
-    MatchingDecoder, MatchingEngine, MatchingGraph, OrderedStatistics, ParallelEdges, ShotDecoder,
+    DecodingGraph, MatchingDecoder, MatchingEngine, OrderedStatistics, ParallelEdges, ShotDecoder,
 };
 use ringcall_qec::sample::Sampler;
 use std::collections::BTreeMap;
@@ -159,7 +159,7 @@ fn counts_do_not_depend_on_threads() {
 fn the_arms_decode_the_shots_of_a_plain_sampler() {
     let point = study(1, None).points[1];
     let model = point.detector_error_model().unwrap();
-    let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
+    let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
     let mut decoders = [MatchingEngine::SparseBlossom, MatchingEngine::CorrelatedBlossom]
         .map(|engine| ShotDecoder::new(MatchingDecoder::new(&graph, engine).unwrap()));
     let engine = network(&point).unwrap();

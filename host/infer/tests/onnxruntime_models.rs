@@ -3,13 +3,13 @@
 
 use ringcall_infer::conformance::{self, Tolerance};
 use ringcall_infer::onnx::OnnxModel;
-use ringcall_infer::onnxruntime::{LIBRARY_VARIABLE, OrtModel, Provider, Runtime, RuntimeError};
+use ringcall_infer::onnxruntime::{ExecutionProvider, LIBRARY_VARIABLE, OrtModel, Runtime, RuntimeError};
 use ringcall_infer::{InferError, Model, OnnxOptions};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-const CPU: Provider = Provider::Cpu { threads: 1 };
+const CPU: ExecutionProvider = ExecutionProvider::Cpu { threads: 1 };
 
 fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
@@ -147,7 +147,7 @@ fn cuda_is_used_or_refused() {
     with_runtime("cuda_is_used_or_refused", |runtime| {
         let path = root("training/models/predecoder_3x64_d7_r7_Z.detectors.onnx");
         let options = OnnxOptions::new();
-        match OrtModel::load(runtime, &path, &options, Provider::Cuda { device: 0 }) {
+        match OrtModel::load(runtime, &path, &options, ExecutionProvider::Cuda { device: 0 }) {
             Ok(model) => {
                 let inputs = conformance::made_up(model.inputs(), 1);
                 let cpu = OrtModel::load(runtime, &path, &options, CPU).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::ServiceError;
 use ringcall_infer::onnx::OnnxModel;
-use ringcall_infer::onnxruntime::{OrtModel, Provider, Runtime};
+use ringcall_infer::onnxruntime::{ExecutionProvider, OrtModel, Runtime};
 use ringcall_infer::{InferError, Model, OnnxOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub enum Runner {
     /// The engine that is built in (tract), on the CPU: ONNX files, in builds with the feature `onnx` of `ringcall-infer`.
     BuiltIn,
     /// ONNX Runtime, from its library: ONNX files.
-    OnnxRuntime(Runtime, Provider),
+    OnnxRuntime(Runtime, ExecutionProvider),
     /// TensorRT, from its library, on a device: ONNX files, and engines that are built of them (`.engine`, `.plan`).
     #[cfg(feature = "tensorrt")]
     TensorRt(ringcall_tensorrt::Library, Arc<ringcall_cuda::driver::Context>),

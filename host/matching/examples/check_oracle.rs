@@ -13,7 +13,7 @@ use std::error::Error;
 use std::io::BufRead;
 
 use ringcall_matching::{
-    Decoder, DecoderConfig, MatchingGraph, ParallelConfig, ParallelDecoder, Solution, StreamingDecoder,
+    DecoderConfig, MatchingGraph, MwpmDecoder, ParallelConfig, ParallelDecoder, Solution, StreamingDecoder,
 };
 
 /// Numbers of graphs, of cases (a graph with defects), and of decodes whose prediction differs at a tie.
@@ -91,7 +91,7 @@ fn parts(graph: &MatchingGraph) -> Vec<bool> {
 /// those without the expected weight or a proof.
 fn in_parts(graph: &MatchingGraph, list: &[common::Shot]) -> Result<(u64, u64), Box<dyn Error>> {
     let n = graph.num_detectors() as u32;
-    let whole = Decoder::new(graph.clone());
+    let whole = MwpmDecoder::new(graph.clone());
     let rounds: Vec<u32> = (0..n).map(|i| i.wrapping_mul(2_654_435_761) >> 29).collect();
     let mut config = ParallelConfig::new(2.try_into()?);
     config.least_defects = 0;
@@ -133,7 +133,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         count.cases = list.len() as u64;
         count.odd = list.iter().filter(|shot| shot.answer.is_none()).count() as u64;
         for config in &configs {
-            let mut decoder = Decoder::with_config(graph.clone(), config);
+            let mut decoder = MwpmDecoder::with_config(graph.clone(), config);
             for (index, shot) in list.iter().enumerate() {
                 count.decodes += 1;
                 match common::check(&mut decoder, shot, index < proofs) {

@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use ringcall_matching::{Decoder, DecoderConfig, GraphBuilder, MatchingGraph, MergeStrategy};
+use ringcall_matching::{DecoderConfig, GraphBuilder, MatchingGraph, MergeStrategy, MwpmDecoder};
 
 struct Shot {
     weight: f64,
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let graph = read_graph(&std::fs::read_to_string(graph)?)?;
     let shots = read_shots(&std::fs::read_to_string(shots)?)?;
     let begin = Instant::now();
-    let mut decoder = Decoder::with_config(graph, &config);
+    let mut decoder = MwpmDecoder::with_config(graph, &config);
     let built = begin.elapsed();
     let (mut wrong, mut ties) = (0, 0);
     for (index, shot) in shots.iter().enumerate() {

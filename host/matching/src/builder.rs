@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::bits::cancel_pairs;
 use crate::correlated::joint::Joint;
-use crate::error::{BuildError, EdgeName};
+use crate::error::{EdgeName, MatchingGraphError};
 use crate::graph::{Edge, MAX_DETECTORS, MatchingGraph};
 use crate::integers::IntegerState;
 use crate::weights::{Grid, MAX_WEIGHT, merge_independent};
@@ -48,7 +48,7 @@ pub struct ErrorPart<'a> {
 /// b.merge_edge(1, Some(0), 1.0, &[0], None, MergeStrategy::SmallestWeight)?;
 /// let graph = b.build()?;
 /// assert_eq!((graph.num_detectors(), graph.num_edges(), graph.num_observables()), (2, 3, 1));
-/// # Ok::<(), ringcall_matching::BuildError>(())
+/// # Ok::<(), ringcall_matching::MatchingGraphError>(())
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct GraphBuilder {
@@ -82,11 +82,11 @@ impl GraphBuilder {
     /// are decoded with weights of a shot ([`WeightedDecoder`](crate::WeightedDecoder)), which may be fractions and larger.
     ///
     /// ```
-    /// use ringcall_matching::{Decoder, GraphBuilder, WeightedDecoder};
+    /// use ringcall_matching::{MwpmDecoder, GraphBuilder, WeightedDecoder};
     ///
     /// let mut b = GraphBuilder::new();
     /// b.boundary_edge(0, 1.0, &[0])?.edge(0, 1, 1.0, &[])?.boundary_edge(1, 1.0, &[])?.room_for(10.0)?;
-    /// let mut decoder = WeightedDecoder::new(&Decoder::new(b.build()?));
+    /// let mut decoder = WeightedDecoder::new(&MwpmDecoder::new(b.build()?));
     /// assert!((decoder.decode(&[0], &[(0, 0.25)])?.weight() - 0.25).abs() < 1e-6);
     /// assert!(decoder.most_weight() > 300.0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -94,9 +94,9 @@ impl GraphBuilder {
     ///
     /// # Errors
     /// A magnitude that is not above 0, or is above [`MAX_WEIGHT`].
-    pub fn room_for(&mut self, weight: f64) -> Result<&mut Self, BuildError> {
+    pub fn room_for(&mut self, weight: f64) -> Result<&mut Self, MatchingGraphError> {
         if !(weight > 0.0 && weight <= MAX_WEIGHT) {
-            return Err(BuildError::Room { weight, max: MAX_WEIGHT });
+            return Err(MatchingGraphError::Room { weight, max: MAX_WEIGHT });
         }
         self.grid = Grid::RoomFor(weight);
         Ok(self)
@@ -118,7 +118,7 @@ impl GraphBuilder {
         v: u32,
         weight: f64,
         observables: &[u32],
-    ) -> Result<&mut Self, BuildError> {
+    ) -> Result<&mut Self, MatchingGraphError> {
         self.merge_edge(u, Some(v), weight, observables, None, MergeStrategy::Disallow)
     }
 
@@ -128,7 +128,7 @@ impl GraphBuilder {
         u: u32,
         weight: f64,
         observables: &[u32],
-    ) -> Result<&mut Self, BuildError> {
+    ) -> Result<&mut Self, MatchingGraphError> {
         self.merge_edge(u, None, weight, observables, None, MergeStrategy::Disallow)
     }
 
@@ -143,12 +143,12 @@ impl GraphBuilder {
         observables: &[u32],
         probability: Option<f64>,
         merge: MergeStrategy,
-    ) -> Result<&mut Self, BuildError> {
+    ) -> Result<&mut Self, MatchingGraphError> {
         let name = EdgeName { u, v };
         check_indices([Some(u), v].into_iter().flatten(), observables)?;
         check_weight(name, weight)?;
         if let Some(p) = probability.filter(|p| !(0.0..=1.0).contains(p)) {
-            return Err(BuildError::BadProbability { edge: name, probability: p });
+            return Err(MatchingGraphError::BadProbability { edge: name, probability: p });
         }
         let (u, v) = key(u, v);
         let edge = Edge { u, v, weight, probability, observables: odd_ones(observables) };
@@ -172,7 +172,7 @@ impl GraphBuilder {
     /// detector error model with `enable_correlations=True`.
     ///
     /// ```
-    /// use ringcall_matching::{Decoder, DecoderConfig, ErrorPart, GraphBuilder};
+    /// use ringcall_matching::{MwpmDecoder, DecoderConfig, ErrorPart, GraphBuilder};
     ///
     /// let part = |detectors, observables| ErrorPart { detectors, observables };
     /// let mut b = GraphBuilder::new();
@@ -185,7 +185,7 @@ impl GraphBuilder {
     ///
     /// let mut config = DecoderConfig::default();
     /// config.correlations = true;
-    /// let mut decoder = Decoder::with_config(graph, &config);
+    /// let mut decoder = MwpmDecoder::with_config(graph, &config);
     /// assert_eq!(decoder.decode(&[0, 1, 2])?.observables(), [1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -195,11 +195,15 @@ impl GraphBuilder {
     /// # Errors
     /// A probability outside `0..=0.5`, a part that flips more than two detectors, a part without detectors in an error of
     /// several parts, or an index out of range. The builder is unchanged then.
-    pub fn error(&mut self, probability: f64, parts: &[ErrorPart<'_>]) -> Result<&mut Self, BuildError> {
+    pub fn error(
+        &mut self,
+        probability: f64,
+        parts: &[ErrorPart<'_>],
+    ) -> Result<&mut Self, MatchingGraphError> {
         self.correlate(probability, &[])?;
         for (part, ErrorPart { detectors, observables }) in parts.iter().enumerate() {
             if detectors.len() > 2 || (detectors.is_empty() && parts.len() > 1) {
-                return Err(BuildError::PartSize { part, detectors: detectors.len() });
+                return Err(MatchingGraphError::PartSize { part, detectors: detectors.len() });
             }
             check_indices(detectors.iter().copied(), observables)?;
         }
@@ -221,12 +225,12 @@ impl GraphBuilder {
     ///
     /// # Errors
     /// A probability outside `0..=0.5`, or an edge that does not exist.
-    pub fn correlate(&mut self, probability: f64, edges: &[u32]) -> Result<&mut Self, BuildError> {
+    pub fn correlate(&mut self, probability: f64, edges: &[u32]) -> Result<&mut Self, MatchingGraphError> {
         if !(0.0..=0.5).contains(&probability) {
-            return Err(BuildError::ErrorProbability { probability });
+            return Err(MatchingGraphError::ErrorProbability { probability });
         }
         if let Some(&edge) = edges.iter().find(|&&edge| edge as usize >= self.edges.len()) {
-            return Err(BuildError::NoSuchEdge { edge, edges: self.edges.len() });
+            return Err(MatchingGraphError::NoSuchEdge { edge, edges: self.edges.len() });
         }
         if probability > 0.0 {
             self.joint.add(probability, edges);
@@ -234,11 +238,11 @@ impl GraphBuilder {
         Ok(self)
     }
 
-    fn merge_into(&mut self, at: usize, new: Edge, merge: MergeStrategy) -> Result<(), BuildError> {
+    fn merge_into(&mut self, at: usize, new: Edge, merge: MergeStrategy) -> Result<(), MatchingGraphError> {
         let old = &mut self.edges[at];
         match merge {
             MergeStrategy::Disallow => {
-                return Err(BuildError::ParallelEdge { edge: EdgeName { u: new.u, v: new.v } });
+                return Err(MatchingGraphError::ParallelEdge { edge: EdgeName { u: new.u, v: new.v } });
             }
             MergeStrategy::KeepOriginal => {}
             MergeStrategy::SmallestWeight if new.weight >= old.weight => {}
@@ -265,7 +269,7 @@ impl GraphBuilder {
     }
 
     /// Builds the graph, with weights on the integer grid.
-    pub fn build(&self) -> Result<MatchingGraph, BuildError> {
+    pub fn build(&self) -> Result<MatchingGraph, MatchingGraphError> {
         MatchingGraph::assemble(self.edges.clone(), self.detectors, self.observables, &self.joint, self.grid)
     }
 }
@@ -278,22 +282,25 @@ fn key(u: u32, v: Option<u32>) -> (u32, Option<u32>) {
     }
 }
 
-fn check_indices(detectors: impl IntoIterator<Item = u32>, observables: &[u32]) -> Result<(), BuildError> {
+fn check_indices(
+    detectors: impl IntoIterator<Item = u32>,
+    observables: &[u32],
+) -> Result<(), MatchingGraphError> {
     if let Some(detector) = detectors.into_iter().find(|&d| d >= MAX_DETECTORS) {
-        return Err(BuildError::DetectorOutOfRange { detector, limit: MAX_DETECTORS });
+        return Err(MatchingGraphError::DetectorOutOfRange { detector, limit: MAX_DETECTORS });
     }
     if let Some(&observable) = observables.iter().find(|&&o| o >= MAX_OBSERVABLES) {
-        return Err(BuildError::ObservableOutOfRange { observable, limit: MAX_OBSERVABLES });
+        return Err(MatchingGraphError::ObservableOutOfRange { observable, limit: MAX_OBSERVABLES });
     }
     Ok(())
 }
 
-fn check_weight(edge: EdgeName, weight: f64) -> Result<(), BuildError> {
+fn check_weight(edge: EdgeName, weight: f64) -> Result<(), MatchingGraphError> {
     if !weight.is_finite() {
-        return Err(BuildError::WeightNotFinite { edge, weight });
+        return Err(MatchingGraphError::WeightNotFinite { edge, weight });
     }
     if weight.abs() > MAX_WEIGHT {
-        return Err(BuildError::WeightTooLarge { edge, weight, max: MAX_WEIGHT });
+        return Err(MatchingGraphError::WeightTooLarge { edge, weight, max: MAX_WEIGHT });
     }
     Ok(())
 }
@@ -310,7 +317,7 @@ fn odd_ones(list: &[u32]) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    fn merged(a: f64, b: f64, merge: MergeStrategy) -> Result<Edge, BuildError> {
+    fn merged(a: f64, b: f64, merge: MergeStrategy) -> Result<Edge, MatchingGraphError> {
         let mut g = GraphBuilder::new();
         g.merge_edge(0, Some(1), a, &[0], Some(0.1), merge)?;
         g.merge_edge(1, Some(0), b, &[1], Some(0.2), merge)?;
@@ -330,24 +337,30 @@ mod tests {
         assert!(is(&merged(1.0, 1.0, SmallestWeight).unwrap(), 1.0, 0.1, 0));
         assert!(is(&merged(1.0, 2.0, KeepOriginal).unwrap(), 1.0, 0.1, 0));
         assert!(is(&merged(1.0, 2.0, Replace).unwrap(), 2.0, 0.2, 1));
-        assert!(matches!(merged(1.0, 2.0, Disallow), Err(BuildError::ParallelEdge { .. })));
+        assert!(matches!(merged(1.0, 2.0, Disallow), Err(MatchingGraphError::ParallelEdge { .. })));
     }
 
     #[test]
     fn bad_numbers_are_named() {
         let mut g = GraphBuilder::new();
         for w in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            assert!(matches!(g.edge(0, 1, w, &[]), Err(BuildError::WeightNotFinite { .. })));
+            assert!(matches!(g.edge(0, 1, w, &[]), Err(MatchingGraphError::WeightNotFinite { .. })));
         }
-        assert!(matches!(g.edge(0, 1, MAX_WEIGHT * 1.01, &[]), Err(BuildError::WeightTooLarge { .. })));
-        assert!(matches!(g.edge(MAX_DETECTORS, 1, 1.0, &[]), Err(BuildError::DetectorOutOfRange { .. })));
+        assert!(matches!(
+            g.edge(0, 1, MAX_WEIGHT * 1.01, &[]),
+            Err(MatchingGraphError::WeightTooLarge { .. })
+        ));
+        assert!(matches!(
+            g.edge(MAX_DETECTORS, 1, 1.0, &[]),
+            Err(MatchingGraphError::DetectorOutOfRange { .. })
+        ));
         assert!(matches!(
             g.edge(0, 1, 1.0, &[MAX_OBSERVABLES]),
-            Err(BuildError::ObservableOutOfRange { .. })
+            Err(MatchingGraphError::ObservableOutOfRange { .. })
         ));
         assert!(matches!(
             g.merge_edge(0, None, 1.0, &[], Some(1.5), MergeStrategy::Replace),
-            Err(BuildError::BadProbability { .. })
+            Err(MatchingGraphError::BadProbability { .. })
         ));
         assert_eq!(g.build().unwrap().num_edges(), 0);
     }

@@ -1,7 +1,7 @@
 //! Building a matching graph from a parity check matrix.
 
 use crate::builder::{GraphBuilder, MergeStrategy};
-use crate::error::BuildError;
+use crate::error::MatchingGraphError;
 use crate::graph::MAX_DETECTORS;
 use crate::graph::MatchingGraph;
 
@@ -11,7 +11,7 @@ use crate::graph::MatchingGraph;
 /// is an edge between them, a column with one an edge to the boundary.
 ///
 /// ```
-/// use ringcall_matching::{CheckMatrix, Decoder};
+/// use ringcall_matching::{CheckMatrix, MwpmDecoder};
 ///
 /// // A repetition code of four bits, whose first bit is the observable.
 /// let graph = CheckMatrix {
@@ -22,7 +22,7 @@ use crate::graph::MatchingGraph;
 ///     probabilities: None,
 /// }
 /// .build()?;
-/// let mut decoder = Decoder::new(graph);
+/// let mut decoder = MwpmDecoder::new(graph);
 /// assert_eq!(decoder.decode(&[0])?.observables(), [1]);
 /// assert_eq!(decoder.decode(&[1, 2])?.observables(), [0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -43,18 +43,21 @@ pub struct CheckMatrix<'a, R> {
 
 impl<R: AsRef<[u32]>> CheckMatrix<'_, R> {
     /// Builds the graph; of parallel columns the one of smallest weight stays.
-    pub fn build(&self) -> Result<MatchingGraph, BuildError> {
+    pub fn build(&self) -> Result<MatchingGraph, MatchingGraphError> {
         self.build_merged(MergeStrategy::SmallestWeight)
     }
 
     /// Builds the graph, with a strategy for parallel columns.
-    pub fn build_merged(&self, merge: MergeStrategy) -> Result<MatchingGraph, BuildError> {
+    pub fn build_merged(&self, merge: MergeStrategy) -> Result<MatchingGraph, MatchingGraphError> {
         if self.checks.len() > MAX_DETECTORS as usize {
-            return Err(BuildError::TooLarge { what: "the number of checks", limit: MAX_DETECTORS.into() });
+            return Err(MatchingGraphError::TooLarge {
+                what: "the number of checks",
+                limit: MAX_DETECTORS.into(),
+            });
         }
         for (what, slice) in [("weights", self.weights), ("probabilities", self.probabilities)] {
             if let Some(found) = slice.map(<[f64]>::len).filter(|&n| n != self.columns) {
-                return Err(BuildError::Length { what, found, expected: self.columns });
+                return Err(MatchingGraphError::Length { what, found, expected: self.columns });
             }
         }
         let detectors = transpose(self.checks, self.columns)?;
@@ -65,7 +68,7 @@ impl<R: AsRef<[u32]>> CheckMatrix<'_, R> {
             let (u, v) = match ends[..] {
                 [u] => (u, None),
                 [u, v] => (u, Some(v)),
-                _ => return Err(BuildError::ColumnWeight { column, ones: ends.len() }),
+                _ => return Err(MatchingGraphError::ColumnWeight { column, ones: ends.len() }),
             };
             let weight = self.weights.map_or(1.0, |w| w[column]);
             let probability = self.probabilities.map(|p| p[column]);
@@ -76,15 +79,15 @@ impl<R: AsRef<[u32]>> CheckMatrix<'_, R> {
 }
 
 /// For each column, the rows that name it.
-fn transpose<R: AsRef<[u32]>>(rows: &[R], columns: usize) -> Result<Vec<Vec<u32>>, BuildError> {
+fn transpose<R: AsRef<[u32]>>(rows: &[R], columns: usize) -> Result<Vec<Vec<u32>>, MatchingGraphError> {
     let mut out = vec![Vec::new(); columns];
     for (row, list) in rows.iter().enumerate() {
         for &column in list.as_ref() {
             let Some(rows) = out.get_mut(column as usize) else {
-                return Err(BuildError::ColumnOutOfRange { column, columns });
+                return Err(MatchingGraphError::ColumnOutOfRange { column, columns });
             };
             if rows.last() == Some(&(row as u32)) {
-                return Err(BuildError::RepeatedColumn { row, column });
+                return Err(MatchingGraphError::RepeatedColumn { row, column });
             }
             rows.push(row as u32);
         }
@@ -103,20 +106,35 @@ mod tests {
     #[test]
     fn columns_must_be_edges() {
         let three: [&[u32]; 3] = [&[0], &[0], &[0]];
-        assert_eq!(matrix(&three, 1).build().unwrap_err(), BuildError::ColumnWeight { column: 0, ones: 3 });
+        assert_eq!(
+            matrix(&three, 1).build().unwrap_err(),
+            MatchingGraphError::ColumnWeight { column: 0, ones: 3 }
+        );
         let none: [&[u32]; 1] = [&[0]];
-        assert_eq!(matrix(&none, 2).build().unwrap_err(), BuildError::ColumnWeight { column: 1, ones: 0 });
+        assert_eq!(
+            matrix(&none, 2).build().unwrap_err(),
+            MatchingGraphError::ColumnWeight { column: 1, ones: 0 }
+        );
     }
 
     #[test]
     fn rows_are_checked() {
         let far: [&[u32]; 1] = [&[7]];
-        assert!(matches!(matrix(&far, 2).build(), Err(BuildError::ColumnOutOfRange { column: 7, .. })));
+        assert!(matches!(
+            matrix(&far, 2).build(),
+            Err(MatchingGraphError::ColumnOutOfRange { column: 7, .. })
+        ));
         let twice: [&[u32]; 1] = [&[1, 1]];
-        assert!(matches!(matrix(&twice, 2).build(), Err(BuildError::RepeatedColumn { row: 0, column: 1 })));
+        assert!(matches!(
+            matrix(&twice, 2).build(),
+            Err(MatchingGraphError::RepeatedColumn { row: 0, column: 1 })
+        ));
         let one: [&[u32]; 1] = [&[0]];
         let short = CheckMatrix { weights: Some(&[]), ..matrix(&one, 1) };
-        assert!(matches!(short.build(), Err(BuildError::Length { what: "weights", found: 0, expected: 1 })));
+        assert!(matches!(
+            short.build(),
+            Err(MatchingGraphError::Length { what: "weights", found: 0, expected: 1 })
+        ));
     }
 
     #[test]
@@ -133,6 +151,9 @@ mod tests {
         let graph = m.build().unwrap();
         assert_eq!(graph.num_edges(), 1);
         assert_eq!(graph.edges()[0].observables, [1]);
-        assert!(matches!(m.build_merged(MergeStrategy::Disallow), Err(BuildError::ParallelEdge { .. })));
+        assert!(matches!(
+            m.build_merged(MergeStrategy::Disallow),
+            Err(MatchingGraphError::ParallelEdge { .. })
+        ));
     }
 }

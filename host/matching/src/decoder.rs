@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::blossom::{Blossom, Tables};
 use crate::correlated::SecondPass;
-use crate::error::{BatchError, DecodeError};
+use crate::error::{BatchError, MatchingError};
 use crate::graph::MatchingGraph;
 use crate::input::Intake;
 use crate::metric::{Metric, near};
@@ -36,13 +36,13 @@ pub struct DecoderConfig {
     /// observables are as likely right as without this option; pairs, corrections and weights are those of the other parts.
     ///
     /// ```
-    /// use ringcall_matching::{Decoder, DecoderConfig, GraphBuilder};
+    /// use ringcall_matching::{MwpmDecoder, DecoderConfig, GraphBuilder};
     /// let mut b = GraphBuilder::new();
     /// b.boundary_edge(0, 1.0, &[0])?.edge(0, 1, 1.0, &[])?.boundary_edge(1, 1.0, &[])?;
     /// b.boundary_edge(2, 1.0, &[])?.edge(2, 3, 1.5, &[])?.boundary_edge(3, 1.0, &[])?;
     /// let mut config = DecoderConfig::default();
     /// config.observables_only = true;
-    /// let mut decoder = Decoder::with_config(b.build()?, &config);
+    /// let mut decoder = MwpmDecoder::with_config(b.build()?, &config);
     /// let solution = decoder.decode(&[0, 2, 3])?;
     /// assert_eq!((solution.observables(), solution.weight()), (&[1][..], 1.0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -119,12 +119,12 @@ impl Shared {
 /// each thread can have one; a clone begins without a solution.
 ///
 /// ```
-/// use ringcall_matching::{Decoder, GraphBuilder};
+/// use ringcall_matching::{MwpmDecoder, GraphBuilder};
 ///
 /// // Three detectors in a row between two boundaries; an error at the left boundary flips observable 0.
 /// let mut b = GraphBuilder::new();
 /// b.boundary_edge(0, 3.0, &[0])?.edge(0, 1, 2.0, &[])?.edge(1, 2, 2.0, &[])?.boundary_edge(2, 4.5, &[])?;
-/// let mut decoder = Decoder::new(b.build()?);
+/// let mut decoder = MwpmDecoder::new(b.build()?);
 ///
 /// let solution = decoder.decode(&[1])?;
 /// assert_eq!(solution.observables(), [1]);
@@ -137,7 +137,7 @@ impl Shared {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Decoder {
+pub struct MwpmDecoder {
     shared: Arc<Shared>,
     blossom: Blossom,
     intake: Intake,
@@ -148,13 +148,13 @@ pub struct Decoder {
 }
 
 /// Not derived: a derived copy of a list has no spare capacity, and decoding must not allocate.
-impl Clone for Decoder {
+impl Clone for MwpmDecoder {
     fn clone(&self) -> Self {
         Self::on(Arc::clone(&self.shared), self.second.is_some())
     }
 }
 
-impl Decoder {
+impl MwpmDecoder {
     /// Makes a decoder for a graph. This computes the distance tables, which takes time.
     pub fn new(graph: MatchingGraph) -> Self {
         Self::with_config(graph, &DecoderConfig::default())
@@ -206,13 +206,13 @@ impl Decoder {
     /// boundary and that [`DecoderConfig::observables_only`] leaves out. Nobody needs to sample or send it.
     ///
     /// ```
-    /// use ringcall_matching::{Decoder, DecoderConfig, GraphBuilder};
+    /// use ringcall_matching::{MwpmDecoder, DecoderConfig, GraphBuilder};
     /// let mut b = GraphBuilder::new();
     /// b.boundary_edge(0, 1.0, &[0])?.boundary_edge(1, 1.0, &[])?;
     /// let mut config = DecoderConfig::default();
-    /// assert!(!Decoder::with_config(b.build()?, &config).leaves_out(1));
+    /// assert!(!MwpmDecoder::with_config(b.build()?, &config).leaves_out(1));
     /// config.observables_only = true;
-    /// let decoder = Decoder::with_config(b.build()?, &config);
+    /// let decoder = MwpmDecoder::with_config(b.build()?, &config);
     /// assert_eq!([0, 1].map(|detector| decoder.leaves_out(detector)), [false, true]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -227,7 +227,7 @@ impl Decoder {
     }
 
     /// Finds a correction of minimum weight for the detectors that fired, each given once, in any order.
-    pub fn decode(&mut self, defects: &[u32]) -> Result<&Solution, DecodeError> {
+    pub fn decode(&mut self, defects: &[u32]) -> Result<&Solution, MatchingError> {
         self.answer.clear();
         self.intake.take(&self.shared.graph, defects)?;
         self.solve();
@@ -235,13 +235,13 @@ impl Decoder {
     }
 
     /// As [`decode`](Self::decode), from a bit-packed syndrome: detector `i` is bit `i % 64` of word `i / 64`.
-    pub fn decode_bits(&mut self, words: &[u64]) -> Result<&Solution, DecodeError> {
+    pub fn decode_bits(&mut self, words: &[u64]) -> Result<&Solution, MatchingError> {
         let n = self.shared.graph.num_detectors();
         let stray = words.get(n / 64).is_some_and(|w| w >> (n % 64) != 0)
             || words.iter().skip(n / 64 + 1).any(|&w| w != 0);
         if words.len() < n.div_ceil(64) || stray {
             self.answer.clear();
-            return Err(DecodeError::SyndromeLength { words: words.len(), detectors: n });
+            return Err(MatchingError::SyndromeLength { words: words.len(), detectors: n });
         }
         let mut list = std::mem::take(&mut self.intake.sorted);
         list.clear();
@@ -260,7 +260,7 @@ impl Decoder {
     /// ```
     /// # let mut b = ringcall_matching::GraphBuilder::new();
     /// # b.boundary_edge(0, 1.0, &[0])?.edge(0, 1, 1.0, &[])?.boundary_edge(1, 1.0, &[])?;
-    /// # let mut decoder = ringcall_matching::Decoder::new(b.build()?);
+    /// # let mut decoder = ringcall_matching::MwpmDecoder::new(b.build()?);
     /// let mut flips = 0;
     /// // Three slices: detector 0; nothing; detectors 0 and 1.
     /// decoder.decode_batch(&[0, 1, 1, 3], &[0, 0, 1], |_, solution| flips ^= solution.observables()[0])?;
@@ -275,7 +275,7 @@ impl Decoder {
     ) -> Result<(), BatchError> {
         for (shot, ends) in offsets.windows(2).enumerate() {
             let (start, end) = (ends[0], ends[1]);
-            let source = DecodeError::Offsets { start, end, defects: defects.len() };
+            let source = MatchingError::Offsets { start, end, defects: defects.len() };
             let list = defects.get(start..end).ok_or(BatchError { shot, source })?;
             each(shot, self.decode(list).map_err(|source| BatchError { shot, source })?);
         }
@@ -290,10 +290,10 @@ impl Decoder {
     /// ([`verify`](Self::verify) then fails).
     ///
     /// ```
-    /// # use ringcall_matching::{Decoder, GraphBuilder, Progress};
+    /// # use ringcall_matching::{MwpmDecoder, GraphBuilder, Progress};
     /// # let mut b = GraphBuilder::new();
     /// # b.boundary_edge(0, 3.0, &[0])?.edge(0, 1, 2.0, &[])?.boundary_edge(1, 4.5, &[])?;
-    /// # let mut decoder = Decoder::new(b.build()?);
+    /// # let mut decoder = MwpmDecoder::new(b.build()?);
     /// let begin = std::time::Instant::now();
     /// let deadline = std::time::Duration::from_secs(1);
     /// let (solution, progress) = decoder.decode_until(&[0, 1], || begin.elapsed() > deadline)?;
@@ -307,7 +307,7 @@ impl Decoder {
         &mut self,
         defects: &[u32],
         mut expired: impl FnMut() -> bool,
-    ) -> Result<(&Solution, Progress), DecodeError> {
+    ) -> Result<(&Solution, Progress), MatchingError> {
         self.answer.clear();
         self.intake.take(&self.shared.graph, defects)?;
         let progress = self.solve_until(&mut expired);

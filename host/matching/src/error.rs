@@ -5,7 +5,7 @@ use thiserror::Error;
 /// Why a matching graph could not be built.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
-pub enum BuildError {
+pub enum MatchingGraphError {
     /// A detector index is not below the largest supported index.
     #[error("detector {detector} is out of range: at most {limit} detectors are supported")]
     DetectorOutOfRange {
@@ -162,11 +162,11 @@ impl std::fmt::Display for EdgeName {
     }
 }
 
-/// Why a list of defects could not be decoded. A [`Decoder`](crate::Decoder) is unaffected afterwards; a decoder that takes a
+/// Why a list of defects could not be decoded. A [`MwpmDecoder`](crate::MwpmDecoder) is unaffected afterwards; a decoder that takes a
 /// syndrome in parts keeps the parts that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum DecodeError {
+pub enum MatchingError {
     /// A defect names a detector that the graph does not have.
     #[error("defect {defect} is out of range: the graph has {detectors} detectors")]
     DefectOutOfRange {
@@ -257,7 +257,7 @@ pub enum WeightsError {
     },
     /// The defects cannot be decoded.
     #[error(transparent)]
-    Decode(#[from] DecodeError),
+    Decode(#[from] MatchingError),
 }
 
 /// Why detectors could not be assigned to rounds.
@@ -361,10 +361,10 @@ pub enum SlidingError {
     },
     /// The graph of a window could not be built.
     #[error(transparent)]
-    Build(#[from] BuildError),
+    Build(#[from] MatchingGraphError),
     /// A window could not be decoded.
     #[error(transparent)]
-    Decode(#[from] DecodeError),
+    Decode(#[from] MatchingError),
 }
 
 /// The shot of a batch that could not be decoded, and why. The shots before it were decoded.
@@ -374,5 +374,5 @@ pub struct BatchError {
     /// Its number, from zero.
     pub shot: usize,
     /// The error.
-    pub source: DecodeError,
+    pub source: MatchingError,
 }

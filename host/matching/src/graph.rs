@@ -2,7 +2,7 @@
 
 use crate::correlated::joint::Joint;
 use crate::correlated::rules::{Rule, Rules};
-use crate::error::{BuildError, EdgeName};
+use crate::error::{EdgeName, MatchingGraphError};
 use crate::weights::{Grid, discretise};
 
 /// One past the largest detector index. It leaves room for blossoms and marks in 32-bit indices.
@@ -98,13 +98,13 @@ impl MatchingGraph {
         observables: usize,
         joint: &Joint,
         grid: Grid,
-    ) -> Result<Self, BuildError> {
+    ) -> Result<Self, MatchingGraphError> {
         const LIMIT: u64 = 1 << 30;
         if edges.len() as u64 > LIMIT {
-            return Err(BuildError::TooLarge { what: "the number of edges", limit: LIMIT });
+            return Err(MatchingGraphError::TooLarge { what: "the number of edges", limit: LIMIT });
         }
         if detectors as u64 > crate::MAX_DETECTORS as u64 {
-            return Err(BuildError::TooLarge {
+            return Err(MatchingGraphError::TooLarge {
                 what: "the number of detectors",
                 limit: crate::MAX_DETECTORS.into(),
             });
@@ -372,10 +372,15 @@ fn use_negative(edges: &[Edge], grid: &[i64], detectors: usize, observables: usi
 }
 
 /// Puts implied weights on the grid, and keeps those that are below the edge's own weight.
-fn rules(edges: &[Edge], grid: &[i64], implied: &[(u32, u32, f64)], scale: f64) -> Result<Rules, BuildError> {
+fn rules(
+    edges: &[Edge],
+    grid: &[i64],
+    implied: &[(u32, u32, f64)],
+    scale: f64,
+) -> Result<Rules, MatchingGraphError> {
     if let Some(&(_, edge, _)) = implied.iter().find(|&&(_, edge, _)| grid[edge as usize] < 0) {
         let Edge { u, v, .. } = edges[edge as usize];
-        return Err(BuildError::CorrelatedNegative { edge: EdgeName { u, v } });
+        return Err(MatchingGraphError::CorrelatedNegative { edge: EdgeName { u, v } });
     }
     let rules = implied
         .iter()

@@ -1,6 +1,6 @@
 //! Checks of the syndrome to decode.
 
-use crate::error::DecodeError;
+use crate::error::MatchingError;
 use crate::graph::{MatchingGraph, NONE};
 
 /// Checks lists of defects. Each decoder has one.
@@ -34,7 +34,7 @@ impl Intake {
     }
 
     /// Checks and sorts the defects of a whole syndrome, and adds those of the negative edges.
-    pub(crate) fn take(&mut self, graph: &MatchingGraph, defects: &[u32]) -> Result<(), DecodeError> {
+    pub(crate) fn take(&mut self, graph: &MatchingGraph, defects: &[u32]) -> Result<(), MatchingError> {
         let Self { defects: taken, sorted, parity, odd_parts, second_pass } = self;
         let list = in_order(defects, graph.num_detectors(), sorted)?;
         if *odd_parts {
@@ -54,8 +54,8 @@ impl Intake {
         graph: &MatchingGraph,
         defects: &[u32],
         used: &[u32],
-        check: impl FnMut(u32) -> Result<(), DecodeError>,
-    ) -> Result<(), DecodeError> {
+        check: impl FnMut(u32) -> Result<(), MatchingError>,
+    ) -> Result<(), MatchingError> {
         let list = in_order(defects, graph.num_detectors(), &mut self.sorted)?;
         list.iter().copied().try_for_each(check)?;
         self.defects.clear();
@@ -65,7 +65,11 @@ impl Intake {
     }
 
     /// Checks that each part without a boundary has an even number of these defects.
-    pub(crate) fn check_parity(&mut self, graph: &MatchingGraph, defects: &[u32]) -> Result<(), DecodeError> {
+    pub(crate) fn check_parity(
+        &mut self,
+        graph: &MatchingGraph,
+        defects: &[u32],
+    ) -> Result<(), MatchingError> {
         if self.odd_parts { check_parity(graph, defects, &mut self.parity) } else { Ok(()) }
     }
 }
@@ -75,25 +79,25 @@ fn in_order<'a>(
     defects: &'a [u32],
     detectors: usize,
     buffer: &'a mut Vec<u32>,
-) -> Result<&'a [u32], DecodeError> {
+) -> Result<&'a [u32], MatchingError> {
     let out_of_range = |d: &&u32| **d as usize >= detectors;
     let list = if defects.is_sorted_by(|a, b| a < b) {
         defects
     } else {
         if let Some(&defect) = defects.iter().find(out_of_range) {
-            return Err(DecodeError::DefectOutOfRange { defect, detectors });
+            return Err(MatchingError::DefectOutOfRange { defect, detectors });
         }
         // Among more defects than detectors, one must be listed twice among the first.
         buffer.clear();
         buffer.extend(defects.iter().take(detectors + 1));
         buffer.sort_unstable();
         if let Some(w) = buffer.windows(2).find(|w| w[0] == w[1]) {
-            return Err(DecodeError::DuplicateDefect { defect: w[0] });
+            return Err(MatchingError::DuplicateDefect { defect: w[0] });
         }
         buffer
     };
     match list.last().filter(out_of_range) {
-        Some(&defect) => Err(DecodeError::DefectOutOfRange { defect, detectors }),
+        Some(&defect) => Err(MatchingError::DefectOutOfRange { defect, detectors }),
         None => Ok(list),
     }
 }
@@ -132,7 +136,7 @@ fn symmetric_difference(a: &[u32], b: &[u32], out: &mut Vec<u32>) {
 }
 
 /// `odd` is all [`NONE`] before and after: per part, a defect without a partner so far.
-fn check_parity(graph: &MatchingGraph, defects: &[u32], odd: &mut [u32]) -> Result<(), DecodeError> {
+fn check_parity(graph: &MatchingGraph, defects: &[u32], odd: &mut [u32]) -> Result<(), MatchingError> {
     for &u in defects {
         let at = &mut odd[graph.part_of(u) as usize];
         *at = if *at == NONE { u } else { NONE };
@@ -145,5 +149,5 @@ fn check_parity(graph: &MatchingGraph, defects: &[u32], odd: &mut [u32]) -> Resu
             left = left.or(Some(detector));
         }
     }
-    left.map_or(Ok(()), |detector| Err(DecodeError::OddParity { detector }))
+    left.map_or(Ok(()), |detector| Err(MatchingError::OddParity { detector }))
 }

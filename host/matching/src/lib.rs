@@ -6,7 +6,7 @@
 //! is optimal on the integer grid of weights (a sliding window's, within the window).
 //!
 //! ```
-//! use ringcall_matching::{Decoder, GraphBuilder};
+//! use ringcall_matching::{MwpmDecoder, GraphBuilder};
 //!
 //! // Weights are log-likelihood ratios, ln((1 - p) / p).
 //! let w = |p: f64| ((1.0 - p) / p).ln();
@@ -15,7 +15,7 @@
 //! b.edge(0, 1, w(0.02), &[])?.edge(1, 2, w(0.02), &[])?;
 //! b.boundary_edge(2, w(0.01), &[])?;
 //!
-//! let mut decoder = Decoder::new(b.build()?);
+//! let mut decoder = MwpmDecoder::new(b.build()?);
 //! let solution = decoder.decode(&[0, 1])?;
 //! assert_eq!(solution.pairs().len(), 1);
 //! assert!(!solution.flips(0));
@@ -24,7 +24,7 @@
 //! ```
 //!
 //! - [`GraphBuilder`] and [`CheckMatrix`] make a [`MatchingGraph`]; a [`MergeStrategy`] merges parallel edges.
-//! - [`Decoder`] decodes on it. A decoder is `Send`; clones share the tables of the graph, so each thread can have its own.
+//! - [`MwpmDecoder`] decodes on it. A decoder is `Send`; clones share the tables of the graph, so each thread can have its own.
 //! - [`DecoderConfig::correlations`] turns on a second pass, in which edges that share an error with those found in the first are
 //!   lighter; [`GraphBuilder::error`] takes such errors, as a detector error model lists them.
 //! - [`EnsembleDecoder`] combines several matchings of a shot by the likelihood of their errors, and reports its confidence.
@@ -32,7 +32,7 @@
 //! - [`StreamingDecoder`] takes a syndrome round by round; [`ParallelDecoder`] divides one among cores. [`EndlessDecoder`]
 //!   decodes runs of any length round by round, [`SharedEndlessDecoder`] on several cores; [`SlidingDecoder`] does so by the
 //!   overlapping recovery method.
-//! - [`Solution`] is the result; [`Decoder::correction`] adds the edges, [`Decoder::verify`] a proof of optimality.
+//! - [`Solution`] is the result; [`MwpmDecoder::correction`] adds the edges, [`MwpmDecoder::verify`] a proof of optimality.
 //!
 //! # Units and ranges
 //! Weights are finite and of magnitude up to [`MAX_WEIGHT`]. They are decoded on a grid of even integers (see
@@ -60,7 +60,7 @@
 //!
 //! # Memory and time
 //! Tables take up to 256 bytes for each 16 near nodes of each detector ([`DecoderConfig::near_entries`]), at most 256 MiB or one
-//! such chunk a detector, and are made in [`Decoder::new`]. Decoding allocates nothing: all state is sized by the graph. (The
+//! such chunk a detector, and are made in [`MwpmDecoder::new`]. Decoding allocates nothing: all state is sized by the graph. (The
 //! list of pairs of defects is sized for eight per detector, and so is that of nodes searched in a second pass. A graph denser
 //! than any code's makes these lists grow once, to a size that they keep.)
 #![forbid(unsafe_code)]
@@ -95,10 +95,12 @@ mod weights;
 pub use bits::set_bits;
 pub use builder::{ErrorPart, GraphBuilder, MAX_OBSERVABLES, MergeStrategy};
 pub use check_matrix::CheckMatrix;
-pub use decoder::{Decoder, DecoderConfig, Progress};
+pub use decoder::{DecoderConfig, MwpmDecoder, Progress};
 pub use endless::{EndlessConfig, EndlessDecoder, SharedEndlessConfig, SharedEndlessDecoder};
 pub use ensemble::{Decision, EnsembleConfig, EnsembleDecoder, ErrorTable};
-pub use error::{BatchError, BuildError, DecodeError, EdgeName, RoundsError, SlidingError, WeightsError};
+pub use error::{
+    BatchError, EdgeName, MatchingError, MatchingGraphError, RoundsError, SlidingError, WeightsError,
+};
 pub use graph::{Edge, MAX_DETECTORS, MatchingGraph};
 pub use integers::{IntegerHasher, IntegerState};
 pub use parallel::{ParallelConfig, ParallelDecoder};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::blossom::{Blossom, Tables};
 use crate::correlated::SecondPass;
-use crate::decoder::{Decoder, Shared};
-use crate::error::{DecodeError, RoundsError};
+use crate::decoder::{MwpmDecoder, Shared};
+use crate::error::{MatchingError, RoundsError};
 use crate::graph::NONE;
 use crate::input::Intake;
 use crate::metric::FAR;
@@ -112,12 +112,12 @@ impl Drop for Helper {
 
 /// A decoder that splits a syndrome into slabs of rounds, solves them on several cores, and fuses the solutions.
 ///
-/// The answer is of minimum weight, as that of a [`Decoder`]. The calling thread makes a second pass for correlations, over the
+/// The answer is of minimum weight, as that of a [`MwpmDecoder`]. The calling thread makes a second pass for correlations, over the
 /// whole syndrome. Several cores pay for large distances only; `ringcall bench matching` shows from where on. The threads end
 /// when the decoder is dropped.
 ///
 /// ```
-/// use ringcall_matching::{Decoder, GraphBuilder, ParallelConfig, ParallelDecoder};
+/// use ringcall_matching::{MwpmDecoder, GraphBuilder, ParallelConfig, ParallelDecoder};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// // A long chain, a detector per round.
 /// let mut b = GraphBuilder::new();
@@ -127,7 +127,7 @@ impl Drop for Helper {
 /// }
 /// let rounds: Vec<u32> = (0..1000).collect();
 /// let config = ParallelConfig::new(2.try_into()?);
-/// let mut decoder = ParallelDecoder::new(&Decoder::new(b.build()?), &rounds, &config)?;
+/// let mut decoder = ParallelDecoder::new(&MwpmDecoder::new(b.build()?), &rounds, &config)?;
 /// let defects: Vec<u32> = (0..1000).step_by(3).collect();
 /// assert!((decoder.decode(&defects)?.weight() - 500.0).abs() < 1e-6);
 /// # Ok(())
@@ -155,7 +155,7 @@ impl ParallelDecoder {
     /// # Errors
     /// [`RoundsError::Length`] if there is not one round for each detector, [`RoundsError::Thread`] if a thread could not be
     /// started.
-    pub fn new(decoder: &Decoder, rounds: &[u32], config: &ParallelConfig) -> Result<Self, RoundsError> {
+    pub fn new(decoder: &MwpmDecoder, rounds: &[u32], config: &ParallelConfig) -> Result<Self, RoundsError> {
         let shared = Arc::clone(decoder.shared());
         let tables = shared.tables();
         let n = tables.graph.num_detectors();
@@ -189,11 +189,11 @@ impl ParallelDecoder {
         })
     }
 
-    /// As [`Decoder::decode`].
+    /// As [`MwpmDecoder::decode`].
     ///
     /// # Errors
-    /// As [`Decoder::decode`].
-    pub fn decode(&mut self, defects: &[u32]) -> Result<&Solution, DecodeError> {
+    /// As [`MwpmDecoder::decode`].
+    pub fn decode(&mut self, defects: &[u32]) -> Result<&Solution, MatchingError> {
         self.answer.clear();
         let shared = Arc::clone(&self.shared);
         let tables = shared.tables();
@@ -248,7 +248,7 @@ impl ParallelDecoder {
         alive
     }
 
-    /// The edges of the last solution, as [`Decoder::correction`].
+    /// The edges of the last solution, as [`MwpmDecoder::correction`].
     pub fn correction(&mut self) -> &[u32] {
         let second = self.second.as_deref().filter(|second| second.applied());
         self.answer.correction(self.shared.tables(), second)
@@ -341,7 +341,8 @@ mod tests {
         let rounds: Vec<u32> = (0..41).collect();
         let mut config = ParallelConfig::new(NonZeroUsize::new(3).unwrap());
         config.least_defects = 0;
-        let mut decoder = ParallelDecoder::new(&Decoder::new(b.build().unwrap()), &rounds, &config).unwrap();
+        let mut decoder =
+            ParallelDecoder::new(&MwpmDecoder::new(b.build().unwrap()), &rounds, &config).unwrap();
         let defects = [3, 4, 17, 20, 30, 31, 38];
         let expected = decoder.decode(&defects).unwrap().grid_weight();
         // A helper ends when its channel is closed.
@@ -356,7 +357,7 @@ mod tests {
     fn no_more_slabs_than_rounds() {
         let mut b = GraphBuilder::new();
         b.edge(0, 1, 1.0, &[]).unwrap();
-        let decoder = Decoder::new(b.build().unwrap());
+        let decoder = MwpmDecoder::new(b.build().unwrap());
         let parallel =
             ParallelDecoder::new(&decoder, &[0, 1], &ParallelConfig::new(NonZeroUsize::MAX)).unwrap();
         assert_eq!(parallel.helpers.len(), 1);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::bits::cancel_pairs;
-use crate::decoder::Decoder;
+use crate::decoder::MwpmDecoder;
 use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
 use crate::layers::{End, Layers, Window, check};
@@ -75,7 +75,7 @@ pub struct SlidingDecoder {
 /// A window's decoder.
 #[derive(Debug, Clone)]
 struct Pane {
-    decoder: Decoder,
+    decoder: MwpmDecoder,
     bases: Vec<u32>,
     layer_of: Vec<u32>,
 }
@@ -83,7 +83,7 @@ struct Pane {
 impl Pane {
     fn new(window: Window) -> Self {
         let Window { graph, bases, layer_of } = window;
-        Self { decoder: Decoder::new(graph), bases, layer_of }
+        Self { decoder: MwpmDecoder::new(graph), bases, layer_of }
     }
 }
 

@@ -32,7 +32,7 @@ impl Solution {
     ///
     /// ```
     /// # let graph = ringcall_matching::GraphBuilder::new().boundary_edge(0, 1.0, &[70])?.build()?;
-    /// # let mut decoder = ringcall_matching::Decoder::new(graph);
+    /// # let mut decoder = ringcall_matching::MwpmDecoder::new(graph);
     /// let solution = decoder.decode(&[0])?;
     /// assert!(solution.flips(70) && !solution.flips(6) && !solution.flips(1_000_000));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

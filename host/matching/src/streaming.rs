@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::blossom::Blossom;
 use crate::correlated::SecondPass;
-use crate::decoder::{Decoder, Shared};
-use crate::error::{DecodeError, RoundsError};
+use crate::decoder::{MwpmDecoder, Shared};
+use crate::error::{MatchingError, RoundsError};
 use crate::input::Intake;
 use crate::readout::Answer;
 use crate::rounds::Rounds;
@@ -13,16 +13,16 @@ use crate::solution::{CertificateError, Solution};
 
 /// A decoder that takes a syndrome round by round, and does most of its work before the last round.
 ///
-/// The answer is a correction of minimum weight for the whole syndrome, as that of a [`Decoder`], though not always the same one.
+/// The answer is a correction of minimum weight for the whole syndrome, as that of a [`MwpmDecoder`], though not always the same one.
 /// A second pass for correlations follows the last round and covers all rounds. A round allocates nothing.
 ///
 /// ```
-/// use ringcall_matching::{Decoder, GraphBuilder, StreamingDecoder};
+/// use ringcall_matching::{MwpmDecoder, GraphBuilder, StreamingDecoder};
 ///
 /// // One detector per round; an error in the last one's measurement flips the observable.
 /// let mut b = GraphBuilder::new();
 /// b.boundary_edge(0, 2.0, &[])?.edge(0, 1, 1.0, &[])?.edge(1, 2, 1.0, &[])?.boundary_edge(2, 2.0, &[0])?;
-/// let decoder = Decoder::new(b.build()?);
+/// let decoder = MwpmDecoder::new(b.build()?);
 ///
 /// let mut stream = StreamingDecoder::new(&decoder, &[0, 1, 2])?;
 /// assert!(stream.push_round(&[])?.is_none());
@@ -53,7 +53,7 @@ impl StreamingDecoder {
     ///
     /// # Errors
     /// [`RoundsError`] if there is not one round for each detector, or too many rounds.
-    pub fn new(decoder: &Decoder, rounds: &[u32]) -> Result<Self, RoundsError> {
+    pub fn new(decoder: &MwpmDecoder, rounds: &[u32]) -> Result<Self, RoundsError> {
         let shared = Arc::clone(decoder.shared());
         let tables = shared.tables();
         let rounds = Arc::new(Rounds::new(tables, rounds)?);
@@ -85,9 +85,9 @@ impl StreamingDecoder {
     /// Takes the defects of the next round, each once, in any order. Returns the solution after the last round.
     ///
     /// # Errors
-    /// As [`Decoder::decode`], and [`DecodeError::WrongRound`]. The decoder has then not taken the round: the caller gives the
+    /// As [`MwpmDecoder::decode`], and [`MatchingError::WrongRound`]. The decoder has then not taken the round: the caller gives the
     /// round again, or abandons the syndrome with [`restart`](Self::restart).
-    pub fn push_round(&mut self, defects: &[u32]) -> Result<Option<&Solution>, DecodeError> {
+    pub fn push_round(&mut self, defects: &[u32]) -> Result<Option<&Solution>, MatchingError> {
         let Self { shared, rounds, blossom, next, intake, all, answer, second } = self;
         let tables = shared.tables();
         let expected = *next;
@@ -96,7 +96,7 @@ impl StreamingDecoder {
         }
         intake.take_part(tables.graph, defects, rounds.used(expected), |defect| match rounds.of(defect) {
             round if round as usize == expected => Ok(()),
-            round => Err(DecodeError::WrongRound { defect, round, expected }),
+            round => Err(MatchingError::WrongRound { defect, round, expected }),
         })?;
         let last = expected + 1 == rounds.count();
         if intake.odd_parts() {
@@ -132,7 +132,7 @@ impl StreamingDecoder {
         self.next = 0;
     }
 
-    /// The edges of the last solution, as [`Decoder::correction`]; empty unless a syndrome has just been finished.
+    /// The edges of the last solution, as [`MwpmDecoder::correction`]; empty unless a syndrome has just been finished.
     pub fn correction(&mut self) -> &[u32] {
         let second = self.second.as_deref().filter(|second| second.applied());
         self.answer.correction(self.shared.tables(), second)

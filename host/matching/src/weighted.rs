@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::blossom::Blossom;
 use crate::correlated::SecondPass;
-use crate::decoder::{Decoder, Shared};
+use crate::decoder::{MwpmDecoder, Shared};
 use crate::error::WeightsError;
 use crate::graph::MatchingGraph;
 use crate::input::Intake;
@@ -20,15 +20,15 @@ const MOST: f64 = ((1u32 << 29) - 1) as f64;
 
 /// A decoder that takes weights with each shot.
 ///
-/// It shares the tables of a [`Decoder`], makes one pass, and allocates nothing per decode. Its answers have minimum weight on
+/// It shares the tables of a [`MwpmDecoder`], makes one pass, and allocates nothing per decode. Its answers have minimum weight on
 /// the weights of the shot: those listed, and the graph's for all other edges.
 ///
 /// ```
-/// use ringcall_matching::{Decoder, GraphBuilder, WeightedDecoder};
+/// use ringcall_matching::{MwpmDecoder, GraphBuilder, WeightedDecoder};
 ///
 /// let mut b = GraphBuilder::new();
 /// b.boundary_edge(0, 3.0, &[0])?.edge(0, 1, 2.0, &[])?.boundary_edge(1, 4.5, &[])?;
-/// let mut decoder = WeightedDecoder::new(&Decoder::new(b.build()?));
+/// let mut decoder = WeightedDecoder::new(&MwpmDecoder::new(b.build()?));
 ///
 /// assert!(decoder.decode(&[0], &[])?.flips(0));
 /// // This shot's read-out says that the right boundary has most likely been crossed.
@@ -55,7 +55,7 @@ pub struct WeightedDecoder {
 impl WeightedDecoder {
     /// Makes a decoder on the tables of `decoder`.
     #[must_use]
-    pub fn new(decoder: &Decoder) -> Self {
+    pub fn new(decoder: &MwpmDecoder) -> Self {
         let shared = Arc::clone(decoder.shared());
         let tables = shared.tables();
         Self {
@@ -80,7 +80,7 @@ impl WeightedDecoder {
         MOST / self.graph().scale()
     }
 
-    /// As [`Decoder::decode`], with weights of edges, by their index among [`MatchingGraph::edges`], each once and in any order.
+    /// As [`MwpmDecoder::decode`], with weights of edges, by their index among [`MatchingGraph::edges`], each once and in any order.
     /// The weights hold for this shot alone. They are log-likelihood ratios like the graph's, from 0 to
     /// [`most_weight`](Self::most_weight), and are rounded on the same grid.
     ///
@@ -126,7 +126,7 @@ impl WeightedDecoder {
         fault.map_or(Ok(()), Err)
     }
 
-    /// The edges of the last solution, as [`Decoder::correction`].
+    /// The edges of the last solution, as [`MwpmDecoder::correction`].
     pub fn correction(&mut self) -> &[u32] {
         let second = Some(&self.second).filter(|second| second.applied());
         self.answer.correction(self.shared.tables(), second)

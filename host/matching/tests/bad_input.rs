@@ -1,34 +1,37 @@
 //! Bad input is an error, and leaves nothing behind.
 
 use proptest::prelude::*;
-use ringcall_matching::{BatchError, DecodeError, Decoder, GraphBuilder};
+use ringcall_matching::{BatchError, GraphBuilder, MatchingError, MwpmDecoder};
 
 /// A ring of six without a boundary, a chain of three with one, and a lone detector.
-fn decoder() -> Decoder {
+fn decoder() -> MwpmDecoder {
     let mut b = GraphBuilder::new();
     for i in 0..6 {
         b.edge(i, (i + 1) % 6, 1.0 + f64::from(i % 2), &[i]).unwrap();
     }
     b.edge(6, 7, 1.0, &[]).unwrap().edge(7, 8, 1.0, &[]).unwrap().boundary_edge(8, 1.0, &[6]).unwrap();
     b.ensure_detectors(10);
-    Decoder::new(b.build().unwrap())
+    MwpmDecoder::new(b.build().unwrap())
 }
 
 #[test]
 fn every_error_is_told() {
     let mut d = decoder();
-    assert_eq!(d.decode(&[1, 10]).unwrap_err(), DecodeError::DefectOutOfRange { defect: 10, detectors: 10 });
+    assert_eq!(
+        d.decode(&[1, 10]).unwrap_err(),
+        MatchingError::DefectOutOfRange { defect: 10, detectors: 10 }
+    );
     assert_eq!(
         d.decode(&[u32::MAX, 1]).unwrap_err(),
-        DecodeError::DefectOutOfRange { defect: u32::MAX, detectors: 10 }
+        MatchingError::DefectOutOfRange { defect: u32::MAX, detectors: 10 }
     );
-    assert_eq!(d.decode(&[4, 1, 4]).unwrap_err(), DecodeError::DuplicateDefect { defect: 4 });
-    assert_eq!(d.decode(&[3; 50]).unwrap_err(), DecodeError::DuplicateDefect { defect: 3 });
-    assert_eq!(d.decode(&[1, 2, 3, 7]).unwrap_err(), DecodeError::OddParity { detector: 3 });
-    assert_eq!(d.decode(&[9]).unwrap_err(), DecodeError::OddParity { detector: 9 });
-    assert!(matches!(d.decode_bits(&[]), Err(DecodeError::SyndromeLength { words: 0, detectors: 10 })));
-    assert!(matches!(d.decode_bits(&[1 << 10]), Err(DecodeError::SyndromeLength { .. })));
-    assert!(matches!(d.decode_bits(&[0, 1]), Err(DecodeError::SyndromeLength { .. })));
+    assert_eq!(d.decode(&[4, 1, 4]).unwrap_err(), MatchingError::DuplicateDefect { defect: 4 });
+    assert_eq!(d.decode(&[3; 50]).unwrap_err(), MatchingError::DuplicateDefect { defect: 3 });
+    assert_eq!(d.decode(&[1, 2, 3, 7]).unwrap_err(), MatchingError::OddParity { detector: 3 });
+    assert_eq!(d.decode(&[9]).unwrap_err(), MatchingError::OddParity { detector: 9 });
+    assert!(matches!(d.decode_bits(&[]), Err(MatchingError::SyndromeLength { words: 0, detectors: 10 })));
+    assert!(matches!(d.decode_bits(&[1 << 10]), Err(MatchingError::SyndromeLength { .. })));
+    assert!(matches!(d.decode_bits(&[0, 1]), Err(MatchingError::SyndromeLength { .. })));
     assert!(d.correction().is_empty());
     assert_eq!(d.decode_bits(&[1 << 6, 0]).unwrap().weight(), 3.0);
     assert_eq!(d.correction(), [6, 7, 8]);
@@ -45,18 +48,18 @@ fn a_batch_ends_at_its_first_bad_shot() {
     };
     assert_eq!(batch(&[0, 1, 1, 3], &[8, 1, 0]), (Ok(()), vec![(0, 1.0), (1, 0.0), (2, 1.0)]));
     assert_eq!(batch(&[], &[]), (Ok(()), vec![]));
-    let source = DecodeError::DuplicateDefect { defect: 7 };
+    let source = MatchingError::DuplicateDefect { defect: 7 };
     assert_eq!(batch(&[0, 1, 3, 3], &[8, 7, 7]), (Err(BatchError { shot: 1, source }), vec![(0, 1.0)]));
-    let source = DecodeError::Offsets { start: 1, end: 4, defects: 3 };
+    let source = MatchingError::Offsets { start: 1, end: 4, defects: 3 };
     assert_eq!(batch(&[0, 1, 4], &[8, 7, 7]), (Err(BatchError { shot: 1, source }), vec![(0, 1.0)]));
-    let source = DecodeError::Offsets { start: 2, end: 1, defects: 3 };
+    let source = MatchingError::Offsets { start: 2, end: 1, defects: 3 };
     assert_eq!(batch(&[2, 1], &[8, 7, 7]), (Err(BatchError { shot: 0, source }), vec![]));
 }
 
 #[test]
 fn decoders_cross_threads() {
     let d = decoder();
-    let decode = |mut d: Decoder| d.decode(&[6, 8]).unwrap().weight();
+    let decode = |mut d: MwpmDecoder| d.decode(&[6, 8]).unwrap().weight();
     let copy = d.clone();
     let there = std::thread::spawn(move || decode(copy));
     assert_eq!(there.join().unwrap(), decode(d));

@@ -1,7 +1,7 @@
 //! Against the plainest exact method: all distances, then all ways to pair up.
 
 use proptest::prelude::*;
-use ringcall_matching::{Decoder, DecoderConfig, GraphBuilder, MergeStrategy};
+use ringcall_matching::{DecoderConfig, GraphBuilder, MergeStrategy, MwpmDecoder};
 
 const FAR: i64 = 1 << 40;
 
@@ -83,7 +83,7 @@ proptest! {
         for near_entries in [0, 16] {
             let mut config = DecoderConfig::default();
             config.near_entries = near_entries;
-            let mut decoder = Decoder::with_config(graph.clone(), &config);
+            let mut decoder = MwpmDecoder::with_config(graph.clone(), &config);
             match (least(&p), decoder.decode(&defects)) {
                 (None, Err(_)) => {}
                 (Some(want), Ok(s)) => {

@@ -7,7 +7,7 @@ use allocation_counter::measure;
 use common::{Checker, Model, Outcome};
 use proptest::prelude::*;
 use ringcall_matching::{
-    BuildError, Decoder, DecoderConfig, ErrorPart, GraphBuilder, ParallelConfig, ParallelDecoder,
+    DecoderConfig, ErrorPart, GraphBuilder, MatchingGraphError, MwpmDecoder, ParallelConfig, ParallelDecoder,
     StreamingDecoder,
 };
 
@@ -137,14 +137,14 @@ fn nothing_is_allocated() {
 
 /// A decoder that is given a syndrome in parts, by these rounds.
 trait InParts {
-    fn on(decoder: &Decoder, rounds: &[u32]) -> Self;
+    fn on(decoder: &MwpmDecoder, rounds: &[u32]) -> Self;
     fn decode(&mut self, rounds: &[u32], defects: &[u32]) -> (i64, u64);
     fn edges(&mut self) -> &[u32];
     fn prove(&mut self);
 }
 
 impl InParts for StreamingDecoder {
-    fn on(decoder: &Decoder, rounds: &[u32]) -> Self {
+    fn on(decoder: &MwpmDecoder, rounds: &[u32]) -> Self {
         Self::new(decoder, rounds).unwrap()
     }
     fn decode(&mut self, rounds: &[u32], defects: &[u32]) -> (i64, u64) {
@@ -166,7 +166,7 @@ impl InParts for StreamingDecoder {
 }
 
 impl InParts for ParallelDecoder {
-    fn on(decoder: &Decoder, rounds: &[u32]) -> Self {
+    fn on(decoder: &MwpmDecoder, rounds: &[u32]) -> Self {
         let mut config = ParallelConfig::new(2.try_into().unwrap());
         config.least_defects = 0;
         Self::new(decoder, rounds, &config).unwrap()
@@ -196,7 +196,7 @@ fn second_passes_of<D: InParts>() {
         let graph = model.graph().unwrap();
         let [mut once, mut twice] = [false, true].map(|correlations| {
             config.correlations = correlations;
-            D::on(&Decoder::with_config(graph.clone(), &config), &rounds)
+            D::on(&MwpmDecoder::with_config(graph.clone(), &config), &rounds)
         });
         for shot in shots {
             let plain = once.decode(&rounds, &shot.defects).0;
@@ -247,7 +247,7 @@ fn without_correlations_nothing_changes() {
     assert_eq!(graph.num_correlations(), 0);
     let mut config = DecoderConfig::default();
     config.correlations = true;
-    let (mut with, mut without) = (Decoder::with_config(graph.clone(), &config), Decoder::new(graph));
+    let (mut with, mut without) = (MwpmDecoder::with_config(graph.clone(), &config), MwpmDecoder::new(graph));
     for defects in [&[][..], &[0], &[1], &[0, 1, 2]] {
         assert_eq!(with.decode(defects), without.decode(defects));
         assert_eq!(with.correction(), without.correction());
@@ -265,9 +265,9 @@ fn a_shared_error_decides() {
     b.error(0.001, &[part(&[0], &[])]).unwrap().error(0.001, &[part(&[1], &[])]).unwrap();
     let graph = b.build().unwrap();
     let mut config = DecoderConfig::default();
-    assert!(!Decoder::with_config(graph.clone(), &config).decode(&[0, 1, 2, 3]).unwrap().flips(0));
+    assert!(!MwpmDecoder::with_config(graph.clone(), &config).decode(&[0, 1, 2, 3]).unwrap().flips(0));
     config.correlations = true;
-    let mut decoder = Decoder::with_config(graph, &config);
+    let mut decoder = MwpmDecoder::with_config(graph, &config);
     assert!(decoder.decode(&[0, 1, 2, 3]).unwrap().flips(0));
     assert!(!decoder.decode(&[2, 3]).unwrap().flips(0), "and is forgotten again");
 }
@@ -277,15 +277,18 @@ fn errors_that_make_no_sense() {
     let part = |detectors| ErrorPart { detectors, observables: &[] };
     let mut b = GraphBuilder::new();
     for probability in [0.6, -0.1, f64::NAN, 1.0] {
-        assert!(matches!(b.error(probability, &[part(&[0])]), Err(BuildError::ErrorProbability { .. })));
+        assert!(matches!(
+            b.error(probability, &[part(&[0])]),
+            Err(MatchingGraphError::ErrorProbability { .. })
+        ));
     }
     let refused = b.error(0.1, &[part(&[0]), part(&[1, 2, 3])]).unwrap_err();
-    assert_eq!(refused, BuildError::PartSize { part: 1, detectors: 3 });
+    assert_eq!(refused, MatchingGraphError::PartSize { part: 1, detectors: 3 });
     let refused = b.error(0.1, &[part(&[0]), part(&[])]).unwrap_err();
-    assert_eq!(refused, BuildError::PartSize { part: 1, detectors: 0 });
+    assert_eq!(refused, MatchingGraphError::PartSize { part: 1, detectors: 0 });
     assert!(matches!(
         b.error(0.1, &[part(&[0]), part(&[u32::MAX])]),
-        Err(BuildError::DetectorOutOfRange { .. })
+        Err(MatchingGraphError::DetectorOutOfRange { .. })
     ));
     b.error(0.1, &[part(&[])]).unwrap().error(0.0, &[part(&[0]), part(&[1])]).unwrap();
     assert_eq!(
@@ -293,7 +296,7 @@ fn errors_that_make_no_sense() {
         0,
         "a refused error leaves nothing, nor does one without effect"
     );
-    assert_eq!(b.correlate(0.1, &[0]).unwrap_err(), BuildError::NoSuchEdge { edge: 0, edges: 0 });
+    assert_eq!(b.correlate(0.1, &[0]).unwrap_err(), MatchingGraphError::NoSuchEdge { edge: 0, edges: 0 });
     b.boundary_edge(0, -1.0, &[]).unwrap().error(0.1, &[part(&[0]), part(&[1])]).unwrap();
-    assert!(matches!(b.build(), Err(BuildError::CorrelatedNegative { .. })));
+    assert!(matches!(b.build(), Err(MatchingGraphError::CorrelatedNegative { .. })));
 }

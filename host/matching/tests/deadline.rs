@@ -1,7 +1,7 @@
 //! Decodes that are cut off after a number of clock checks: the best answer so far, and an unaffected next decode.
 
 use proptest::prelude::*;
-use ringcall_matching::{Decoder, DecoderConfig, ErrorPart, GraphBuilder, MatchingGraph, Progress};
+use ringcall_matching::{DecoderConfig, ErrorPart, GraphBuilder, MatchingGraph, MwpmDecoder, Progress};
 
 /// A grid of checks with weights of all sizes and errors of two parts. `open` says whether it has boundaries.
 fn grid(side: u32, weights: &[u32], open: bool) -> MatchingGraph {
@@ -47,10 +47,10 @@ fn explained(graph: &MatchingGraph, correction: &[u32]) -> Vec<u32> {
     (0..odd.len() as u32).filter(|&i| odd[i as usize]).collect()
 }
 
-fn decoder(graph: &MatchingGraph, correlations: bool) -> Decoder {
+fn decoder(graph: &MatchingGraph, correlations: bool) -> MwpmDecoder {
     let mut config = DecoderConfig::default();
     (config.correlations, config.pair_table) = (correlations, false);
-    Decoder::with_config(graph.clone(), &config)
+    MwpmDecoder::with_config(graph.clone(), &config)
 }
 
 proptest! {

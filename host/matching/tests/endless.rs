@@ -5,7 +5,9 @@ mod repetition;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
-use ringcall_matching::{Decoder, EndlessConfig, EndlessDecoder, GraphBuilder, MatchingGraph, SlidingError};
+use ringcall_matching::{
+    EndlessConfig, EndlessDecoder, GraphBuilder, MatchingGraph, MwpmDecoder, SlidingError,
+};
 
 const CHECKS: u32 = 6;
 
@@ -41,7 +43,7 @@ fn run(decoder: &mut EndlessDecoder, checks: u32, rounds: u32, defects: &[u32]) 
 fn compare(checks: u32, p: f64, rounds: u32, config: &EndlessConfig, shots: usize, seed: u64) -> [usize; 2] {
     let (graph, _) = repetition::repetition_code(checks, rounds, p);
     let (short, of) = repetition::repetition_code(checks, 8, p);
-    let mut whole = Decoder::new(graph.clone());
+    let mut whole = MwpmDecoder::new(graph.clone());
     let mut endless = EndlessDecoder::new(&short, &of, config).unwrap();
     let mut rng = Rng::seed_from_u64(seed);
     let (mut forced, mut worse) = (0, 0);
@@ -102,7 +104,7 @@ fn parts_without_an_observable_may_be_left_out() {
     };
     let (short, of) = both(8);
     let (one, _) = repetition::repetition_code(CHECKS, ROUNDS, 0.08);
-    let mut whole = Decoder::new(one);
+    let mut whole = MwpmDecoder::new(one);
     let mut config = EndlessConfig::default();
     config.observables_only = true;
     let mut endless = EndlessDecoder::new(&short, &of, &config).unwrap();
@@ -166,7 +168,7 @@ fn runs_of_any_length_follow_each_other() {
     let least = decoder.least_rounds() as u32;
     for length in least..least + 20 {
         let (graph, _) = repetition::repetition_code(CHECKS, length, 0.03);
-        let mut whole = Decoder::new(graph.clone());
+        let mut whole = MwpmDecoder::new(graph.clone());
         // One error anywhere is always put right.
         for (at, edge) in graph.edges().iter().enumerate() {
             let mut defects = vec![edge.u];
@@ -227,7 +229,7 @@ proptest! {
         let mut decoder = EndlessDecoder::new(&short, &of, &config(margin)).unwrap();
         prop_assume!(decoder.least_rounds() <= 40);
         let defects: Vec<u32> = (0..160).filter(|&i| bits[i as usize] < density).collect();
-        let expected = Decoder::new(graph).decode(&defects).unwrap().weight();
+        let expected = MwpmDecoder::new(graph).decode(&defects).unwrap().weight();
         for _ in 0..2 {
             run(&mut decoder, 4, 40, &defects);
             let found = decoder.weight();
@@ -249,7 +251,7 @@ fn short_runs_have_the_weight_of_the_whole() {
         config.batch = 1000;
         let mut decoder = EndlessDecoder::new(&short, &of, &config).unwrap();
         let rounds = decoder.least_rounds() as u32 + margin as u32;
-        let mut whole = Decoder::new(uneven(rounds, &weights).0);
+        let mut whole = MwpmDecoder::new(uneven(rounds, &weights).0);
         for shot in 0..100 {
             let defects: Vec<u32> = (0..4 * rounds).filter(|_| rng.random_bool(0.4)).collect();
             let expected = whole.decode(&defects).unwrap().weight();

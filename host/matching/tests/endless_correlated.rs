@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
 use ringcall_matching::{
-    Decoder, DecoderConfig, EndlessConfig, EndlessDecoder, ErrorPart, GraphBuilder, MatchingGraph,
+    DecoderConfig, EndlessConfig, EndlessDecoder, ErrorPart, GraphBuilder, MatchingGraph, MwpmDecoder,
 };
 
 /// An error: its probability, the detectors of each part, and the observables that it flips.
@@ -89,10 +89,10 @@ fn run(decoder: &mut EndlessDecoder, width: u32, rounds: u32, defects: &[u32]) -
     decoder.finish(&last).unwrap()[0]
 }
 
-fn whole(graph: &MatchingGraph, correlations: bool) -> Decoder {
+fn whole(graph: &MatchingGraph, correlations: bool) -> MwpmDecoder {
     let mut config = DecoderConfig::default();
     config.correlations = correlations;
-    Decoder::with_config(graph.clone(), &config)
+    MwpmDecoder::with_config(graph.clone(), &config)
 }
 
 /// What became of so many runs.
@@ -119,7 +119,7 @@ fn compare(checks: u32, p: [f64; 3], rounds: u32, margin: usize, shots: usize) -
     let (mut twice, mut once) = (whole(&long, true), whole(&long, false));
     let mut searches = DecoderConfig::default();
     searches.near_entries = 0;
-    let mut searches = Decoder::with_config(long.clone(), &searches);
+    let mut searches = MwpmDecoder::with_config(long.clone(), &searches);
     let mut rng = Rng::seed_from_u64(7);
     let mut counts = Counts { shots, ..Counts::default() };
     for _ in 0..shots {

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
-use ringcall_matching::{Decoder, MatchingGraph, SharedEndlessConfig, SharedEndlessDecoder, SlidingError};
+use ringcall_matching::{
+    MatchingGraph, MwpmDecoder, SharedEndlessConfig, SharedEndlessDecoder, SlidingError,
+};
 
 const CHECKS: u32 = 6;
 /// A test that waits so long has failed.
@@ -45,7 +47,7 @@ fn compare(
 ) -> [usize; 3] {
     let (graph, _) = repetition::repetition_code(checks, rounds, p);
     let (short, of) = repetition::repetition_code(checks, 8, p);
-    let mut whole = Decoder::new(graph.clone());
+    let mut whole = MwpmDecoder::new(graph.clone());
     let mut shared = decoder(&short, &of, config);
     let mut rng = Rng::seed_from_u64(seed);
     let [mut forced, mut worse, mut other] = [0; 3];
@@ -129,7 +131,7 @@ fn runs_of_any_length_follow_each_other() {
     let least = shared.least_rounds() as u32;
     for length in least..least + 20 {
         let (graph, _) = repetition::repetition_code(CHECKS, length, 0.03);
-        let mut whole = Decoder::new(graph.clone());
+        let mut whole = MwpmDecoder::new(graph.clone());
         // One error anywhere is always put right.
         for (at, edge) in graph.edges().iter().enumerate() {
             let mut defects = vec![edge.u];
@@ -196,7 +198,7 @@ proptest! {
         let mut shared = decoder(&short, &of, &config);
         prop_assume!(shared.least_rounds() <= 60);
         let defects: Vec<u32> = (0..240).filter(|&i| bits[i as usize] < density).collect();
-        let expected = Decoder::new(graph).decode(&defects).unwrap().weight();
+        let expected = MwpmDecoder::new(graph).decode(&defects).unwrap().weight();
         run(&mut shared, 4, 60, &defects);
         let found = shared.weight();
         prop_assert!(found > expected - 1e-6, "{} is less than {}", found, expected);

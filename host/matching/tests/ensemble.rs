@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use ringcall_matching::{
-    DecodeError, Decoder, DecoderConfig, EnsembleConfig, EnsembleDecoder, ErrorPart, ErrorTable,
-    GraphBuilder, Progress,
+    DecoderConfig, EnsembleConfig, EnsembleDecoder, ErrorPart, ErrorTable, GraphBuilder, MatchingError,
+    MwpmDecoder, Progress,
 };
 
 /// Two repetition codes of `DISTANCE` bits with errors that cross both: detectors `0..N` and `N..2 * N`.
@@ -28,7 +28,7 @@ fn edge(edge: u32) -> (Vec<u32>, Vec<u32>) {
     (detectors.collect(), if bit == 0 { vec![code] } else { vec![] })
 }
 
-fn decoders(errors: &[(f64, Vec<u32>)]) -> (Decoder, EnsembleDecoder) {
+fn decoders(errors: &[(f64, Vec<u32>)]) -> (MwpmDecoder, EnsembleDecoder) {
     let mut builder = GraphBuilder::new();
     // Edges in the order of their numbers.
     for (p, edges) in
@@ -51,7 +51,7 @@ fn decoders(errors: &[(f64, Vec<u32>)]) -> (Decoder, EnsembleDecoder) {
         .expect("a table");
     let mut config = DecoderConfig::default();
     config.correlations = true;
-    let decoder = Decoder::with_config(graph, &config);
+    let decoder = MwpmDecoder::with_config(graph, &config);
     let ensemble = EnsembleDecoder::new(decoder.clone(), table, EnsembleConfig::default());
     (decoder, ensemble)
 }
@@ -184,8 +184,8 @@ fn bad_input_is_refused_as_by_matching() {
     let errors = errors(&[[0.04, 0.04, 0.05]; DISTANCE as usize]);
     let (_, mut ensemble) = decoders(&errors);
     let clean = ensemble.decode(&[0, N]).expect("a solution").clone();
-    assert!(matches!(ensemble.decode(&[99]), Err(DecodeError::DefectOutOfRange { .. })));
-    assert!(matches!(ensemble.decode(&[1, 1]), Err(DecodeError::DuplicateDefect { .. })));
+    assert!(matches!(ensemble.decode(&[99]), Err(MatchingError::DefectOutOfRange { .. })));
+    assert!(matches!(ensemble.decode(&[1, 1]), Err(MatchingError::DuplicateDefect { .. })));
     assert_eq!(ensemble.decode(&[N, 0]).expect("a solution"), &clean, "in any order, and after refusals");
     assert_eq!(ensemble.clone().decode(&[0, N]).expect("a solution"), &clean, "as a clone");
     assert!(ensemble.decode(&[]).expect("nothing").confidence().is_infinite());
@@ -222,7 +222,7 @@ fn errors_of_pairs_alone_have_a_confidence() {
     let mut config = DecoderConfig::default();
     config.correlations = true;
     let mut ensemble =
-        EnsembleDecoder::new(Decoder::with_config(graph, &config), errors, EnsembleConfig::default());
+        EnsembleDecoder::new(MwpmDecoder::with_config(graph, &config), errors, EnsembleConfig::default());
     for begin in 0..20 {
         // The ends of a chain of errors in the middle, of one code alone: no error explains that.
         let decision = ensemble.decode(&[begin, LENGTH - 20 - begin]).expect("a solution");

@@ -2,7 +2,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use ringcall_matching::{Decoder, DecoderConfig, GraphBuilder, MatchingGraph};
+use ringcall_matching::{DecoderConfig, GraphBuilder, MatchingGraph, MwpmDecoder};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn a_star_of_many_edges_is_set_up_in_time() {
     let (sender, done) = mpsc::channel();
     std::thread::spawn(move || {
         let graph = star(200_000, false, &mut Xoshiro256PlusPlus::seed_from_u64(1));
-        let mut decoder = Decoder::new(graph);
+        let mut decoder = MwpmDecoder::new(graph);
         let defects = [7, 100_000, 199_999];
         let weight = decoder.decode(&defects).unwrap().weight();
         decoder.verify().unwrap();
@@ -49,7 +49,7 @@ fn lists_that_end_at_a_hub_lose_nothing() {
         let with = |entries, graph: &MatchingGraph| {
             let mut config = DecoderConfig::default();
             (config.near_entries, config.pair_table) = (entries, false);
-            Decoder::with_config(graph.clone(), &config)
+            MwpmDecoder::with_config(graph.clone(), &config)
         };
         // With 16 entries detector 0 is a hub, with 1024 it is not.
         let [mut short, mut long] = [16, 1024].map(|entries| with(entries, &graph));

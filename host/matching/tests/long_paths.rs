@@ -1,6 +1,6 @@
 //! Distances past 32 bits, and lists that end long before the partner.
 
-use ringcall_matching::{Decoder, DecoderConfig, GraphBuilder};
+use ringcall_matching::{DecoderConfig, GraphBuilder, MwpmDecoder};
 
 #[test]
 fn a_chain_longer_than_32_bits() {
@@ -15,7 +15,7 @@ fn a_chain_longer_than_32_bits() {
     for near_entries in [256, 16] {
         let mut config = DecoderConfig::default();
         config.near_entries = near_entries;
-        let mut decoder = Decoder::with_config(graph.clone(), &config);
+        let mut decoder = MwpmDecoder::with_config(graph.clone(), &config);
         let s = decoder.decode(&[N - 1]).unwrap();
         assert_eq!(s.grid_weight(), i64::from(N) * ((1 << 25) - 2));
         assert!((0..N as usize).all(|o| s.flips(o)));

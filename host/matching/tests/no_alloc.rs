@@ -4,7 +4,7 @@ mod common;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
-use ringcall_matching::{Decoder, Solution};
+use ringcall_matching::{MwpmDecoder, Solution};
 
 #[test]
 fn decoding_allocates_nothing() {
@@ -25,7 +25,7 @@ fn decoding_allocates_nothing() {
         }
         for config in common::configs() {
             // As a worker has it, which is given a clone.
-            let mut decoder = Decoder::with_config(graph.clone(), &config).clone();
+            let mut decoder = MwpmDecoder::with_config(graph.clone(), &config).clone();
             let info = allocation_counter::measure(|| {
                 for list in &lists {
                     let _ = std::hint::black_box(decoder.decode(list).map(Solution::weight));

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
 use ringcall_matching::{
-    DecodeError, Decoder, DecoderConfig, ErrorPart, GraphBuilder, MatchingGraph, ParallelConfig,
+    DecoderConfig, ErrorPart, GraphBuilder, MatchingError, MatchingGraph, MwpmDecoder, ParallelConfig,
     ParallelDecoder, StreamingDecoder,
 };
 
@@ -39,16 +39,16 @@ fn lines(rng: &mut Rng, common: bool) -> MatchingGraph {
     b.build().unwrap()
 }
 
-fn decoders(graph: &MatchingGraph, correlations: bool) -> [Decoder; 2] {
+fn decoders(graph: &MatchingGraph, correlations: bool) -> [MwpmDecoder; 2] {
     [false, true].map(|observables_only| {
         let mut config = DecoderConfig::default();
         (config.correlations, config.observables_only) = (correlations, observables_only);
-        Decoder::with_config(graph.clone(), &config)
+        MwpmDecoder::with_config(graph.clone(), &config)
     })
 }
 
 /// The grid weight of those edges of the last correction that lie on the first line.
-fn weight_of_first_line(decoder: &mut Decoder) -> i64 {
+fn weight_of_first_line(decoder: &mut MwpmDecoder) -> i64 {
     let edges = decoder.correction().to_vec();
     let graph = decoder.graph();
     edges
@@ -125,15 +125,15 @@ fn nothing_is_left_out_where_nothing_speaks_and_errors_stay_errors() {
     b.edge(2, 3, 1.0, &[]).unwrap();
     let mut config = DecoderConfig::default();
     config.observables_only = true;
-    let mut decoder = Decoder::with_config(b.build().unwrap(), &config);
+    let mut decoder = MwpmDecoder::with_config(b.build().unwrap(), &config);
     assert_eq!(decoder.decode(&[1]).unwrap().pairs().len(), 1);
     b.ensure_observables(1).boundary_edge(4, 1.0, &[0]).unwrap();
-    let mut decoder = Decoder::with_config(b.build().unwrap(), &config);
+    let mut decoder = MwpmDecoder::with_config(b.build().unwrap(), &config);
     assert_eq!(decoder.decode(&[1, 4]).unwrap().pairs().len(), 1);
     assert_eq!([0, 2, 4].map(|detector| decoder.leaves_out(detector)), [true, false, false]);
     // A single detector of a part without a boundary cannot be explained, even in a part that flips no observable.
-    assert_eq!(decoder.decode(&[2]).unwrap_err(), DecodeError::OddParity { detector: 2 });
-    assert!(matches!(decoder.decode(&[9]), Err(DecodeError::DefectOutOfRange { .. })));
+    assert_eq!(decoder.decode(&[2]).unwrap_err(), MatchingError::OddParity { detector: 2 });
+    assert!(matches!(decoder.decode(&[9]), Err(MatchingError::DefectOutOfRange { .. })));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn negative_weights_of_silent_parts_do_not_count() {
     b.boundary_edge(0, 2.0, &[0]).unwrap().boundary_edge(1, -3.0, &[]).unwrap();
     let mut config = DecoderConfig::default();
     config.observables_only = true;
-    let mut decoder = Decoder::with_config(b.build().unwrap(), &config);
+    let mut decoder = MwpmDecoder::with_config(b.build().unwrap(), &config);
     let solution = decoder.decode(&[0]).unwrap();
     assert_eq!((solution.observables(), solution.weight()), (&[1][..], 2.0));
 }

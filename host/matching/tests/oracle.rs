@@ -2,14 +2,14 @@
 
 mod common;
 
-use ringcall_matching::Decoder;
+use ringcall_matching::MwpmDecoder;
 
 fn run(text: &str) -> (usize, usize) {
     let (mut checked, mut ties) = (0, 0);
     for (number, line) in text.lines().enumerate() {
         let (graph, shots) = common::parse(line);
         for config in common::configs() {
-            let mut decoder = Decoder::with_config(graph.clone(), &config);
+            let mut decoder = MwpmDecoder::with_config(graph.clone(), &config);
             for shot in &shots {
                 let same = common::check(&mut decoder, shot, true)
                     .unwrap_or_else(|e| panic!("line {}, {config:?}: {:?}: {e}", number + 1, shot.defects));

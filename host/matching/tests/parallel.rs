@@ -7,7 +7,7 @@ mod repetition;
 
 use parts::Problem;
 use proptest::prelude::*;
-use ringcall_matching::{DecodeError, Decoder, GraphBuilder, ParallelConfig, ParallelDecoder};
+use ringcall_matching::{GraphBuilder, MatchingError, MwpmDecoder, ParallelConfig, ParallelDecoder};
 
 fn shared_by(cores: usize) -> ParallelConfig {
     let mut config = ParallelConfig::new(cores.try_into().unwrap());
@@ -17,7 +17,7 @@ fn shared_by(cores: usize) -> ParallelConfig {
 
 fn agree(problem: &Problem, cores: usize) {
     let Problem { graph, rounds, config, shots } = problem;
-    let mut alone = Decoder::with_config(graph.clone(), config);
+    let mut alone = MwpmDecoder::with_config(graph.clone(), config);
     let mut together = ParallelDecoder::new(&alone, rounds, &shared_by(cores)).unwrap();
     for defects in shots {
         match (alone.decode(defects), together.decode(defects).cloned()) {
@@ -57,12 +57,12 @@ proptest! {
 fn bad_input_is_refused_and_the_next_is_right() {
     let mut b = GraphBuilder::new();
     b.boundary_edge(0, 1.0, &[]).unwrap().edge(0, 1, 1.0, &[]).unwrap().edge(2, 3, 1.0, &[0]).unwrap();
-    let one = Decoder::new(b.build().unwrap());
+    let one = MwpmDecoder::new(b.build().unwrap());
     assert!(ParallelDecoder::new(&one, &[0, 1], &shared_by(2)).is_err());
     let mut decoder = ParallelDecoder::new(&one, &[0, 1, 0, u32::MAX], &shared_by(2)).unwrap();
-    assert!(matches!(decoder.decode(&[4]), Err(DecodeError::DefectOutOfRange { .. })));
-    assert!(matches!(decoder.decode(&[1, 1]), Err(DecodeError::DuplicateDefect { .. })));
-    assert!(matches!(decoder.decode(&[1, 2]), Err(DecodeError::OddParity { detector: 2 })));
+    assert!(matches!(decoder.decode(&[4]), Err(MatchingError::DefectOutOfRange { .. })));
+    assert!(matches!(decoder.decode(&[1, 1]), Err(MatchingError::DuplicateDefect { .. })));
+    assert!(matches!(decoder.decode(&[1, 2]), Err(MatchingError::OddParity { detector: 2 })));
     assert!(decoder.correction().is_empty() && decoder.verify().is_err());
     assert!(decoder.decode(&[3, 2]).unwrap().flips(0));
     assert_eq!(decoder.decode(&[]).unwrap().grid_weight(), 0);
@@ -73,7 +73,7 @@ fn a_helper_that_sleeps_is_woken() {
     let line = include_str!("data/circuits.txt").lines().last().unwrap();
     let (graph, shots) = common::parse(line);
     let rounds: Vec<u32> = (0..graph.num_detectors() as u32).collect();
-    let mut alone = Decoder::new(graph);
+    let mut alone = MwpmDecoder::new(graph);
     let mut config = shared_by(2);
     config.spin = std::time::Duration::ZERO;
     let mut together = ParallelDecoder::new(&alone, &rounds, &config).unwrap();
@@ -90,7 +90,7 @@ fn sharing_allocates_nothing() {
     let line = include_str!("data/circuits.txt").lines().last().unwrap();
     let (graph, shots) = common::parse(line);
     let rounds: Vec<u32> = (0..graph.num_detectors() as u32).collect();
-    let mut decoder = ParallelDecoder::new(&Decoder::new(graph), &rounds, &shared_by(2)).unwrap();
+    let mut decoder = ParallelDecoder::new(&MwpmDecoder::new(graph), &rounds, &shared_by(2)).unwrap();
     let info = allocation_counter::measure(|| {
         for shot in &shots {
             std::hint::black_box(decoder.decode(&shot.defects).is_ok());

@@ -4,7 +4,9 @@ mod repetition;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
-use ringcall_matching::{Decoder, GraphBuilder, MatchingGraph, SlidingConfig, SlidingDecoder, SlidingError};
+use ringcall_matching::{
+    GraphBuilder, MatchingGraph, MwpmDecoder, SlidingConfig, SlidingDecoder, SlidingError,
+};
 
 const CHECKS: u32 = 6;
 const P: f64 = 0.03;
@@ -33,7 +35,7 @@ fn a_window_decides_as_the_whole_does() {
     const ROUNDS: u32 = 61;
     let (graph, _) = repetition_code(ROUNDS);
     let (short, rounds) = repetition_code(8);
-    let mut whole = Decoder::new(graph.clone());
+    let mut whole = MwpmDecoder::new(graph.clone());
     for (window, commit) in [(14, 7), (13, 1), (20, 9)] {
         let mut sliding = SlidingDecoder::new(&short, &rounds, SlidingConfig { window, commit }).unwrap();
         let mut rng = Rng::seed_from_u64(3);
@@ -59,7 +61,7 @@ fn a_window_that_is_too_narrow_is_worse() {
     let (graph, _) = repetition_code(ROUNDS);
     let (short, rounds) = repetition_code(8);
     let mut narrow = SlidingDecoder::new(&short, &rounds, SlidingConfig { window: 2, commit: 1 }).unwrap();
-    let mut whole = Decoder::new(graph.clone());
+    let mut whole = MwpmDecoder::new(graph.clone());
     let mut rng = Rng::seed_from_u64(4);
     let (mut errors, mut expected_errors) = (0, 0);
     for _ in 0..500 {
@@ -77,7 +79,7 @@ fn runs_of_any_length_follow_each_other() {
     let least = decoder.least_rounds() as u32;
     for length in least..least + 12 {
         let (graph, _) = repetition_code(length);
-        let mut whole = Decoder::new(graph.clone());
+        let mut whole = MwpmDecoder::new(graph.clone());
         // One error anywhere is always put right.
         for (at, edge) in graph.edges().iter().enumerate() {
             let mut defects = vec![edge.u];

@@ -7,10 +7,10 @@ mod repetition;
 
 use parts::Problem;
 use proptest::prelude::*;
-use ringcall_matching::{DecodeError, Decoder, GraphBuilder, Solution, StreamingDecoder};
+use ringcall_matching::{GraphBuilder, MatchingError, MwpmDecoder, Solution, StreamingDecoder};
 
 /// Gives the defects to `stream` by rounds.
-fn push(stream: &mut StreamingDecoder, rounds: &[u32], defects: &[u32]) -> Result<Solution, DecodeError> {
+fn push(stream: &mut StreamingDecoder, rounds: &[u32], defects: &[u32]) -> Result<Solution, MatchingError> {
     for round in 0..stream.num_rounds() {
         let list: Vec<u32> =
             defects.iter().copied().filter(|&d| rounds[d as usize] as usize == round).collect();
@@ -23,7 +23,7 @@ fn push(stream: &mut StreamingDecoder, rounds: &[u32], defects: &[u32]) -> Resul
 
 fn agree(problem: &Problem) {
     let Problem { graph, rounds, config, shots } = problem;
-    let mut whole = Decoder::with_config(graph.clone(), config);
+    let mut whole = MwpmDecoder::with_config(graph.clone(), config);
     let mut stream = StreamingDecoder::new(&whole, rounds).unwrap();
     for defects in shots {
         match whole.decode(defects) {
@@ -37,9 +37,9 @@ fn agree(problem: &Problem) {
                 stream.verify().unwrap();
                 common::explains(graph, stream.correction(), defects, &solution).unwrap();
             }
-            Err(DecodeError::OddParity { .. }) => {
+            Err(MatchingError::OddParity { .. }) => {
                 let error = push(&mut stream, rounds, defects).unwrap_err();
-                assert!(matches!(error, DecodeError::OddParity { .. }), "{error}");
+                assert!(matches!(error, MatchingError::OddParity { .. }), "{error}");
                 stream.restart();
             }
             Err(error) => panic!("{error}"),
@@ -68,18 +68,18 @@ proptest! {
 fn bad_rounds_are_refused_and_the_next_is_right() {
     let mut b = GraphBuilder::new();
     b.boundary_edge(0, 1.0, &[]).unwrap().edge(0, 1, 1.0, &[]).unwrap().edge(2, 3, 1.0, &[0]).unwrap();
-    let decoder = Decoder::new(b.build().unwrap());
+    let decoder = MwpmDecoder::new(b.build().unwrap());
     assert!(StreamingDecoder::new(&decoder, &[0, 1]).is_err());
     assert!(StreamingDecoder::new(&decoder, &[0, 1, 1, u32::MAX]).is_err());
     let mut stream = StreamingDecoder::new(&decoder, &[0, 1, 0, 1]).unwrap();
     assert!(matches!(
         stream.push_round(&[1]),
-        Err(DecodeError::WrongRound { defect: 1, round: 1, expected: 0 })
+        Err(MatchingError::WrongRound { defect: 1, round: 1, expected: 0 })
     ));
-    assert!(matches!(stream.push_round(&[9]), Err(DecodeError::DefectOutOfRange { .. })));
-    assert!(matches!(stream.push_round(&[0, 0]), Err(DecodeError::DuplicateDefect { .. })));
+    assert!(matches!(stream.push_round(&[9]), Err(MatchingError::DefectOutOfRange { .. })));
+    assert!(matches!(stream.push_round(&[0, 0]), Err(MatchingError::DuplicateDefect { .. })));
     assert!(stream.push_round(&[2]).unwrap().is_none());
-    assert!(matches!(stream.push_round(&[]), Err(DecodeError::OddParity { detector: 2 })));
+    assert!(matches!(stream.push_round(&[]), Err(MatchingError::OddParity { detector: 2 })));
     assert!(stream.correction().is_empty() && stream.verify().is_err());
     let solution = stream.push_round(&[3]).unwrap().unwrap();
     assert!(solution.flips(0));
@@ -101,7 +101,7 @@ fn streaming_allocates_nothing() {
             (0..5).map(|r| s.defects.iter().copied().filter(|&d| rounds[d as usize] == r).collect()).collect()
         })
         .collect();
-    let mut stream = StreamingDecoder::new(&Decoder::new(graph), &rounds).unwrap();
+    let mut stream = StreamingDecoder::new(&MwpmDecoder::new(graph), &rounds).unwrap();
     let mut answers = 0;
     let info = allocation_counter::measure(|| {
         for list in lists.iter().flatten() {

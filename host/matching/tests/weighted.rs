@@ -3,7 +3,7 @@
 use allocation_counter::measure;
 use proptest::prelude::*;
 use ringcall_matching::{
-    Decoder, DecoderConfig, GraphBuilder, MatchingGraph, MergeStrategy, Solution, WeightedDecoder,
+    DecoderConfig, GraphBuilder, MatchingGraph, MergeStrategy, MwpmDecoder, Solution, WeightedDecoder,
     WeightsError,
 };
 
@@ -55,7 +55,7 @@ type ShotList = (Vec<bool>, Vec<(prop::sample::Index, f64)>, bool);
 
 fn check(edges: &EdgeList, shots: &[ShotList]) -> Result<(), TestCaseError> {
     let usual = graph(edges);
-    let mut decoders = configs().map(|c| WeightedDecoder::new(&Decoder::with_config(usual.clone(), &c)));
+    let mut decoders = configs().map(|c| WeightedDecoder::new(&MwpmDecoder::with_config(usual.clone(), &c)));
     for (fired, changes, up) in shots {
         let defects: Vec<u32> = (0..).zip(fired).filter(|x| *x.1).map(|x| x.0).collect();
         let mut theirs = edges.clone();
@@ -68,7 +68,7 @@ fn check(edges: &EdgeList, shots: &[ShotList]) -> Result<(), TestCaseError> {
         }
         let weights: Vec<(u32, f64)> = weights.into_iter().collect();
         let fresh = graph(&theirs);
-        let mut expected = Decoder::new(fresh.clone());
+        let mut expected = MwpmDecoder::new(fresh.clone());
         let expected = expected.decode(&defects).map(Solution::grid_weight);
         for decoder in &mut decoders {
             let found = match (decoder.decode(&defects, &weights), &expected) {
@@ -132,7 +132,7 @@ fn row() -> WeightedDecoder {
     let mut b = GraphBuilder::new();
     b.boundary_edge(0, 3.0, &[0]).unwrap().edge(0, 1, 2.0, &[]).unwrap();
     b.edge(1, 2, -1.0, &[]).unwrap().boundary_edge(2, 4.0, &[]).unwrap();
-    WeightedDecoder::new(&Decoder::new(b.build().unwrap()))
+    WeightedDecoder::new(&MwpmDecoder::new(b.build().unwrap()))
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn nothing_is_allocated() {
             b.edge(u, u + side, 2.5, &[]).unwrap();
         }
     }
-    let mut decoder = WeightedDecoder::new(&Decoder::new(b.build().unwrap()));
+    let mut decoder = WeightedDecoder::new(&MwpmDecoder::new(b.build().unwrap()));
     let edges = decoder.graph().num_edges() as u32;
     let lower: Vec<(u32, f64)> = (0..edges).step_by(3).map(|e| (e, 0.5)).collect();
     let higher: Vec<(u32, f64)> = (0..edges).rev().map(|e| (e, f64::from(e % 7))).collect();

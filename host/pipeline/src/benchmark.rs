@@ -1,6 +1,6 @@
 //! Pipeline benchmark for any program: counts of requests, latencies, and each part's share of the time.
 
-use crate::stage::{Completion, StageTimes};
+use crate::stage::{CompletedRequest, StageTimes};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::clock;
 use std::fmt::{self, Write};
@@ -120,7 +120,7 @@ impl PipelineBenchmark {
 
     /// Marks the request of a successful completion as complete and adds the parts of its path. The request of a
     /// failed completion stays open and counts as timed out.
-    pub fn record(&self, completion: &Completion<'_>) {
+    pub fn record(&self, completion: &CompletedRequest<'_>) {
         if !completion.is_success() {
             return;
         }
@@ -172,10 +172,10 @@ impl PipelineBenchmark {
             end => end,
         };
         let wall = Duration::from_nanos(if begin > 0 { end.saturating_sub(begin) } else { 0 });
-        let latency = Latencies::of(&latencies);
+        let latency = LatencyQuantiles::of(&latencies);
         let sums = self.parts.each_ref().map(stamp);
         let (all, split) = (sums.iter().sum::<u64>() as f64, stamp(&self.split));
-        let part = |(name, sum): (&'static str, u64)| Part {
+        let part = |(name, sum): (&'static str, u64)| PathPart {
             name,
             mean_us: sum as f64 / 1e3 / split.max(1) as f64,
             share: if all > 0.0 { sum as f64 / all } else { f64::NAN },
@@ -203,7 +203,7 @@ impl PipelineBenchmark {
 
 /// A distribution of latencies, µs. Every field is NaN if no request completed.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct Latencies {
+pub struct LatencyQuantiles {
     /// The shortest.
     pub min_us: f64,
     /// The longest.
@@ -222,7 +222,7 @@ pub struct Latencies {
     pub p99_us: f64,
 }
 
-impl Latencies {
+impl LatencyQuantiles {
     /// The distribution of ascending times, ns.
     fn of(sorted: &[u64]) -> Self {
         let us = |ns: u64| ns as f64 / 1e3;
@@ -260,7 +260,7 @@ impl Latencies {
 
 /// One part of a request's path.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct Part {
+pub struct PathPart {
     /// The part's name, from [`PARTS`].
     pub name: &'static str,
     /// The part's mean time, µs.
@@ -287,11 +287,11 @@ pub struct BenchmarkSummary {
     /// Completed requests per second of `wall_s`.
     pub throughput_per_s: f64,
     /// From submission to completion.
-    pub latency: Latencies,
+    pub latency: LatencyQuantiles,
     /// The mean latency divided by the rounds of a request, µs; `None` if the rounds are unknown.
     pub per_round_us: Option<f64>,
     /// Each part's mean time, in order; empty if completions had no time stamps of their parts.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PathPart>,
 }
 
 impl fmt::Display for BenchmarkSummary {
@@ -310,7 +310,7 @@ impl fmt::Display for BenchmarkSummary {
             plain.write_char(if c.is_control() { '\u{fffd}' } else { c })?;
         }
         let mut parts = String::new();
-        for Part { name, mean_us, share } in &self.parts {
+        for PathPart { name, mean_us, share } in &self.parts {
             writeln!(parts, "  {name:<18}{mean_us:>12.1} us  ({:.1}%)", 100.0 * share)?;
         }
         row("min", latency.min_us, "us")?;
@@ -336,22 +336,22 @@ mod tests {
     use super::*;
     use ringcall::Status;
 
-    fn completion(request_id: u64, status: Status, times: StageTimes) -> Completion<'static> {
-        Completion { request_id, slot: 0, status, error: None, ptp_timestamp: 0, result: None, times }
+    fn completion(request_id: u64, status: Status, times: StageTimes) -> CompletedRequest<'static> {
+        CompletedRequest { request_id, slot: 0, status, error: None, ptp_timestamp: 0, result: None, times }
     }
 
     #[test]
     fn percentiles_are_those_of_the_sorted_times() {
         let times: Vec<u64> = (1..=100).map(|us| us * 1000).collect();
-        let latency = Latencies::of(&times);
+        let latency = LatencyQuantiles::of(&times);
         let found =
             [latency.min_us, latency.p50_us, latency.p90_us, latency.p95_us, latency.p99_us, latency.max_us];
         assert_eq!(found, [1.0, 50.0, 90.0, 95.0, 99.0, 100.0]);
         assert!(
             (latency.mean_us - 50.5).abs() < 1e-9 && (latency.stddev_us - 833.25_f64.sqrt()).abs() < 1e-9
         );
-        assert!(Latencies::of(&[]).p50_us.is_nan());
-        assert_eq!(Latencies::of(&[2500]).p99_us, 2.5);
+        assert!(LatencyQuantiles::of(&[]).p50_us.is_nan());
+        assert_eq!(LatencyQuantiles::of(&[2500]).p99_us, 2.5);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The consumer thread: harvests responses out of order and calls the completion handler.
 
 use crate::config::ExternalIds;
-use crate::stage::{Completion, StageTimes};
+use crate::stage::{CompletedRequest, StageTimes};
 use crate::state::State;
 use ringcall::completion_log::CompletionLog;
 use ringcall::thread::StopFlag;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The user's completion handler.
-pub type CompletionHandler = Box<dyn FnMut(&Completion<'_>) + Send>;
+pub type CompletionHandler = Box<dyn FnMut(&CompletedRequest<'_>) + Send>;
 
 pub(crate) struct Consumer {
     pub(crate) state: Arc<State>,
@@ -109,7 +109,7 @@ impl Consumer {
 
     fn complete(&mut self, done: &Done, result: Option<usize>) {
         let Done { request_id, slot, status, error, ptp_timestamp, times } = *done;
-        let completion = Completion {
+        let completion = CompletedRequest {
             request_id,
             slot,
             status,

@@ -36,7 +36,7 @@ pub(crate) trait Dispatch: Send {
     fn stop(&mut self, state: &Arc<State>, threads: &mut ThreadSet, stop: Stop) -> Drained;
 }
 
-/// What [`Dispatch::stop`] did. For most fields, see [`Stopped`](crate::Stopped) and [`StopReport`](crate::StopReport).
+/// What [`Dispatch::stop`] did. For most fields, see [`StoppedPipeline`](crate::StoppedPipeline) and [`PipelineStopReport`](crate::PipelineStopReport).
 #[derive(Debug, Default)]
 pub(crate) struct Drained {
     pub(crate) drained: u64,

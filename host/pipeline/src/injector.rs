@@ -21,7 +21,7 @@ pub enum SubmitError {
     /// The pipeline is not running.
     #[error("the pipeline is not running")]
     Stopped,
-    /// The remote dispatcher has failed; [`Stopped::failure`](crate::Stopped::failure) says why.
+    /// The remote dispatcher has failed; [`StoppedPipeline::failure`](crate::StoppedPipeline::failure) says why.
     #[error("the dispatcher answers no more")]
     Lost,
     /// The payload does not fit a slot.
@@ -79,7 +79,7 @@ impl Injector {
     }
 
     /// Sets the clock of PTP time stamps: each request is stamped when it is written, and the answer echoes the stamp
-    /// ([`Completion::ptp_timestamp`](crate::Completion::ptp_timestamp)). Without a clock stamps are 0.
+    /// ([`CompletedRequest::ptp_timestamp`](crate::CompletedRequest::ptp_timestamp)). Without a clock stamps are 0.
     #[must_use]
     pub fn with_ptp_clock(self, clock: impl FnMut() -> u64 + Send + 'static) -> Self {
         let mut injector = self;

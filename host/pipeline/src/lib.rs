@@ -78,18 +78,18 @@ mod threads;
 mod times;
 mod worker;
 
-pub use benchmark::{BenchmarkSummary, Latencies, PARTS, Part, PipelineBenchmark};
+pub use benchmark::{BenchmarkSummary, LatencyQuantiles, PARTS, PathPart, PipelineBenchmark};
 pub use config::{CorePinning, ExternalIds, StageConfig};
 pub use consumer::CompletionHandler;
 pub use engine_stage::{EngineStage, ShapedStage, ShapesError};
 pub use error::{BoxError, PipelineError};
 pub use injector::{Injector, PtpClock, SubmitError};
 pub use monitor::Monitor;
-pub use pipeline::{Idle, Pipeline, PipelineBuilder, Running, Stopped};
-pub use report::{Dump, StopReport, StuckRequest};
+pub use pipeline::{IdlePipeline, Pipeline, PipelineBuilder, RunningPipeline, StoppedPipeline};
+pub use report::{Dump, PipelineStopReport, StuckRequest};
 pub use ringcall::worker::Deferral;
 pub use stage::{
-    Completion, CpuStage, Execution, InferenceStage, OutputCheck, Raised, RequestView, StageContext,
+    CompletedRequest, CpuStage, Execution, InferenceStage, OutputCheck, Raised, RequestView, StageContext,
     StageError, StageOutcome, StageTimes, WorkerResources,
 };
 pub use stats::Stats;

@@ -7,8 +7,8 @@ use crate::error::{BoxError, PipelineError};
 use crate::host::{CpuFactory, GpuFactory, HostDispatch, Parts};
 use crate::injector::Injector;
 use crate::monitor::Monitor;
-use crate::report::StopReport;
-use crate::stage::{Completion, CpuStage, WorkerResources};
+use crate::report::PipelineStopReport;
+use crate::stage::{CompletedRequest, CpuStage, WorkerResources};
 use crate::state::{Phase, State};
 use crate::stats::Stats;
 use crate::threads::{ConsumerState, Stop, ThreadSet};
@@ -62,7 +62,7 @@ impl PipelineBuilder {
     }
 
     /// Sets the completion handler. The consumer thread calls it once for each completed request, whatever the status.
-    pub fn on_completion(mut self, handler: impl FnMut(&Completion<'_>) + Send + 'static) -> Self {
+    pub fn on_completion(mut self, handler: impl FnMut(&CompletedRequest<'_>) + Send + 'static) -> Self {
         self.handler = Box::new(handler);
         self
     }
@@ -71,9 +71,9 @@ impl PipelineBuilder {
     ///
     /// # Errors
     /// No inference stage, no workers, or no ring.
-    pub fn build(self) -> Result<Pipeline<Idle>, PipelineError> {
+    pub fn build(self) -> Result<Pipeline<IdlePipeline>, PipelineError> {
         let (state, config, dispatch, consumer_state) = self.parts()?;
-        Ok(Pipeline::new(state, Idle { config, dispatch: Box::new(dispatch), consumer_state }))
+        Ok(Pipeline::new(state, IdlePipeline { config, dispatch: Box::new(dispatch), consumer_state }))
     }
 
     pub(crate) fn parts(self) -> Result<Parts, PipelineError> {
@@ -92,14 +92,14 @@ impl PipelineBuilder {
 }
 
 /// State of a pipeline that is not running.
-pub struct Idle {
+pub struct IdlePipeline {
     pub(crate) config: StageConfig,
     pub(crate) dispatch: Box<dyn Dispatch>,
     pub(crate) consumer_state: ConsumerState,
 }
 
 /// State of a running pipeline.
-pub struct Running {
+pub struct RunningPipeline {
     config: StageConfig,
     dispatch: Box<dyn Dispatch>,
     threads: ThreadSet,
@@ -107,7 +107,7 @@ pub struct Running {
 
 /// The real-time pipeline, idle or running. See the [crate's documentation](crate).
 #[must_use]
-pub struct Pipeline<S = Idle> {
+pub struct Pipeline<S = IdlePipeline> {
     state: Arc<State>,
     inner: S,
 }
@@ -132,8 +132,8 @@ impl<S> Pipeline<S> {
     }
 }
 
-impl Pipeline<Idle> {
-    pub(crate) fn new(state: State, inner: Idle) -> Self {
+impl Pipeline<IdlePipeline> {
+    pub(crate) fn new(state: State, inner: IdlePipeline) -> Self {
         Self { state: Arc::new(state), inner }
     }
 
@@ -153,32 +153,32 @@ impl Pipeline<Idle> {
     /// # Errors
     /// A factory's error, functions that do not make a table, no thread, or a remote dispatcher's own error. Threads started
     /// before the failure are stopped.
-    pub fn start(self) -> Result<Pipeline<Running>, PipelineError> {
-        let Self { state, inner: Idle { config, mut dispatch, consumer_state } } = self;
+    pub fn start(self) -> Result<Pipeline<RunningPipeline>, PipelineError> {
+        let Self { state, inner: IdlePipeline { config, mut dispatch, consumer_state } } = self;
         let pollers = config.workers as usize + 2 + dispatch.polling_threads(); // consumer, producer
         // An error from here on stops the threads that were started before it.
         let mut threads = ThreadSet::new(&state, config.wait.resolve(pollers));
         dispatch.start(&state, &config, &mut threads, consumer_state)?;
         state.set_phase(Phase::Running);
-        Ok(Pipeline { state, inner: Running { config, dispatch, threads } })
+        Ok(Pipeline { state, inner: RunningPipeline { config, dispatch, threads } })
     }
 }
 
 /// A stopped pipeline.
 #[must_use]
-pub struct Stopped {
+pub struct StoppedPipeline {
     /// The report of the stop.
-    pub report: StopReport,
+    pub report: PipelineStopReport,
     /// Why a remote dispatcher was lost or failed to stop.
     pub failure: Option<String>,
     /// Malformed responses of a remote dispatcher, and responses with another request's id, over the pipeline's life.
     pub garbage: u64,
     /// The pipeline, ready to start again. `None` if the dispatcher or the completion handler did not return, or if a remote
     /// dispatcher failed.
-    pub pipeline: Option<Pipeline<Idle>>,
+    pub pipeline: Option<Pipeline<IdlePipeline>>,
 }
 
-impl Stopped {
+impl StoppedPipeline {
     /// A stage answered every submitted request, every thread ended, and the dispatcher did not fail.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -186,7 +186,7 @@ impl Stopped {
     }
 }
 
-impl Pipeline<Running> {
+impl Pipeline<RunningPipeline> {
     /// The injector. One exists at a time.
     ///
     /// Returns `None` while another exists, and on an external ring, which has its own producer.
@@ -219,14 +219,14 @@ impl Pipeline<Running> {
     /// Refuses new requests, waits for those in flight, and stops the dispatcher and all threads. At the deadline it answers the
     /// remaining requests `SHUTTING_DOWN`. It returns at most about a second after the deadline, even if a stage never returns;
     /// two seconds with a remote dispatcher, provided that its [`stop`](crate::remote::RemoteDispatcher::stop) observes the deadline.
-    pub fn stop(self, deadline: Duration) -> Stopped {
+    pub fn stop(self, deadline: Duration) -> StoppedPipeline {
         let stop = Stop::begin(deadline);
         let monitor = self.monitor();
-        let Self { state, inner: Running { config, mut dispatch, mut threads } } = self;
+        let Self { state, inner: RunningPipeline { config, mut dispatch, mut threads } } = self;
         threads.refuse(stop);
         let drained = dispatch.stop(&state, &mut threads, stop);
         let consumer = threads.join_consumer(stop);
-        let report = StopReport {
+        let report = PipelineStopReport {
             drained: drained.drained,
             dropped: drained.dropped,
             unfinished: drained.unfinished,
@@ -236,10 +236,10 @@ impl Pipeline<Running> {
             stats: monitor.stats(),
             took: stop.begin.elapsed(),
         };
-        let pipeline = consumer
-            .ok()
-            .filter(|_| drained.can_restart)
-            .map(|consumer_state| Pipeline { state, inner: Idle { config, dispatch, consumer_state } });
-        Stopped { report, failure: drained.failure, garbage: drained.garbage, pipeline }
+        let pipeline = consumer.ok().filter(|_| drained.can_restart).map(|consumer_state| Pipeline {
+            state,
+            inner: IdlePipeline { config, dispatch, consumer_state },
+        });
+        StoppedPipeline { report, failure: drained.failure, garbage: drained.garbage, pipeline }
     }
 }

@@ -36,7 +36,7 @@ impl std::fmt::Display for Dump {
 
 /// Report of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StopReport {
+pub struct PipelineStopReport {
     /// Requests that were answered while the pipeline drained.
     pub drained: u64,
     /// Requests answered `SHUTTING_DOWN` because the deadline had passed.
@@ -55,7 +55,7 @@ pub struct StopReport {
     pub took: Duration,
 }
 
-impl StopReport {
+impl PipelineStopReport {
     /// A stage answered every submitted request, and every thread ended.
     #[must_use]
     pub fn is_clean(&self) -> bool {

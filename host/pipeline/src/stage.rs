@@ -4,7 +4,7 @@ use ringcall::Status;
 use ringcall::wire::function::FunctionId;
 use ringcall::wire::header::RequestHeader;
 use ringcall::wire::schema::HandlerSchema;
-use ringcall::worker::{Deferral, Hook, Job, Launcher, ReadySignal, WorkerPort};
+use ringcall::worker::{Deferral, Hook, Job, LaunchFn, ReadySignal, WorkerPort};
 use ringcall_gpu::shared::{Bytes, Words};
 use std::cell::Cell;
 
@@ -60,7 +60,7 @@ pub enum Execution {
     /// Started by the dispatcher (a captured graph on a stream of the worker's); its last node raises the ready flag.
     Launched {
         /// Starts the inference of one job; runs on the dispatcher thread.
-        launcher: Launcher,
+        launcher: LaunchFn,
         /// Who raises the ready flag.
         raised: Raised,
         /// Memory into which the device writes the output.
@@ -204,7 +204,7 @@ pub struct StageTimes {
 
 /// A completed request.
 #[derive(Debug, Clone, Copy)]
-pub struct Completion<'a> {
+pub struct CompletedRequest<'a> {
     /// The id, all 64 bits.
     pub request_id: u64,
     /// The slot it was in.
@@ -221,7 +221,7 @@ pub struct Completion<'a> {
     pub times: StageTimes,
 }
 
-impl Completion<'_> {
+impl CompletedRequest<'_> {
     /// Whether it was answered with success.
     #[must_use]
     pub fn is_success(&self) -> bool {

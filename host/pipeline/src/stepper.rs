@@ -10,7 +10,7 @@ use crate::pipeline::PipelineBuilder;
 use crate::state::{Phase, State};
 use crate::stats::Stats;
 use crate::worker::{Turn, Worker};
-use ringcall::dispatcher::{Step, Stepped};
+use ringcall::dispatcher::{DispatchStep, Stepped};
 use ringcall::thread::StopFlag;
 use ringcall::{HostDispatcher, Wait};
 use std::sync::Arc;
@@ -116,8 +116,8 @@ impl Stepper {
     }
 
     /// One turn of the dispatcher: polls the ring and the queues.
-    pub fn step_dispatcher(&mut self) -> Step {
-        self.dispatcher.as_mut().map_or(Step::Ended, HostDispatcher::step)
+    pub fn step_dispatcher(&mut self) -> DispatchStep {
+        self.dispatcher.as_mut().map_or(DispatchStep::Ended, HostDispatcher::step)
     }
 
     /// One turn of a worker: polls its mailbox and calls its stages. Returns whether it had work. Workers beyond the

@@ -14,7 +14,7 @@ use ringcall::wire::payload::TypeDesc;
 use ringcall::wire::schema::HandlerSchema;
 use ringcall::{FunctionId, Ring, RingConfig, Status};
 use ringcall_pipeline::{
-    Completion, CpuStage, Deferral, Pipeline, PipelineBuilder, RequestView, StageConfig, StageContext,
+    CompletedRequest, CpuStage, Deferral, Pipeline, PipelineBuilder, RequestView, StageConfig, StageContext,
     StageError, StageOutcome, Stats, WorkerResources,
 };
 use ringcall_protocol::Vacant;
@@ -123,7 +123,7 @@ struct Ledger {
 }
 
 impl Ledger {
-    fn enter(&mut self, completion: &Completion<'_>) {
+    fn enter(&mut self, completion: &CompletedRequest<'_>) {
         self.seen += 1;
         let id = completion.request_id;
         // The high half counts too: ids are spread over all 64 bits.

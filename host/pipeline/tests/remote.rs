@@ -11,7 +11,7 @@ use ringcall::{Ring, Status};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemoteStop};
 use ringcall_pipeline::{
-    BoxError, Pipeline, PipelineError, RequestView, Running, StageConfig, StageError, SubmitError,
+    BoxError, Pipeline, PipelineError, RequestView, RunningPipeline, StageConfig, StageError, SubmitError,
 };
 use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 use std::collections::BTreeMap;
@@ -154,7 +154,7 @@ fn pipeline(
     dispatcher: impl RemoteDispatcher + 'static,
     config: StageConfig,
     log: &Log,
-) -> Pipeline<Running> {
+) -> Pipeline<RunningPipeline> {
     quiet_panics();
     let log = log.clone();
     Pipeline::remote(dispatcher)

@@ -12,7 +12,7 @@ use cpu_time::cpu_time;
 use std::error::Error;
 use std::io::Write;
 
-use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
+use ringcall_qec::decode::{Decoder, DecodingGraph, MatchingDecoder, MatchingEngine, ParallelEdges};
 use ringcall_qec::dem::text;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout().lock();
     for engine in engines {
         let begin = cpu_time()?;
-        let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
+        let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent)?;
         let make = if observables_only { MatchingDecoder::for_observables } else { MatchingDecoder::new };
         let mut decoder = make(&graph, engine)?;
         let made = cpu_time()? - begin;

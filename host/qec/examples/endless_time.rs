@@ -18,7 +18,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall_matching::{EndlessConfig, EndlessDecoder, SharedEndlessConfig, SharedEndlessDecoder};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
-use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
+use ringcall_qec::decode::{DecodingGraph, MatchingDecoder, MatchingEngine, ParallelEdges};
 use ringcall_qec::dem::DetectorErrorModel;
 
 /// The defects of each layer of a run: each mechanism of the layer in the middle in every layer that repeats it.
@@ -80,7 +80,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         sizes[detector.layer as usize] += 1;
     }
     let layer_of: Vec<u32> = places.iter().map(|place| place.0).collect();
-    let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
+    let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent)?;
     let engine = match kind.as_str() {
         "plain" | "observables" | "shared" => MatchingEngine::SparseBlossom,
         "correlated" => MatchingEngine::CorrelatedBlossom,

@@ -14,7 +14,7 @@ use std::io::Write;
 
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
-use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
+use ringcall_qec::decode::{Decoder, DecodingGraph, MatchingDecoder, MatchingEngine, ParallelEdges};
 use ringcall_qec::sample::Sampler;
 
 const ENGINES: [MatchingEngine; 3] =
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let experiment =
             MemoryExperiment { distance, rounds: distance, basis, noise: CircuitNoise::uniform(p) };
         let model = experiment.detector_error_model()?;
-        let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
+        let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent)?;
         let mut decoders = Vec::new();
         for engine in ENGINES {
             decoders.push(MatchingDecoder::new(&graph, engine)?);

@@ -1,6 +1,6 @@
 //! Errors of codes, circuits and detector error models.
 
-use crate::dem::text::ParseError;
+use crate::dem::text::DemTextError;
 
 /// Why a code, a circuit or a detector error model could not be built.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -97,5 +97,5 @@ pub enum QecError {
     },
     /// The text of a detector error model could not be read.
     #[error(transparent)]
-    Parse(#[from] ParseError),
+    Parse(#[from] DemTextError),
 }

@@ -3,7 +3,7 @@
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{
-    BpConfig, DecodeError, Decoder, Matched, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges,
+    BpConfig, DecodeError, Decoder, DecodingGraph, Matched, MatchingDecoder, MatchingEngine, ParallelEdges,
     RelayDecoder, ShotDecoder, SliceDecoder,
 };
 use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
@@ -124,7 +124,7 @@ fn refusals() {
 #[test]
 fn matching() {
     let model = grid(30, 0.02);
-    let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
+    let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
     let mut sampler = Sampler::new(&model, 4).unwrap();
     let mut decoder = ShotDecoder::new(MatchingDecoder::new(&graph, MatchingEngine::default()).unwrap());
     let mut shot = sampler.new_shot();
@@ -145,7 +145,7 @@ fn correlated_matching() {
     let noise = CircuitNoise::uniform(0.005);
     let memory = MemoryExperiment { distance: 7, rounds: 7, basis: Basis::Z, noise };
     let model = memory.detector_error_model().unwrap();
-    let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
+    let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
     let mut sampler = Sampler::new(&model, 5).unwrap();
     let plain = MatchingDecoder::new(&graph, MatchingEngine::SparseBlossom).unwrap();
     let twice = MatchingDecoder::new(&graph, MatchingEngine::CorrelatedBlossom).unwrap();

@@ -5,7 +5,7 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall_qec::decode::{
-    DecodeError, Decoder, DecoderFactory, MatchingDecoder, MatchingEngine, MatchingFactory, MatchingGraph,
+    DecodeError, Decoder, DecoderFactory, DecodingGraph, MatchingDecoder, MatchingEngine, MatchingFactory,
     ParallelEdges,
 };
 
@@ -26,10 +26,10 @@ enum Weights {
     Signed,
 }
 
-fn graph(random: &mut Random, weights: Weights) -> MatchingGraph {
+fn graph(random: &mut Random, weights: Weights) -> DecodingGraph {
     let detectors = 2 + random.below(6) as u32;
     let observables = random.below(4) as u32;
-    let mut graph = MatchingGraph::new(detectors, observables, ParallelEdges::SmallestWeight);
+    let mut graph = DecodingGraph::new(detectors, observables, ParallelEdges::SmallestWeight);
     for _ in 0..2 + random.below(11) {
         let node = random.below(u64::from(detectors)) as u32;
         let other = Some(random.below(u64::from(detectors)) as u32).filter(|&other| other != node);
@@ -51,7 +51,7 @@ fn graph(random: &mut Random, weights: Weights) -> MatchingGraph {
 type Minimum = (f64, Vec<(u8, u32)>);
 
 /// The minimum for each syndrome; none where no set of edges explains it.
-fn minima(graph: &MatchingGraph) -> Vec<Option<Minimum>> {
+fn minima(graph: &DecodingGraph) -> Vec<Option<Minimum>> {
     let mut best: Vec<Option<Minimum>> = vec![None; 1 << graph.num_detectors()];
     for set in 0u32..1 << graph.edges().len() {
         let (mut syndrome, mut weight, mut observables) = (0usize, 0.0, 0u8);

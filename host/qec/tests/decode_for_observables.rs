@@ -2,7 +2,7 @@
 
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
-use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges, ShotDecoder};
+use ringcall_qec::decode::{DecodingGraph, MatchingDecoder, MatchingEngine, ParallelEdges, ShotDecoder};
 use ringcall_qec::sample::Sampler;
 
 #[test]
@@ -14,7 +14,7 @@ fn predictions_are_those_of_all_parts() {
     ] {
         let noise = CircuitNoise::uniform(0.006);
         let model = MemoryExperiment { distance: 5, rounds: 5, basis, noise }.detector_error_model().unwrap();
-        let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
+        let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
         let part = MatchingDecoder::for_observables(&graph, engine).unwrap();
         assert_eq!(part.kind(), engine);
         let mut decoders = [MatchingDecoder::new(&graph, engine).unwrap(), part].map(ShotDecoder::new);

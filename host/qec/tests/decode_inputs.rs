@@ -3,12 +3,12 @@
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::{Basis, SurfaceCode};
 use ringcall_qec::decode::{
-    DecodeError, Decoder, DecoderFactory, DecoderInput, MatchingDecoder, MatchingEngine, MatchingGraph,
+    DecodeError, Decoder, DecoderFactory, DecoderInput, DecodingGraph, MatchingDecoder, MatchingEngine,
     ParallelEdges, Params, Registry, ShotDecoder, SliceDecoder, SliceFactory, get,
 };
 use ringcall_qec::dem::{Component, DetectorErrorModel, Mechanism};
 use ringcall_qec::sample::Sampler;
-use ringcall_qec::shots::Bits;
+use ringcall_qec::shots::BitRow;
 
 fn error(probability: f64, parts: &[(&[u32], &[u32])]) -> Mechanism {
     let part = |&(detectors, observables): &(&[u32], &[u32])| Component {
@@ -40,7 +40,7 @@ fn model(num_detectors: u32, num_observables: u32, mechanisms: Vec<Mechanism>) -
 }
 
 /// `(node, other, weight, observables)` of each edge.
-fn edges(graph: &MatchingGraph) -> Vec<(u32, Option<u32>, f64, Vec<u32>)> {
+fn edges(graph: &DecodingGraph) -> Vec<(u32, Option<u32>, f64, Vec<u32>)> {
     graph.edges().iter().map(|edge| (edge.node, edge.other, edge.weight, edge.observables.clone())).collect()
 }
 
@@ -69,14 +69,14 @@ fn edges_of_a_model() {
         (1, Some(3), 0.0, vec![]),
         (0, None, -0.405_465_108_108_164_3, vec![0]),
     ];
-    let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
+    let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
     for (found, expected) in edges(&graph).iter().zip(&expected) {
         assert_eq!((found.0, found.1, &found.3), (expected.0, expected.1, &expected.3));
         assert!((found.2 - expected.2).abs() < 1e-14, "{found:?} {expected:?}");
     }
     assert_eq!((graph.edges().len(), graph.observable_conflicts()), (4, 0));
     assert_eq!(graph.components(), (vec![0, 0, 1, 0], vec![true, true]));
-    let smallest = MatchingGraph::from_dem(&model, ParallelEdges::SmallestWeight).unwrap();
+    let smallest = DecodingGraph::from_dem(&model, ParallelEdges::SmallestWeight).unwrap();
     assert_eq!(smallest.edges()[1].weight, weight(0.2));
 }
 
@@ -85,9 +85,9 @@ fn parallel_edges_with_other_observables() {
     let mechanisms =
         vec![error(0.2, &[(&[0], &[])]), error(0.1, &[(&[0], &[0])]), error(0.3, &[(&[0], &[1])])];
     let model = model(1, 2, mechanisms);
-    let independent = MatchingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
+    let independent = DecodingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
     assert_eq!((independent.observable_conflicts(), independent.edges()[0].observables.len()), (2, 0));
-    let smallest = MatchingGraph::from_dem(&model, ParallelEdges::SmallestWeight).unwrap();
+    let smallest = DecodingGraph::from_dem(&model, ParallelEdges::SmallestWeight).unwrap();
     assert_eq!(edges(&smallest), [(0, None, weight(0.3), vec![1])]);
     assert_eq!(smallest.observable_conflicts(), 2);
 }
@@ -96,7 +96,7 @@ fn parallel_edges_with_other_observables() {
 fn merged_weights_stay_exact_at_the_extremes() {
     for (a, b) in [(1e-200, 1e-210), (0.5, 0.3), (0.9, 0.8), (0.9, 1e-9), (1e-12, 1e-12)] {
         let model = model(1, 0, vec![error(a, &[(&[0], &[])]), error(b, &[(&[0], &[])])]);
-        let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
+        let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent).unwrap();
         let p: f64 = a * (1.0 - b) + b * (1.0 - a);
         let expected = weight(p);
         let found = graph.edges()[0].weight;
@@ -106,7 +106,7 @@ fn merged_weights_stay_exact_at_the_extremes() {
 
 #[test]
 fn models_without_a_graph() {
-    let build = |mechanisms| MatchingGraph::from_dem(&model(4, 1, mechanisms), ParallelEdges::Independent);
+    let build = |mechanisms| DecodingGraph::from_dem(&model(4, 1, mechanisms), ParallelEdges::Independent);
     let hyperedge = vec![error(0.1, &[(&[0], &[])]), error(0.1, &[(&[0, 1, 2], &[])])];
     assert_eq!(build(hyperedge).unwrap_err(), DecodeError::Hyperedge { mechanism: 1, count: 3 });
     assert_eq!(build(vec![error(1.0, &[(&[0], &[])])]).unwrap_err(), DecodeError::Certain { mechanism: 0 });
@@ -114,14 +114,14 @@ fn models_without_a_graph() {
         assert!(matches!(build(vec![bad]).unwrap_err(), DecodeError::Model(_)));
     }
     let likely = model(1, 0, vec![error(0.1, &[(&[0], &[])]), error(0.6, &[(&[0], &[])])]);
-    let graph = MatchingGraph::from_dem(&likely, ParallelEdges::Independent).unwrap();
+    let graph = DecodingGraph::from_dem(&likely, ParallelEdges::Independent).unwrap();
     let refused = MatchingDecoder::new(&graph, MatchingEngine::CorrelatedBlossom).unwrap_err();
     assert_eq!(refused, DecodeError::Likely { mechanism: 1, probability: 0.6 });
 }
 
 #[test]
 fn edges_that_make_no_sense() {
-    let mut graph = MatchingGraph::new(2, 1, ParallelEdges::Independent);
+    let mut graph = DecodingGraph::new(2, 1, ParallelEdges::Independent);
     let mut add = |node, other, weight, observables: &[u32]| graph.add_edge(node, other, weight, observables);
     assert_eq!(add(2, None, 1.0, &[]), Err(DecodeError::Detector { detector: 2, count: 2 }));
     assert_eq!(add(0, Some(9), 1.0, &[]), Err(DecodeError::Detector { detector: 9, count: 2 }));
@@ -135,7 +135,7 @@ fn edges_that_make_no_sense() {
     graph.add_edge(0, Some(1), 0.25, &[]).unwrap();
     let refused = MatchingDecoder::new(&graph, MatchingEngine::default()).unwrap_err();
     assert_eq!(refused, DecodeError::WeightRange { smallest: 0.25, largest: 1e9 });
-    let mut tiny = MatchingGraph::new(1, 0, ParallelEdges::Independent);
+    let mut tiny = DecodingGraph::new(1, 0, ParallelEdges::Independent);
     tiny.add_edge(0, None, f64::from_bits(1), &[]).unwrap();
     let result = MatchingDecoder::new(&tiny, MatchingEngine::default());
     assert!(matches!(result, Err(DecodeError::WeightRange { .. })));
@@ -144,7 +144,7 @@ fn edges_that_make_no_sense() {
 #[test]
 fn check_matrices_that_make_no_sense() {
     let build = |rows: &[Vec<u32>], weights: Option<&[f64]>| {
-        MatchingGraph::from_check_matrix(rows, 3, weights, ParallelEdges::SmallestWeight)
+        DecodingGraph::from_check_matrix(rows, 3, weights, ParallelEdges::SmallestWeight)
             .unwrap_err()
             .to_string()
     };
@@ -157,7 +157,7 @@ fn check_matrices_that_make_no_sense() {
 
 /// A square with a boundary at detector 0, and a pair without boundary; detector 6 has no edges at all.
 fn decoder() -> MatchingDecoder {
-    let mut graph = MatchingGraph::new(7, 9, ParallelEdges::Independent);
+    let mut graph = DecodingGraph::new(7, 9, ParallelEdges::Independent);
     for (node, other, weight, observable) in [
         (0, None, 1.5, 8),
         (0, Some(1), 1.0, 0),
@@ -221,11 +221,11 @@ fn more_observables_than_a_word_has_bits() {
 
 #[test]
 fn graphs_without_edges_or_detectors() {
-    let empty = MatchingGraph::new(0, 0, ParallelEdges::Independent);
+    let empty = DecodingGraph::new(0, 0, ParallelEdges::Independent);
     let mut decoder = MatchingDecoder::new(&empty, MatchingEngine::default()).unwrap();
     assert_eq!(decoder.decode(&[], &mut []).unwrap().weight, 0.0);
     assert_eq!(decoder.decode(&[0], &mut []), Err(DecodeError::Detector { detector: 0, count: 0 }));
-    let mut zeros = MatchingGraph::new(2, 1, ParallelEdges::Independent);
+    let mut zeros = DecodingGraph::new(2, 1, ParallelEdges::Independent);
     zeros.add_edge(0, Some(1), 0.0, &[0]).unwrap();
     let mut decoder = MatchingDecoder::new(&zeros, MatchingEngine::default()).unwrap();
     let mut observables = [0];
@@ -237,12 +237,12 @@ fn graphs_without_edges_or_detectors() {
 fn rows_of_the_wrong_length() {
     let mut decoder = ShotDecoder::new(decoder());
     let length = |what, expected, found| DecodeError::Length { what, expected, found };
-    let mut observables = Bits::new(9);
-    let result = decoder.decode(&Bits::new(8), &mut observables);
+    let mut observables = BitRow::new(9);
+    let result = decoder.decode(&BitRow::new(8), &mut observables);
     assert_eq!(result, Err(length("detectors", 7, 8)));
-    let result = decoder.decode(&Bits::new(7), &mut Bits::new(10));
+    let result = decoder.decode(&BitRow::new(7), &mut BitRow::new(10));
     assert_eq!(result, Err(length("observables", 9, 10)));
-    let mut detectors = Bits::new(7);
+    let mut detectors = BitRow::new(7);
     detectors.set(0, true);
     decoder.decode(&detectors, &mut observables).unwrap();
     assert_eq!(observables.iter_ones().collect::<Vec<_>>(), [8]);
@@ -255,7 +255,7 @@ fn residuals_that_make_no_sense() {
     assert_eq!(decoder.num_detectors(), 6);
     let length = DecodeError::Length { what: "residual detectors", expected: 6, found: 5 };
     assert_eq!(decoder.decode(&[0; 5]), Err(length.clone()));
-    assert_eq!(decoder.decode_bits(&Bits::new(5)), Err(length));
+    assert_eq!(decoder.decode_bits(&BitRow::new(5)), Err(length));
     let value = DecodeError::Residual { index: 4, value: -1 };
     assert_eq!(decoder.decode(&[1, 0, 0, 0, -1, 2]), Err(value));
     assert_eq!(decoder.decode(&[0, 0, 1, 1, 0, 1]).unwrap().total_corrections, 2);

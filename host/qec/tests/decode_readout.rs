@@ -5,26 +5,26 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall_qec::circuit::{Circuit, CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{
-    DecodeError, Decoder, MatchingDecoder, MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges,
+    DecodeError, Decoder, DecodingGraph, MatchingDecoder, MatchingEngine, MatchingFactory, ParallelEdges,
     ReadoutWeights,
 };
 use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
 use ringcall_qec::sample::Sampler;
-use ringcall_qec::shots::Bits;
+use ringcall_qec::shots::BitRow;
 
 fn experiment(basis: Basis) -> MemoryExperiment {
     MemoryExperiment { distance: 3, rounds: 4, basis, noise: CircuitNoise::uniform(0.008) }
 }
 
-fn graph(model: &DetectorErrorModel) -> MatchingGraph {
-    MatchingGraph::from_dem(model, ParallelEdges::Independent).unwrap()
+fn graph(model: &DetectorErrorModel) -> DecodingGraph {
+    DecodingGraph::from_dem(model, ParallelEdges::Independent).unwrap()
 }
 
 fn uniform(rng: &mut Xoshiro256PlusPlus) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-fn flip(bits: &mut Bits, which: &[u32]) {
+fn flip(bits: &mut BitRow, which: &[u32]) {
     for &index in which {
         bits.flip(index).expect("it is there");
     }

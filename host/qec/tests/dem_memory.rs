@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ringcall_qec::QecError;
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment, max_rounds};
 use ringcall_qec::code::{Basis, SurfaceCode};
-use ringcall_qec::dem::{DetectorErrorModel, Edge, text};
+use ringcall_qec::dem::{DetectorErrorModel, MechanismPart, text};
 
 mod digest;
 
@@ -97,7 +97,7 @@ fn edges_are_those_that_pymatching_builds() {
     for (experiment, edges) in all {
         let mut ours: BTreeMap<(String, String), f64> = BTreeMap::new();
         for mechanism in &experiment.detector_error_model().unwrap().mechanisms {
-            for Edge { detectors, observables } in mechanism.edges() {
+            for MechanismPart { detectors, observables } in mechanism.edges() {
                 let p = ours.entry((list(detectors), list(observables))).or_default();
                 *p = *p * (1.0 - mechanism.probability) + mechanism.probability * (1.0 - *p);
             }
@@ -205,7 +205,7 @@ fn noise_on_data_alone_gives_the_edges_of_the_check_matrix() {
             let mut detectors: Vec<u32> = checks.iter().map(|&check| slice[check as usize]).collect();
             detectors.sort_unstable();
             let observables: &[u32] = if logical.contains(&data) { &[0] } else { &[] };
-            let edge = Edge { detectors: &detectors, observables };
+            let edge = MechanismPart { detectors: &detectors, observables };
             assert!(model.mechanisms.iter().any(|m| m.components.is_empty() && m.edges().any(|e| e == edge)));
         }
     }

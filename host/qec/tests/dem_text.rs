@@ -291,11 +291,11 @@ proptest! {
 /// A stream that continues without a line's end is refused after a line's worth of it.
 #[test]
 fn a_line_has_a_bound() {
-    use ringcall_qec::dem::text::{MAX_LINE_BYTES, ParseError, parse, read};
+    use ringcall_qec::dem::text::{DemTextError, MAX_LINE_BYTES, parse, read};
     use std::io::Read;
     let endless = BufReader::new(b"error(0.1) D0\n# ".chain(std::io::repeat(b'x')));
     let Err(ReadError::Parse(error)) = read(endless, Limits::default()) else { panic!("it has no end") };
-    assert_eq!(error, ParseError { line: 2, kind: ParseErrorKind::LongLine { limit: MAX_LINE_BYTES } });
+    assert_eq!(error, DemTextError { line: 2, kind: ParseErrorKind::LongLine { limit: MAX_LINE_BYTES } });
 
     let mut longest = "error(0.1) D0 #".to_owned();
     longest += &"x".repeat(MAX_LINE_BYTES - longest.len());

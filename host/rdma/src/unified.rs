@@ -20,7 +20,7 @@
 //! ```
 
 use crate::context::{Context, ContextError};
-use crate::devx::Layout;
+use crate::devx::QueuePairLayout;
 use crate::doca::{DeviceCompletions, DeviceQp, DeviceReceive, DocaError};
 use ringcall_gpu::shared::{Bytes, Words};
 use ringcall_mlx5::endpoint::{Config, Reply, Windows};
@@ -247,7 +247,7 @@ impl UnifiedQueues {
     /// As for [`new`](Self::new).
     pub fn of_devx(
         context: &Context,
-        layout: &Layout,
+        layout: &QueuePairLayout,
         memory: u64,
         number: u32,
         doorbell: u64,

@@ -5,7 +5,7 @@ use ringcall_mlx5::endpoint::Windows;
 use ringcall_mlx5::layout::cqe::{Cqe, OWNER_WORD, opcode, owner_of_lap};
 use ringcall_mlx5::{CompletionQueue, Event, Poll};
 use ringcall_rdma::context::{Context, Context48, Context72, ContextError};
-use ringcall_rdma::devx::Layout;
+use ringcall_rdma::devx::QueuePairLayout;
 use ringcall_rdma::doca::{DeviceQp, DocaError, QpLayout};
 use ringcall_rdma::unified::{QueuesError, UnifiedQueues, pair_at};
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -16,12 +16,12 @@ const STRIDE: u64 = 128;
 /// A queue pair of 16 requests each way, and its slots, in this process's memory.
 struct Adapter {
     region: Region,
-    layout: Layout,
+    layout: QueuePairLayout,
 }
 
 impl Adapter {
     fn new() -> Self {
-        let layout = Layout::of(4, 4).expect("a shape");
+        let layout = QueuePairLayout::of(4, 4).expect("a shape");
         let slots = 2 * SLOTS as usize * STRIDE as usize;
         Self { region: Region::zeroed(layout.bytes + slots + 64).expect("memory"), layout }
     }

@@ -13,7 +13,7 @@ pub use crate::worker::LaunchError;
 
 /// An executor's answer to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claim {
+pub enum ExecutorClaim {
     /// This worker takes the request now.
     Worker(u32),
     /// The worker is busy: the request stays in its slot and is offered again. Other slots are served meanwhile.
@@ -58,9 +58,9 @@ pub trait ExternalExecutor: Send {
     fn service(&mut self, ended: &mut dyn FnMut(Status));
 
     /// Claims a worker for this request. `key` is its routing key: the payload's first eight bytes, 0 if there are fewer.
-    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim;
+    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> ExecutorClaim;
 
-    /// Starts the checked request of `slot` on `worker`, the [`Claim::Worker`] that [`claim`](Self::claim) returned.
+    /// Starts the checked request of `slot` on `worker`, the [`ExecutorClaim::Worker`] that [`claim`](Self::claim) returned.
     /// Marks the slot if [`Marks::InStart`] says so.
     ///
     /// # Errors

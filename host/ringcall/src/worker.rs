@@ -55,14 +55,14 @@ pub type Hook = Box<dyn FnMut(&LaunchContext<'_>) + Send>;
 
 /// Starts a job on the dispatcher thread. Must not block. A launch that fails or panics must have started nothing,
 /// since the worker gets the next job at once.
-pub type Launcher = Box<dyn FnMut(&LaunchContext<'_>) -> Result<(), LaunchError> + Send>;
+pub type LaunchFn = Box<dyn FnMut(&LaunchContext<'_>) -> Result<(), LaunchError> + Send>;
 
 /// How a worker's work is started.
 pub enum Start {
     /// The worker's own thread takes the job from its mailbox.
     Mailbox,
     /// The dispatcher starts the work, whose end raises the ready flag.
-    Launch(Launcher),
+    Launch(LaunchFn),
 }
 
 /// One worker, as the dispatcher knows it.

@@ -1,7 +1,7 @@
 //! Functions that an external executor answers in the slot, and rings with the rules of other libraries.
 
-use ringcall::dispatcher::{HostDispatcher, Step, Stepped};
-use ringcall::external::{BadRequests, Claim, ExternalExecutor, LaunchError, Marks, RingCompat};
+use ringcall::dispatcher::{DispatchStep, HostDispatcher, Stepped};
+use ringcall::external::{BadRequests, ExecutorClaim, ExternalExecutor, LaunchError, Marks, RingCompat};
 use ringcall::wire::counter::Counter;
 use ringcall::wire::{HandlerSchema, RequestHeader, ResponseHeader, flag};
 use ringcall::{Client, FunctionId, FunctionTable, Ring, RingConfig, Status};
@@ -47,14 +47,14 @@ impl ExternalExecutor for OneWorker {
         }
     }
 
-    fn claim(&mut self, slot: SlotIndex, _: &RequestHeader, key: u64) -> Claim {
+    fn claim(&mut self, slot: SlotIndex, _: &RequestHeader, key: u64) -> ExecutorClaim {
         let mut bench = self.bench.lock().expect("nobody panics");
         if key == NOBODYS_KEY {
-            return Claim::Never;
+            return ExecutorClaim::Never;
         }
         bench.last_key = key;
         assert!(self.marks || bench.under_way != Some(slot) || !bench.finish);
-        if bench.under_way.is_none() { Claim::Worker(0) } else { Claim::Later }
+        if bench.under_way.is_none() { ExecutorClaim::Worker(0) } else { ExecutorClaim::Later }
     }
 
     fn start(&mut self, worker: u32, slot: SlotIndex) -> Result<(), LaunchError> {
@@ -203,7 +203,7 @@ fn a_halt_leaves_alone_what_is_outside() {
         let second = client.send(graph, 2, 0, &[]).expect("sent");
         dispatcher.drain();
         settle(&mut dispatcher);
-        assert_eq!(dispatcher.step(), Step::Idle, "not over yet");
+        assert_eq!(dispatcher.step(), DispatchStep::Idle, "not over yet");
         dispatcher.halt(Duration::ZERO);
         assert_eq!(client.wait(second, LIMIT).expect("answered").status, Status::SHUTTING_DOWN);
         assert_eq!(ring.shared().tx(first), if marks { flag::IN_FLIGHT } else { flag::FREE });
@@ -222,11 +222,11 @@ fn a_drained_dispatcher_takes_what_comes_later() {
     let (ring, mut dispatcher, _) = dispatcher(true, RingCompat::default());
     let mut client = Client::new(&ring);
     dispatcher.drain();
-    assert_eq!(dispatcher.step(), Step::Ended);
+    assert_eq!(dispatcher.step(), DispatchStep::Ended);
     let slot = client.send(FunctionId::of("inline"), 1, 0, &[]).expect("sent");
     settle(&mut dispatcher);
     assert_eq!(client.wait(slot, LIMIT).expect("answered").status, Status::OK);
-    assert_eq!(dispatcher.step(), Step::Ended);
+    assert_eq!(dispatcher.step(), DispatchStep::Ended);
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn other_compat() {
     let slot = client.send(FunctionId::of("nobody"), 1, 0, &[]).expect("sent");
     settle(&mut dispatcher);
     assert_ne!(ring.shared().rx(slot), flag::FREE);
-    assert_eq!(dispatcher.step(), Step::Idle);
+    assert_eq!(dispatcher.step(), DispatchStep::Idle);
     // Left to the other dispatcher, also by a stop.
     let report = dispatcher.finish(LIMIT).report;
     assert_eq!((report.drained, report.dropped), (0, 0));

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use ringcall::client::Reply;
-use ringcall::dispatcher::Step;
+use ringcall::dispatcher::DispatchStep;
 use ringcall::external::RingCompat;
 use ringcall::wire::counter::Counter;
 use ringcall::wire::flag;
@@ -292,7 +292,7 @@ fn an_expected_slot_is_served_by_the_next_step() {
     for number in [40_000, 3, SLOTS - 1, 0, 40_000] {
         let slot = send(number);
         dispatcher.hint_next(slot);
-        assert_eq!(dispatcher.step(), Step::Busy);
+        assert_eq!(dispatcher.step(), DispatchStep::Busy);
         let response = Response::probe(shared, slot).expect("answered at once");
         assert_eq!(response.header().request_id, number);
         response.release(shared);
@@ -300,7 +300,7 @@ fn an_expected_slot_is_served_by_the_next_step() {
     // What nobody told of is found all the same, in as many steps as there are lines of flags.
     let slot = send(20_000);
     dispatcher.hint_next(shared.geometry().slot(9).expect("a slot"));
-    let steps = (1..=SLOTS / 8).find(|_| dispatcher.step() == Step::Busy);
+    let steps = (1..=SLOTS / 8).find(|_| dispatcher.step() == DispatchStep::Busy);
     assert!(steps.is_some_and(|steps| steps > 1), "{steps:?}");
     assert!(Response::probe(shared, slot).is_some());
 }
@@ -338,11 +338,11 @@ fn a_request_that_another_dispatcher_has_answered_is_not_taken_for_the_next() {
     let mut dispatcher = wired.into_stepper();
     send(first, "plays");
     send(second, "somebody elses");
-    assert_eq!(dispatcher.step(), Step::Busy);
+    assert_eq!(dispatcher.step(), DispatchStep::Busy);
     assert!(Response::probe(&shared, first).is_some_and(|response| response.header().status == 0));
     assert_eq!(shared.tx(second), flag::FREE, "what is only half there is left alone");
     send(second, "count");
-    assert_eq!(dispatcher.step(), Step::Busy);
+    assert_eq!(dispatcher.step(), DispatchStep::Busy);
     assert!(Response::probe(&shared, second).is_some_and(|response| response.header().status == 0));
     assert_eq!(dispatcher.counters().get(Counter::Received), 2);
 }

@@ -2,8 +2,8 @@
 //! read.
 
 use proptest::prelude::*;
-use ringcall::dispatcher::{HostDispatcher, Running, Step, Wired};
-use ringcall::external::{BadRequests, Claim, ExternalExecutor, LaunchError, Marks, RingCompat};
+use ringcall::dispatcher::{DispatchStep, HostDispatcher, Running, Wired};
+use ringcall::external::{BadRequests, ExecutorClaim, ExternalExecutor, LaunchError, Marks, RingCompat};
 use ringcall::wire::counter::Counter;
 use ringcall::wire::{RequestHeader, flag};
 use ringcall::{FunctionId, FunctionTable, HostOptions, Ring, RingConfig, Status, Wait};
@@ -165,7 +165,7 @@ fn a_halt_answers_what_is_its_own_and_leaves_the_rest() {
             );
         }
         assert_eq!(shared.tx(slots[6]), flag::IN_FLIGHT);
-        while other.step() == Step::Busy {}
+        while other.step() == DispatchStep::Busy {}
         let served = Response::probe(shared, slots[1]).expect("the other's");
         assert_eq!(Status(served.header().status), Status::OK);
         // A third one's that never comes waits indefinitely, as it should.
@@ -183,8 +183,8 @@ impl ExternalExecutor for Idle {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn claim(&mut self, _: SlotIndex, _: &RequestHeader, _: u64) -> Claim {
-        Claim::Never
+    fn claim(&mut self, _: SlotIndex, _: &RequestHeader, _: u64) -> ExecutorClaim {
+        ExecutorClaim::Never
     }
 
     fn start(&mut self, _: u32, _: SlotIndex) -> Result<(), LaunchError> {

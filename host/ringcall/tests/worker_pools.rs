@@ -353,15 +353,15 @@ fn workers_for_functions_that_are_not_there_are_refused() {
 /// deadline, and the dispatcher continues afterwards.
 #[test]
 fn a_stepped_dispatcher_drains_gives_up_and_goes_on() {
-    use ringcall::dispatcher::Step;
+    use ringcall::dispatcher::DispatchStep;
     let (ring, builder) = setup(8, None);
     let slow = FunctionId::of("slow");
     let wired = builder.worker(WorkerSpec::mailbox(slow)).build().expect("wired");
     let mut client = Client::new(&ring);
     let mut dispatcher = wired.into_stepper();
-    assert_eq!(dispatcher.step(), Step::Idle);
+    assert_eq!(dispatcher.step(), DispatchStep::Idle);
     let held = client.send(slow, 1, 0, &[]).expect("sent");
-    while dispatcher.step() == Step::Idle {}
+    while dispatcher.step() == DispatchStep::Idle {}
     let inline = client.send(FunctionId::of("inline"), 2, 0, &[]).expect("sent");
     let stopped = dispatcher.finish(Duration::from_millis(20));
     assert_eq!((stopped.report.drained, stopped.report.dropped, stopped.report.stuck), (1, 1, false));
@@ -371,7 +371,7 @@ fn a_stepped_dispatcher_drains_gives_up_and_goes_on() {
 
     let mut dispatcher = stopped.dispatcher.expect("handed back").into_stepper();
     let slot = client.send(FunctionId::of("inline"), 3, 0, &[]).expect("sent");
-    while dispatcher.step() == Step::Idle {}
+    while dispatcher.step() == DispatchStep::Idle {}
     assert_eq!(client.wait(slot, LONG).expect("answered").status, Status::OK);
     let stopped = dispatcher.finish(LONG);
     assert_eq!((stopped.report.drained, stopped.report.dropped), (0, 0));

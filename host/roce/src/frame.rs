@@ -7,7 +7,7 @@
 //! bytes, so every byte of a whole frame was written by a packet of that frame.
 
 use crate::immediate::Immediate;
-use crate::psn::{Psn, Sequence};
+use crate::psn::{Psn, PsnTracker};
 
 /// The most gaps that a frame may have at one time. A frame with more gaps is given up.
 const MAX_GAPS: usize = 16;
@@ -107,7 +107,7 @@ impl Frame {
                 Fit::Replaces
             };
         }
-        if after.unsigned_abs() >= Sequence::WINDOW {
+        if after.unsigned_abs() >= PsnTracker::WINDOW {
             // No packet is this late: the frame is an abandoned one.
             return Fit::Replaces;
         }

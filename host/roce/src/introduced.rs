@@ -1,7 +1,7 @@
 //! Peers introduced by a rendezvous, and the queue pairs to which their answers go.
 
 use crate::icrc::ROCE_PORT;
-use crate::rendezvous::Side;
+use crate::rendezvous::ConnectionSide;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -11,14 +11,14 @@ use std::time::Duration;
 /// may send.
 #[derive(Debug)]
 pub struct Introduction {
-    side: Side,
+    side: ConnectionSide,
     _done: Sender<()>,
 }
 
 impl Introduction {
     /// The peer's side, as the peer has named it.
     #[must_use]
-    pub const fn side(&self) -> Side {
+    pub const fn side(&self) -> ConnectionSide {
         self.side
     }
 
@@ -38,17 +38,17 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Introducer {
     /// Reports a peer without waiting. Returns false if the service is gone.
-    pub fn tell(&self, side: Side) -> bool {
+    pub fn tell(&self, side: ConnectionSide) -> bool {
         self.send(side, mpsc::channel().0)
     }
 
-    fn send(&self, side: Side, done: Sender<()>) -> bool {
+    fn send(&self, side: ConnectionSide, done: Sender<()>) -> bool {
         self.0.send(Introduction { side, _done: done }).is_ok()
     }
 
     /// Reports a peer, and waits up to half a second until the service's thread has learned of it. Returns whether it
     /// has.
-    pub fn introduce(&self, side: Side) -> bool {
+    pub fn introduce(&self, side: ConnectionSide) -> bool {
         let (done, known) = mpsc::channel();
         self.send(side, done) && known.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Disconnected)
     }
@@ -66,11 +66,11 @@ pub fn introductions() -> (Introducer, Receiver<Introduction>) {
 ///
 /// ```
 /// use ringcall_roce::introduced::{Introduced, introductions};
-/// use ringcall_roce::rendezvous::Side;
+/// use ringcall_roce::rendezvous::ConnectionSide;
 ///
 /// let (introducer, heard) = introductions();
 /// let mut introduced = Introduced::new(heard, 2);
-/// let side = Side { qp: 0x99, key: 0, ip: "10.0.0.2".parse()? };
+/// let side = ConnectionSide { qp: 0x99, key: 0, ip: "10.0.0.2".parse()? };
 /// let rendezvous = std::thread::spawn(move || introducer.introduce(side));
 /// let introduction = std::iter::from_fn(|| Some(introduced.take_next())).flatten().next().expect("it comes");
 /// assert_eq!(introduction.address(), "10.0.0.2:4791".parse()?);
@@ -87,7 +87,7 @@ pub fn introductions() -> (Introducer, Receiver<Introduction>) {
 pub struct Introduced {
     heard: Option<Receiver<Introduction>>,
     /// The newest last.
-    sides: VecDeque<Side>,
+    sides: VecDeque<ConnectionSide>,
     most: usize,
 }
 
@@ -117,7 +117,7 @@ impl Introduced {
         Some(introduction)
     }
 
-    fn find(&self, ip: Ipv4Addr) -> Option<&Side> {
+    fn find(&self, ip: Ipv4Addr) -> Option<&ConnectionSide> {
         self.sides.iter().find(|side| side.ip == ip)
     }
 

@@ -47,15 +47,16 @@ pub use error::PacketError;
 pub use hosts::Hosts;
 pub use icrc::{Envelope, IcrcCheck, ROCE_PORT};
 pub use immediate::{Immediate, MAX_PAGES, PAGE_UNIT_BYTES};
-pub use message::{Message, Operation};
+pub use message::{Message, MessageOperation};
 pub use mtu::PathMtu;
 pub use opcode::Opcode;
 pub use packet::{Aeth, Bth, MAX_OVERHEAD_BYTES, Packet, Reth};
-pub use peers::{Peer, Peers};
+pub use peers::{PeerQueuePair, Peers};
 pub use port::{PortOptions, random_key};
-pub use psn::{Arrival, Psn, Sequence};
+pub use psn::{Psn, PsnOrder, PsnTracker};
 pub use reason::{Reason, Refusals};
 pub use responder::{
-    Arrived, Busy, Event, Incomplete, Memory, NoMemory, QueuePair, QueuePairError, Responder, ResponderStats,
+    ArrivedFrame, Busy, Incomplete, LocalQueuePair, NoMemory, PacketEffect, PeerMemory, QueuePairError,
+    Responder, ResponderStats,
 };
-pub use socket::{BATCH, Datagrams, Inbox, Outbox, PushError, RoceSocket, SocketError};
+pub use socket::{BATCH, Datagrams, Inbox, PacketOutbox, PushError, RoceSocket, SocketError};

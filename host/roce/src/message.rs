@@ -7,7 +7,7 @@ use crate::psn::Psn;
 
 /// What a message does at its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum MessageOperation {
     /// SEND: data for the receiver's next buffer.
     Send {
         /// A number for the receiving program.
@@ -28,9 +28,9 @@ pub enum Operation {
 ///
 /// ```
 /// use ringcall_roce::opcode::Service;
-/// use ringcall_roce::{Message, Opcode, Operation, PathMtu, Psn};
+/// use ringcall_roce::{Message, Opcode, MessageOperation, PathMtu, Psn};
 ///
-/// let (operation, bytes) = (Operation::Send { immediate: None }, [7; 600]);
+/// let (operation, bytes) = (MessageOperation::Send { immediate: None }, [7; 600]);
 /// let message = Message { service: Service::Uc, operation, destination_qp: 2, mtu: PathMtu::B256, bytes: &bytes };
 /// let packets: Vec<_> = (0..message.packets()).map(|index| message.packet(index, Psn::new(5))).collect();
 /// let opcodes = [Opcode::UcSendFirst, Opcode::UcSendMiddle, Opcode::UcSendLast];
@@ -43,7 +43,7 @@ pub struct Message<'a> {
     /// The service of the queue pairs; any service other than RC is sent as UC.
     pub service: Service,
     /// The operation.
-    pub operation: Operation,
+    pub operation: MessageOperation,
     /// The receiving queue pair.
     pub destination_qp: u32,
     /// The most bytes of a packet.
@@ -75,13 +75,13 @@ impl<'a> Message<'a> {
         let begin = index as usize * mtu;
         let payload = &self.bytes[begin..self.bytes.len().min(begin + mtu)];
         let (verb, immediate) = match self.operation {
-            Operation::Send { immediate } => (Verb::Send, immediate),
-            Operation::Write { immediate, .. } => (Verb::Write, immediate),
+            MessageOperation::Send { immediate } => (Verb::Send, immediate),
+            MessageOperation::Write { immediate, .. } => (Verb::Write, immediate),
         };
         let immediate = immediate.filter(|_| index == last);
         let reth = match self.operation {
             // A message has at most 2³¹ bytes.
-            Operation::Write { address, key, .. } if index == 0 => {
+            MessageOperation::Write { address, key, .. } if index == 0 => {
                 Some(Reth { address, key, length: self.bytes.len() as u32 })
             }
             _ => None,

@@ -3,12 +3,12 @@
 use crate::packet::Packet;
 use crate::psn::Psn;
 use crate::reason::Reason;
-use crate::responder::{Event, QueuePair, QueuePairError, Responder};
+use crate::responder::{LocalQueuePair, PacketEffect, QueuePairError, Responder};
 use std::net::SocketAddrV4;
 
 /// A peer's receiving end of the queue pair, its window, and the sequence numbers of packets to the peer.
 #[derive(Debug)]
-pub struct Peer {
+pub struct PeerQueuePair {
     responder: Responder,
     window: Box<[u8]>,
     /// Sequence number of the next packet to the peer.
@@ -19,13 +19,13 @@ pub struct Peer {
     incomplete: u64,
 }
 
-impl Peer {
+impl PeerQueuePair {
     /// Takes in a packet.
     ///
     /// # Errors
     /// Why the packet was refused.
     #[inline]
-    pub fn receive<'a>(&mut self, packet: &Packet<'a>) -> Result<Event<'a>, Reason> {
+    pub fn receive<'a>(&mut self, packet: &Packet<'a>) -> Result<PacketEffect<'a>, Reason> {
         self.responder.receive(packet, &mut *self.window)
     }
 
@@ -59,7 +59,7 @@ impl Peer {
 /// the peer that was silent longest. Its window is zeroed first, so no peer sees another peer's bytes.
 ///
 /// ```
-/// use ringcall_roce::{Event, Immediate, Packet, Peers, PortOptions, Psn, Reth};
+/// use ringcall_roce::{PacketEffect, Immediate, Packet, Peers, PortOptions, Psn, Reth};
 ///
 /// let port = PortOptions::new(4, 256);
 /// let mut peers = Peers::new(port.queue_pair(), 2)?;
@@ -67,7 +67,7 @@ impl Peer {
 /// let reth = Reth { address: port.base, key: port.key, length: 5 };
 /// let packet = Packet::write_immediate(port.qp, Psn::new(0), reth, Immediate::new(0, Psn::new(0)), b"hello");
 /// let peer = peers.hear("10.0.0.1:4791".parse()?, &packet).expect("it brings the key");
-/// assert!(matches!(peer.receive(&packet)?, Event::Arrived(_)));
+/// assert!(matches!(peer.receive(&packet)?, PacketEffect::Arrived(_)));
 /// assert_eq!(&peer.page(0)[..5], b"hello");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -75,7 +75,7 @@ impl Peer {
 pub struct Peers {
     /// In the order of `entries`; kept apart because every packet searches the addresses.
     addresses: Box<[Option<SocketAddrV4>]>,
-    entries: Box<[Peer]>,
+    entries: Box<[PeerQueuePair]>,
     /// The index of the peer found last.
     recent: usize,
     packets: u64,
@@ -92,10 +92,17 @@ impl Peers {
     ///
     /// # Errors
     /// The numbers of `qp` do not form a valid queue pair.
-    pub fn new(qp: QueuePair, count: usize) -> Result<Self, QueuePairError> {
+    pub fn new(qp: LocalQueuePair, count: usize) -> Result<Self, QueuePairError> {
         let entry = || {
             let responder = Responder::new(qp)?;
-            Ok(Peer { responder, window: Box::default(), psn: Psn::new(0), heard: 0, lost: 0, incomplete: 0 })
+            Ok(PeerQueuePair {
+                responder,
+                window: Box::default(),
+                psn: Psn::new(0),
+                heard: 0,
+                lost: 0,
+                incomplete: 0,
+            })
         };
         let entries = (0..count).map(|_| entry()).collect::<Result<_, _>>()?;
         let addresses = vec![None; count].into();
@@ -136,9 +143,9 @@ impl Peers {
     /// The peer that sent a packet.
     ///
     /// # Errors
-    /// The sender is unknown, and the packet does not [open](QueuePair::is_opened_by) the queue pair.
+    /// The sender is unknown, and the packet does not [open](LocalQueuePair::is_opened_by) the queue pair.
     #[inline]
-    pub fn hear(&mut self, address: SocketAddrV4, packet: &Packet<'_>) -> Result<&mut Peer, Reason> {
+    pub fn hear(&mut self, address: SocketAddrV4, packet: &Packet<'_>) -> Result<&mut PeerQueuePair, Reason> {
         self.packets += 1;
         let index = match self.position(address) {
             Some(index) => index,

@@ -5,7 +5,7 @@ use crate::icrc::IcrcCheck;
 use crate::mtu::PathMtu;
 use crate::packet::Packet;
 use crate::reason::Reason;
-use crate::responder::{Incomplete, QueuePair};
+use crate::responder::{Incomplete, LocalQueuePair};
 use crate::socket::RoceSocket;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -75,9 +75,9 @@ impl PortOptions {
 
     /// The queue pair of these options, which discards frames that lost packets.
     #[must_use]
-    pub const fn queue_pair(&self) -> QueuePair {
+    pub const fn queue_pair(&self) -> LocalQueuePair {
         let Self { qp: number, key, base, pages: slots, page_bytes: slot_bytes, .. } = *self;
-        QueuePair { number, key, base, slot_bytes, slots, incomplete: Incomplete::Discard }
+        LocalQueuePair { number, key, base, slot_bytes, slots, incomplete: Incomplete::Discard }
     }
 
     /// What a peer must know besides the address, as keys and values for a status line.

@@ -60,7 +60,7 @@ impl Psn {
 
 /// What a packet's sequence number says about the packets before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum PsnOrder {
     /// The first packet of all: the count begins at its number.
     First,
     /// The expected number.
@@ -78,21 +78,21 @@ pub enum Arrival {
 /// The sequence numbers seen on a connection.
 ///
 /// ```
-/// use ringcall_roce::{Arrival, Psn, Sequence};
+/// use ringcall_roce::{PsnOrder, Psn, PsnTracker};
 ///
-/// let mut sequence = Sequence::new();
+/// let mut sequence = PsnTracker::new();
 /// let arrivals = [7, 8, 10, 8, 9].map(|psn| sequence.observe(Psn::new(psn)));
-/// use Arrival::*;
+/// use PsnOrder::*;
 /// assert_eq!(arrivals, [First, Next, Gap(1), Duplicate, Late]);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Sequence {
+pub struct PsnTracker {
     newest: Option<Psn>,
     /// Bit `k`: the number `k` before the newest was seen.
     seen: u128,
 }
 
-impl Sequence {
+impl PsnTracker {
     /// How many numbers back a late packet is told from a duplicate. A number further back is a restart.
     pub const WINDOW: u32 = u128::BITS;
     /// The longest gap: a number further ahead is a restart.
@@ -111,30 +111,30 @@ impl Sequence {
     }
 
     /// Takes in the number of a packet that has arrived.
-    pub const fn observe(&mut self, psn: Psn) -> Arrival {
+    pub const fn observe(&mut self, psn: Psn) -> PsnOrder {
         let Some(newest) = self.newest else {
             self.newest = Some(psn);
             self.seen = 1;
-            return Arrival::First;
+            return PsnOrder::First;
         };
         let ahead = psn.offset_from(newest);
         if ahead > 0 && ahead.unsigned_abs() <= Self::MAX_GAP {
             let ahead = ahead.unsigned_abs();
             self.seen = if ahead < Self::WINDOW { self.seen << ahead | 1 } else { 1 };
             self.newest = Some(psn);
-            return if ahead == 1 { Arrival::Next } else { Arrival::Gap(ahead - 1) };
+            return if ahead == 1 { PsnOrder::Next } else { PsnOrder::Gap(ahead - 1) };
         }
         if ahead <= 0 && ahead.unsigned_abs() < Self::WINDOW {
             let bit = 1 << ahead.unsigned_abs();
             if self.seen & bit != 0 {
-                return Arrival::Duplicate;
+                return PsnOrder::Duplicate;
             }
             self.seen |= bit;
-            return Arrival::Late;
+            return PsnOrder::Late;
         }
         self.newest = Some(psn);
         self.seen = 1;
-        Arrival::Restart
+        PsnOrder::Restart
     }
 }
 
@@ -144,32 +144,32 @@ mod tests {
 
     #[test]
     fn wraps() {
-        let mut sequence = Sequence::new();
+        let mut sequence = PsnTracker::new();
         for number in [0xFF_FFFE, 0xFF_FFFF, 0, 1] {
             let arrival = sequence.observe(Psn::new(number));
-            assert!(matches!(arrival, Arrival::First | Arrival::Next), "{number}: {arrival:?}");
+            assert!(matches!(arrival, PsnOrder::First | PsnOrder::Next), "{number}: {arrival:?}");
         }
-        assert_eq!(sequence.observe(Psn::new(0xFF_FFFF)), Arrival::Duplicate);
-        assert_eq!(sequence.observe(Psn::new(5)), Arrival::Gap(3));
+        assert_eq!(sequence.observe(Psn::new(0xFF_FFFF)), PsnOrder::Duplicate);
+        assert_eq!(sequence.observe(Psn::new(5)), PsnOrder::Gap(3));
     }
 
     #[test]
     fn the_window_s_edges() {
-        let mut sequence = Sequence::new();
+        let mut sequence = PsnTracker::new();
         sequence.observe(Psn::new(1000));
-        assert_eq!(sequence.observe(Psn::new(1000 - Sequence::WINDOW + 1)), Arrival::Late);
-        assert_eq!(sequence.observe(Psn::new(1000 - Sequence::WINDOW + 1)), Arrival::Duplicate);
-        assert_eq!(sequence.observe(Psn::new(1000 - Sequence::WINDOW)), Arrival::Restart);
-        let far = 1000 - Sequence::WINDOW + Sequence::MAX_GAP;
-        assert_eq!(sequence.observe(Psn::new(far)), Arrival::Gap(Sequence::MAX_GAP - 1));
-        assert_eq!(sequence.observe(Psn::new(far + Sequence::MAX_GAP + 1)), Arrival::Restart);
+        assert_eq!(sequence.observe(Psn::new(1000 - PsnTracker::WINDOW + 1)), PsnOrder::Late);
+        assert_eq!(sequence.observe(Psn::new(1000 - PsnTracker::WINDOW + 1)), PsnOrder::Duplicate);
+        assert_eq!(sequence.observe(Psn::new(1000 - PsnTracker::WINDOW)), PsnOrder::Restart);
+        let far = 1000 - PsnTracker::WINDOW + PsnTracker::MAX_GAP;
+        assert_eq!(sequence.observe(Psn::new(far)), PsnOrder::Gap(PsnTracker::MAX_GAP - 1));
+        assert_eq!(sequence.observe(Psn::new(far + PsnTracker::MAX_GAP + 1)), PsnOrder::Restart);
     }
 
     #[test]
     fn a_long_gap_forgets_the_window() {
-        let mut sequence = Sequence::new();
+        let mut sequence = PsnTracker::new();
         sequence.observe(Psn::new(0));
-        assert_eq!(sequence.observe(Psn::new(Sequence::WINDOW)), Arrival::Gap(Sequence::WINDOW - 1));
-        assert_eq!(sequence.observe(Psn::new(1)), Arrival::Late);
+        assert_eq!(sequence.observe(Psn::new(PsnTracker::WINDOW)), PsnOrder::Gap(PsnTracker::WINDOW - 1));
+        assert_eq!(sequence.observe(Psn::new(1)), PsnOrder::Late);
     }
 }

@@ -15,7 +15,7 @@ pub const BYTES: usize = 12;
 
 /// One side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Side {
+pub struct ConnectionSide {
     /// Queue pair number, 24 bits.
     pub qp: u32,
     /// The key to the window; 0 if there is none.
@@ -24,7 +24,7 @@ pub struct Side {
     pub ip: Ipv4Addr,
 }
 
-impl Side {
+impl ConnectionSide {
     /// The side in its wire format.
     #[must_use]
     pub fn to_bytes(self) -> [u8; BYTES] {
@@ -54,14 +54,14 @@ impl Side {
 /// The service's end of a rendezvous: serves many callers at a time and blocks for none.
 ///
 /// ```
-/// use ringcall_roce::rendezvous::{Service, Side, call};
+/// use ringcall_roce::rendezvous::{RendezvousService, ConnectionSide, call};
 /// use std::net::Ipv4Addr;
 /// use std::time::Duration;
 ///
-/// let mut service = Service::bind("127.0.0.1:0".parse()?)?;
+/// let mut service = RendezvousService::bind("127.0.0.1:0".parse()?)?;
 /// let address = service.local_addr()?;
-/// let here = Side { qp: 0x12, key: 0xBEEF, ip: Ipv4Addr::LOCALHOST };
-/// let there = Side { qp: 0x2, key: 0, ip: Ipv4Addr::LOCALHOST };
+/// let here = ConnectionSide { qp: 0x12, key: 0xBEEF, ip: Ipv4Addr::LOCALHOST };
+/// let there = ConnectionSide { qp: 0x2, key: 0, ip: Ipv4Addr::LOCALHOST };
 /// let caller = std::thread::spawn(move || call(address, there, Duration::from_secs(5)));
 /// let mut heard = None;
 /// while heard.is_none() {
@@ -73,7 +73,7 @@ impl Side {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Service {
+pub struct RendezvousService {
     listener: TcpListener,
     callers: Vec<Caller>,
     allowed: Hosts,
@@ -84,7 +84,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// The most connections at a time; further callers wait until one ends.
 const MOST_CALLERS: usize = 256;
 
-impl Service {
+impl RendezvousService {
     /// Listens at `address`.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Service {
     /// Accepts new callers, and advances each connection as far as possible without blocking. Returns how many
     /// connections are left. `ended` gets the side of each caller that was answered, or why a caller was not: it sent
     /// less than 12 bytes or other bytes, or took longer than a second.
-    pub fn turn(&mut self, here: Side, ended: impl FnMut(io::Result<Side>)) -> usize {
+    pub fn turn(&mut self, here: ConnectionSide, ended: impl FnMut(io::Result<ConnectionSide>)) -> usize {
         self.turn_with(|_| here, ended)
     }
 
@@ -121,8 +121,8 @@ impl Service {
     /// so its effects are in place before the caller's first packet.
     pub fn turn_with(
         &mut self,
-        mut meet: impl FnMut(Side) -> Side,
-        mut ended: impl FnMut(io::Result<Side>),
+        mut meet: impl FnMut(ConnectionSide) -> ConnectionSide,
+        mut ended: impl FnMut(io::Result<ConnectionSide>),
     ) -> usize {
         while self.callers.len() < MOST_CALLERS {
             // An error means that a caller has gone, or that descriptors are short for now.
@@ -173,7 +173,10 @@ impl Caller {
     }
 
     /// Advances the connection as far as possible without blocking. Returns the caller's side once it was answered.
-    fn turn(&mut self, meet: impl FnOnce(Side) -> Side) -> io::Result<Option<Side>> {
+    fn turn(
+        &mut self,
+        meet: impl FnOnce(ConnectionSide) -> ConnectionSide,
+    ) -> io::Result<Option<ConnectionSide>> {
         if Instant::now() >= self.until {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -184,7 +187,7 @@ impl Caller {
                 Err(error) => return not_now(error),
             }
         }
-        let there = Side::from_bytes(self.said)?;
+        let there = ConnectionSide::from_bytes(self.said)?;
         let answer = *self.answer.get_or_insert_with(|| meet(there).to_bytes());
         while self.told < BYTES {
             match self.stream.write(&answer[self.told..]) {
@@ -211,17 +214,17 @@ fn with_timeout(stream: TcpStream, timeout: Duration) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn read(stream: &mut TcpStream) -> io::Result<Side> {
+fn read(stream: &mut TcpStream) -> io::Result<ConnectionSide> {
     let mut bytes = [0; BYTES];
     stream.read_exact(&mut bytes)?;
-    Side::from_bytes(bytes)
+    ConnectionSide::from_bytes(bytes)
 }
 
 /// Calls a service and returns its side.
 ///
 /// # Errors
 /// No service listens or answers in time, or the reply is not a side.
-pub fn call(service: SocketAddr, here: Side, timeout: Duration) -> io::Result<Side> {
+pub fn call(service: SocketAddr, here: ConnectionSide, timeout: Duration) -> io::Result<ConnectionSide> {
     let timeout = timeout.max(Duration::from_millis(1));
     let mut stream = with_timeout(TcpStream::connect_timeout(&service, timeout)?, timeout)?;
     stream.write_all(&here.to_bytes())?;
@@ -232,20 +235,21 @@ pub fn call(service: SocketAddr, here: Side, timeout: Duration) -> io::Result<Si
 mod tests {
     use super::*;
 
-    const HERE: Side = Side { qp: 0x0001_0203, key: 0x0405_0607, ip: Ipv4Addr::new(8, 9, 10, 11) };
+    const HERE: ConnectionSide =
+        ConnectionSide { qp: 0x0001_0203, key: 0x0405_0607, ip: Ipv4Addr::new(8, 9, 10, 11) };
 
     #[test]
     fn big_endian_in_order() {
         assert_eq!(HERE.to_bytes(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
-        assert_eq!(Side::from_bytes(HERE.to_bytes()).expect("a side"), HERE);
-        assert!(Side::from_bytes([1; BYTES]).is_err(), "a queue pair of 25 bits");
+        assert_eq!(ConnectionSide::from_bytes(HERE.to_bytes()).expect("a side"), HERE);
+        assert!(ConnectionSide::from_bytes([1; BYTES]).is_err(), "a queue pair of 25 bits");
     }
 
     /// Against hanging.
     const LONG: Duration = Duration::from_secs(20);
 
     /// Turns until a caller has ended.
-    fn next(service: &mut Service) -> io::Result<Side> {
+    fn next(service: &mut RendezvousService) -> io::Result<ConnectionSide> {
         let begin = Instant::now();
         let mut heard = None;
         while heard.is_none() {
@@ -258,7 +262,8 @@ mod tests {
 
     #[test]
     fn callers_that_say_nothing_or_nonsense_harm_no_other() {
-        let mut service = Service::bind("127.0.0.1:0".parse().expect("an address")).expect("a listener");
+        let mut service =
+            RendezvousService::bind("127.0.0.1:0".parse().expect("an address")).expect("a listener");
         let address = service.local_addr().expect("bound");
         assert_eq!(service.turn(HERE, |_| panic!("nobody called")), 0);
         drop(TcpStream::connect(address).expect("connected"));
@@ -266,7 +271,7 @@ mod tests {
         let mut stream = TcpStream::connect(address).expect("connected");
         stream.write_all(b"GET / HTTP/1.1\r\n").expect("sent");
         assert!(next(&mut service).is_err());
-        let there = Side { qp: 2, ..HERE };
+        let there = ConnectionSide { qp: 2, ..HERE };
         let caller = std::thread::spawn(move || call(address, there, LONG));
         assert_eq!(next(&mut service).expect("answered"), there);
         assert_eq!(caller.join().expect("it ran").expect("answered"), HERE);
@@ -274,13 +279,15 @@ mod tests {
 
     #[test]
     fn many_callers_are_served_at_once_and_silent_ones_are_left() {
-        let mut service = Service::bind("127.0.0.1:0".parse().expect("an address")).expect("a listener");
+        let mut service =
+            RendezvousService::bind("127.0.0.1:0".parse().expect("an address")).expect("a listener");
         let address = service.local_addr().expect("bound");
         let mut silent: Vec<_> = (0..20).map(|_| TcpStream::connect(address).expect("connected")).collect();
         // Half of a side's bytes.
         silent[0].write_all(&[0; BYTES / 2]).expect("sent");
-        let callers: Vec<_> =
-            (1..=5).map(|qp| std::thread::spawn(move || call(address, Side { qp, ..HERE }, LONG))).collect();
+        let callers: Vec<_> = (1..=5)
+            .map(|qp| std::thread::spawn(move || call(address, ConnectionSide { qp, ..HERE }, LONG)))
+            .collect();
         let (begin, mut answered, mut left) = (Instant::now(), Vec::new(), 0);
         while answered.len() + left < 25 {
             assert!(begin.elapsed() < LONG, "{answered:?} {left}");

@@ -10,12 +10,12 @@ use crate::icrc::{Envelope, IcrcCheck};
 use crate::immediate::{Immediate, MAX_PAGES};
 use crate::opcode::{Part, Service, Verb};
 use crate::packet::{Packet, Reth};
-use crate::psn::{Arrival, Psn, Sequence};
+use crate::psn::{Psn, PsnOrder, PsnTracker};
 use crate::reason::{Reason, Refusals};
 use serde::Serialize;
 
 /// Memory that a peer may write to.
-pub trait Memory {
+pub trait PeerMemory {
     /// The memory's size in bytes.
     fn bytes(&self) -> u64;
 
@@ -30,7 +30,7 @@ pub trait Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
-impl Memory for [u8] {
+impl PeerMemory for [u8] {
     fn bytes(&self) -> u64 {
         self.len() as u64
     }
@@ -47,7 +47,7 @@ impl Memory for [u8] {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoMemory;
 
-impl Memory for NoMemory {
+impl PeerMemory for NoMemory {
     fn bytes(&self) -> u64 {
         0
     }
@@ -70,7 +70,7 @@ pub enum Incomplete {
 
 /// Identity and window of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueuePair {
+pub struct LocalQueuePair {
     /// The queue pair's number, 24 bits.
     pub number: u32,
     /// The R_Key of the window.
@@ -85,7 +85,7 @@ pub struct QueuePair {
     pub incomplete: Incomplete,
 }
 
-impl QueuePair {
+impl LocalQueuePair {
     /// Checks that a packet is for this queue pair and brings the window's key, so its sender may become the peer.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ pub enum QueuePairError {
 
 /// A frame or message that has arrived in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrived {
+pub struct ArrivedFrame {
     /// The slot.
     pub slot: u32,
     /// Sequence number of the packet with the immediate; for a frame completed late, of the packet that completed it.
@@ -139,11 +139,11 @@ pub struct Arrived {
 
 /// The effect of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum PacketEffect<'a> {
     /// Memory was written; the frame or message is not complete.
     Written,
     /// A slot is ready to be read.
-    Arrived(Arrived),
+    Arrived(ArrivedFrame),
     /// A SEND of one packet.
     Message(&'a [u8]),
     /// A SEND of several packets, whose bytes [`Responder::gathered`] returns.
@@ -157,11 +157,11 @@ pub struct ResponderStats {
     pub packets: u64,
     /// Payload bytes of the packets accepted.
     pub bytes: u64,
-    /// Slots reported as [`Event::Arrived`].
+    /// Slots reported as [`PacketEffect::Arrived`].
     pub arrived: u64,
     /// Reported slots that lacked packets.
     pub arrived_incomplete: u64,
-    /// SENDs reported as [`Event::Message`] or [`Event::Gathered`].
+    /// SENDs reported as [`PacketEffect::Message`] or [`PacketEffect::Gathered`].
     pub messages: u64,
     /// Sequence numbers skipped.
     pub gap_packets: u64,
@@ -198,16 +198,16 @@ struct Write {
 /// The receiving end of a queue pair. Nothing is allocated after [`Self::new`].
 ///
 /// ```
-/// use ringcall_roce::{Event, Immediate, Incomplete, Packet, Psn, QueuePair, Responder, Reth};
+/// use ringcall_roce::{PacketEffect, Immediate, Incomplete, Packet, Psn, LocalQueuePair, Responder, Reth};
 ///
 /// let (slot_bytes, slots) = (256, 4);
-/// let qp = QueuePair { number: 2, key: 7, base: 0x1000, slot_bytes, slots, incomplete: Incomplete::Discard };
+/// let qp = LocalQueuePair { number: 2, key: 7, base: 0x1000, slot_bytes, slots, incomplete: Incomplete::Discard };
 /// let mut responder = Responder::new(qp)?;
 /// let mut memory = vec![0; 1024];
 ///
 /// let reth = Reth { address: 0x1000 + 3 * 256, key: 7, length: 5 };
 /// let packet = Packet::write_immediate(2, Psn::new(0), reth, Immediate::new(3, Psn::new(0)), b"hello");
-/// let Event::Arrived(arrived) = responder.receive(&packet, &mut memory[..])? else { unreachable!() };
+/// let PacketEffect::Arrived(arrived) = responder.receive(&packet, &mut memory[..])? else { unreachable!() };
 /// assert_eq!((arrived.slot, arrived.bytes, &memory[768..773]), (3, 5, &b"hello"[..]));
 ///
 /// // The same packet once more is a duplicate, and counted.
@@ -217,8 +217,8 @@ struct Write {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Responder {
-    qp: QueuePair,
-    sequence: Sequence,
+    qp: LocalQueuePair,
+    sequence: PsnTracker,
     frames: Box<[Option<Frame>]>,
     message: Option<Write>,
     /// The sequence number of the next packet of an unfinished SEND of several.
@@ -234,7 +234,7 @@ impl Responder {
     ///
     /// # Errors
     /// The numbers of `qp` do not form a valid queue pair.
-    pub fn new(qp: QueuePair) -> Result<Self, QueuePairError> {
+    pub fn new(qp: LocalQueuePair) -> Result<Self, QueuePairError> {
         if qp.number > Psn::MASK {
             return Err(QueuePairError::Number(qp.number));
         }
@@ -250,7 +250,7 @@ impl Responder {
         }
         Ok(Self {
             qp,
-            sequence: Sequence::new(),
+            sequence: PsnTracker::new(),
             frames: vec![None; qp.slots as usize].into_boxed_slice(),
             message: None,
             gathering: None,
@@ -268,7 +268,7 @@ impl Responder {
         self
     }
 
-    /// The message of the last [`Event::Gathered`].
+    /// The message of the last [`PacketEffect::Gathered`].
     #[must_use]
     pub fn gathered(&self) -> &[u8] {
         &self.gathered
@@ -276,7 +276,7 @@ impl Responder {
 
     /// The queue pair that the responder serves.
     #[must_use]
-    pub const fn queue_pair(&self) -> &QueuePair {
+    pub const fn queue_pair(&self) -> &LocalQueuePair {
         &self.qp
     }
 
@@ -293,7 +293,7 @@ impl Responder {
 
     /// Forgets unfinished frames and sequence numbers, for a new peer. The counters stay.
     pub fn restart(&mut self) {
-        self.sequence = Sequence::new();
+        self.sequence = PsnTracker::new();
         self.give_up_all();
     }
 
@@ -301,13 +301,13 @@ impl Responder {
     ///
     /// # Errors
     /// Why the packet was refused; the refusal is counted.
-    pub fn receive_datagram<'a, M: Memory + ?Sized>(
+    pub fn receive_datagram<'a, M: PeerMemory + ?Sized>(
         &mut self,
         datagram: &'a [u8],
         envelope: &Envelope,
         icrc: IcrcCheck,
         memory: &mut M,
-    ) -> Result<Event<'a>, Reason> {
+    ) -> Result<PacketEffect<'a>, Reason> {
         match envelope.check(datagram, icrc).and_then(|()| Packet::parse(datagram)) {
             Ok(packet) => self.receive(&packet, memory),
             Err(error) => {
@@ -322,22 +322,22 @@ impl Responder {
     ///
     /// # Errors
     /// Why the packet was refused; the refusal is counted.
-    pub fn receive<'a, M: Memory + ?Sized>(
+    pub fn receive<'a, M: PeerMemory + ?Sized>(
         &mut self,
         packet: &Packet<'a>,
         memory: &mut M,
-    ) -> Result<Event<'a>, Reason> {
+    ) -> Result<PacketEffect<'a>, Reason> {
         let event = self.check(packet, memory);
         self.count(packet, event)
     }
 
     /// Takes in a packet of a reliable connection, whose queue pair, service and sequence number the caller has
     /// checked. If the packet is refused because its slot is [busy](Reason::Busy), it may be passed again.
-    pub(crate) fn accept<'a, M: Memory + ?Sized>(
+    pub(crate) fn accept<'a, M: PeerMemory + ?Sized>(
         &mut self,
         packet: &Packet<'a>,
         memory: &mut M,
-    ) -> Result<Event<'a>, Reason> {
+    ) -> Result<PacketEffect<'a>, Reason> {
         let (message, incomplete) = (self.message, self.stats.incomplete);
         let event = self.located(packet, memory).and_then(|located| self.apply(packet, located, memory));
         if event == Err(Reason::Busy) {
@@ -349,19 +349,19 @@ impl Responder {
     fn count<'a>(
         &mut self,
         packet: &Packet<'a>,
-        event: Result<Event<'a>, Reason>,
-    ) -> Result<Event<'a>, Reason> {
+        event: Result<PacketEffect<'a>, Reason>,
+    ) -> Result<PacketEffect<'a>, Reason> {
         match event {
             Ok(event) => {
                 self.stats.packets += 1;
                 self.stats.bytes += packet.payload.len() as u64;
                 match event {
-                    Event::Written => {}
-                    Event::Arrived(arrived) => {
+                    PacketEffect::Written => {}
+                    PacketEffect::Arrived(arrived) => {
                         self.stats.arrived += 1;
                         self.stats.arrived_incomplete += u64::from(!arrived.complete);
                     }
-                    Event::Message(_) | Event::Gathered => self.stats.messages += 1,
+                    PacketEffect::Message(_) | PacketEffect::Gathered => self.stats.messages += 1,
                 }
             }
             Err(reason) => self.stats.refused.count(reason),
@@ -369,11 +369,11 @@ impl Responder {
         event
     }
 
-    fn check<'a, M: Memory + ?Sized>(
+    fn check<'a, M: PeerMemory + ?Sized>(
         &mut self,
         packet: &Packet<'a>,
         memory: &mut M,
-    ) -> Result<Event<'a>, Reason> {
+    ) -> Result<PacketEffect<'a>, Reason> {
         let bth = &packet.bth;
         if bth.destination_qp != self.qp.number {
             return Err(Reason::WrongQp);
@@ -389,11 +389,11 @@ impl Responder {
             self.continues(packet)?;
         }
         match self.sequence.observe(bth.psn) {
-            Arrival::First | Arrival::Next => {}
-            Arrival::Gap(missing) => self.stats.gap_packets += u64::from(missing),
-            Arrival::Late => self.stats.late_packets += 1,
-            Arrival::Duplicate => return Err(Reason::Duplicate),
-            Arrival::Restart => {
+            PsnOrder::First | PsnOrder::Next => {}
+            PsnOrder::Gap(missing) => self.stats.gap_packets += u64::from(missing),
+            PsnOrder::Late => self.stats.late_packets += 1,
+            PsnOrder::Duplicate => return Err(Reason::Duplicate),
+            PsnOrder::Restart => {
                 self.stats.restarts += 1;
                 self.give_up_all();
             }
@@ -402,7 +402,7 @@ impl Responder {
     }
 
     /// Slot and offset of a packet that begins a WRITE.
-    fn located<M: Memory + ?Sized>(
+    fn located<M: PeerMemory + ?Sized>(
         &self,
         packet: &Packet<'_>,
         memory: &M,
@@ -440,12 +440,12 @@ impl Responder {
 
     /// Applies a packet whose sequence number was checked. Of its opcode only operation and part matter here, not the
     /// service.
-    fn apply<'a, M: Memory + ?Sized>(
+    fn apply<'a, M: PeerMemory + ?Sized>(
         &mut self,
         packet: &Packet<'a>,
         located: Option<(u32, u64)>,
         memory: &mut M,
-    ) -> Result<Event<'a>, Reason> {
+    ) -> Result<PacketEffect<'a>, Reason> {
         let bth = &packet.bth;
         let (verb, part) = (bth.opcode.verb(), bth.opcode.part());
         if !(verb == Verb::Write && matches!(part, Part::Middle | Part::Last)) {
@@ -456,7 +456,7 @@ impl Responder {
             self.stats.incomplete += u64::from(self.gathering.take().is_some());
         }
         match (verb, part, packet.reth.zip(located)) {
-            (Verb::Send, Part::Only, _) => Ok(Event::Message(packet.payload)),
+            (Verb::Send, Part::Only, _) => Ok(PacketEffect::Message(packet.payload)),
             (Verb::Send, _, _) => self.gather(packet),
             (Verb::Write, Part::Only, Some((reth, located))) => self.frame(packet, reth, located, memory),
             (Verb::Write, Part::First, Some((reth, (slot, start)))) => {
@@ -475,7 +475,7 @@ impl Responder {
     }
 
     /// Adds a packet to a SEND of several packets.
-    fn gather(&mut self, packet: &Packet<'_>) -> Result<Event<'static>, Reason> {
+    fn gather(&mut self, packet: &Packet<'_>) -> Result<PacketEffect<'static>, Reason> {
         if self.message_bytes == 0 {
             return Err(Reason::Unsupported);
         }
@@ -495,14 +495,14 @@ impl Responder {
         }
         self.gathered.extend_from_slice(packet.payload);
         if part == Part::Last {
-            return Ok(Event::Gathered);
+            return Ok(PacketEffect::Gathered);
         }
         self.gathering = Some(packet.bth.psn.next());
-        Ok(Event::Written)
+        Ok(PacketEffect::Written)
     }
 
     /// The slot that contains a range of addresses, and the slot's offset in the window.
-    fn locate<M: Memory + ?Sized>(&self, reth: Reth, memory: &M) -> Result<(u32, u64), Reason> {
+    fn locate<M: PeerMemory + ?Sized>(&self, reth: Reth, memory: &M) -> Result<(u32, u64), Reason> {
         if reth.key != self.qp.key {
             return Err(Reason::WrongKey);
         }
@@ -530,13 +530,13 @@ impl Responder {
     }
 
     /// Takes in a WRITE of one packet: a frame, or a part of one.
-    fn frame<M: Memory + ?Sized>(
+    fn frame<M: PeerMemory + ?Sized>(
         &mut self,
         packet: &Packet<'_>,
         reth: Reth,
         (slot, offset): (u32, u64),
         memory: &mut M,
-    ) -> Result<Event<'static>, Reason> {
+    ) -> Result<PacketEffect<'static>, Reason> {
         let last = self.check_immediate(packet.immediate, slot)?;
         let start = (offset - u64::from(slot) * u64::from(self.qp.slot_bytes)) as u32;
         let psn = packet.bth.psn;
@@ -558,18 +558,18 @@ impl Responder {
             _ => None,
         };
         self.frames[slot as usize] = if publish.is_some() { None } else { Some(frame) };
-        Ok(publish.map_or(Event::Written, |(bytes, immediate)| {
-            Event::Arrived(Arrived { slot, psn, immediate, bytes, complete: whole.is_some() })
+        Ok(publish.map_or(PacketEffect::Written, |(bytes, immediate)| {
+            PacketEffect::Arrived(ArrivedFrame { slot, psn, immediate, bytes, complete: whole.is_some() })
         }))
     }
 
     /// Adds a packet to a WRITE of several packets.
-    fn proceed<M: Memory + ?Sized>(
+    fn proceed<M: PeerMemory + ?Sized>(
         &mut self,
         packet: &Packet<'_>,
         mut message: Write,
         memory: &mut M,
-    ) -> Result<Event<'static>, Reason> {
+    ) -> Result<PacketEffect<'static>, Reason> {
         if packet.bth.psn != message.next {
             return Err(Reason::NoMessage);
         }
@@ -583,12 +583,12 @@ impl Responder {
             message.written += message.piece;
             message.next = packet.bth.psn.next();
             self.message = Some(message);
-            return Ok(Event::Written);
+            return Ok(PacketEffect::Written);
         }
         let Write { slot, bytes, .. } = message;
         let psn = packet.bth.psn;
-        Ok(immediate.map_or(Event::Written, |immediate| {
-            Event::Arrived(Arrived { slot, psn, immediate, bytes, complete: true })
+        Ok(immediate.map_or(PacketEffect::Written, |immediate| {
+            PacketEffect::Arrived(ArrivedFrame { slot, psn, immediate, bytes, complete: true })
         }))
     }
 

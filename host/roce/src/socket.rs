@@ -89,12 +89,12 @@ enum Carrier {
 /// A UDP socket whose packets have right iCRCs. No method but [`Self::wait`] blocks.
 ///
 /// ```
-/// use ringcall_roce::{Inbox, Outbox, Packet, Psn, RoceSocket};
+/// use ringcall_roce::{Inbox, PacketOutbox, Packet, Psn, RoceSocket};
 /// use std::time::Duration;
 ///
 /// let a = RoceSocket::bind("127.0.0.1:0".parse()?)?;
 /// let b = RoceSocket::bind("127.0.0.1:0".parse()?)?;
-/// let mut outbox = Outbox::new(1024);
+/// let mut outbox = PacketOutbox::new(1024);
 /// outbox.push(&a, b.local_addr(), &Packet::send(0x12, Psn::new(0), b"answer"))?;
 /// a.send(&mut outbox)?;
 ///
@@ -242,7 +242,7 @@ impl RoceSocket {
     /// # Errors
     /// The kernel's error for the first remaining packet, which is then dropped from the outbox, such as a packet
     /// longer than the route's MTU. A full send buffer is not an error.
-    pub fn send(&self, outbox: &mut Outbox) -> io::Result<usize> {
+    pub fn send(&self, outbox: &mut PacketOutbox) -> io::Result<usize> {
         let socket = match &self.carrier {
             Carrier::Kernel(socket) => socket,
             Carrier::Other(network) => return Self::send_by(&**network, outbox),
@@ -279,7 +279,7 @@ impl RoceSocket {
         Ok(total)
     }
 
-    fn send_by(network: &dyn Datagrams, outbox: &mut Outbox) -> io::Result<usize> {
+    fn send_by(network: &dyn Datagrams, outbox: &mut PacketOutbox) -> io::Result<usize> {
         let mut total = 0;
         while outbox.head < outbox.used {
             match network.send(outbox.entries[outbox.head].0, outbox.bytes(outbox.head)) {
@@ -356,7 +356,7 @@ thread_local! {
     static RECEIVE: RefCell<MultiHeaders<SockaddrIn>> = RefCell::new(MultiHeaders::preallocate(BATCH, None));
 }
 
-/// Why a packet was not added to an [`Outbox`].
+/// Why a packet was not added to an [`PacketOutbox`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
     /// The outbox is full: send its packets first.
@@ -369,7 +369,7 @@ pub enum PushError {
 
 /// Packets to be sent, built in place, with room for a fixed number.
 #[derive(Debug)]
-pub struct Outbox {
+pub struct PacketOutbox {
     buffer: Box<[u8]>,
     packet_bytes: usize,
     entries: Box<[(SocketAddrV4, usize)]>,
@@ -379,7 +379,7 @@ pub struct Outbox {
 
 const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
-impl Outbox {
+impl PacketOutbox {
     /// An empty outbox for [`BATCH`] packets of up to `packet_bytes` from the BTH to the iCRC.
     #[must_use]
     pub fn new(packet_bytes: usize) -> Self {

@@ -1,13 +1,13 @@
 //! Nothing is allocated between a packet's arrival and the answer's departure.
 
 use ringcall_roce::{
-    Event, IcrcCheck, Immediate, Inbox, Incomplete, Outbox, Packet, Psn, QueuePair, Reason, Responder, Reth,
-    RoceSocket,
+    IcrcCheck, Immediate, Inbox, Incomplete, LocalQueuePair, Packet, PacketEffect, PacketOutbox, Psn, Reason,
+    Responder, Reth, RoceSocket,
 };
 use std::time::Duration;
 
-const QP: QueuePair =
-    QueuePair { number: 2, key: 9, base: 0, slot_bytes: 256, slots: 8, incomplete: Incomplete::Discard };
+const QP: LocalQueuePair =
+    LocalQueuePair { number: 2, key: 9, base: 0, slot_bytes: 256, slots: 8, incomplete: Incomplete::Discard };
 const ROUNDS: u32 = 20;
 
 #[test]
@@ -17,7 +17,7 @@ fn the_packets_way() {
     let host = RoceSocket::bind(any).expect("a socket");
     let mut responder = Responder::new(QP).expect("a queue pair");
     let mut memory = vec![0; 2048];
-    let (mut inbox, mut outbox) = (Inbox::new(512), Outbox::new(512));
+    let (mut inbox, mut outbox) = (Inbox::new(512), PacketOutbox::new(512));
     let (mut arrived, mut answered, mut refused) = (0, 0, 0);
     let mut psn = Psn::new(0);
 
@@ -41,7 +41,7 @@ fn the_packets_way() {
                     let envelope = host.envelope_from(peer);
                     match responder.receive_datagram(datagram, &envelope, IcrcCheck::Recover, &mut memory[..])
                     {
-                        Ok(Event::Arrived(frame)) => {
+                        Ok(PacketEffect::Arrived(frame)) => {
                             arrived += 1;
                             let slot =
                                 &memory[(frame.slot * QP.slot_bytes) as usize..][..frame.bytes as usize];

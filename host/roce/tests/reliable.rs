@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 use ringcall_roce::reliable::{
-    Connection, ConnectionOptions, PostError, ReliableError, RequesterOptions, Syndrome, rnr_ns,
+    AckSyndrome, Connection, ConnectionOptions, MessagePostError, ReliableError, RequesterOptions, rnr_ns,
 };
 use ringcall_roce::{
-    Aeth, Busy, Envelope, Event, IcrcCheck, Immediate, Memory, NoMemory, Operation, Packet, PathMtu,
-    PortOptions, Psn, Reason,
+    Aeth, Busy, Envelope, IcrcCheck, Immediate, MessageOperation, NoMemory, Packet, PacketEffect, PathMtu,
+    PeerMemory, PortOptions, Psn, Reason,
 };
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ struct Window<'a> {
     busy: bool,
 }
 
-impl Memory for Window<'_> {
+impl PeerMemory for Window<'_> {
     fn bytes(&self) -> u64 {
         self.bytes.len() as u64
     }
@@ -131,17 +131,17 @@ fn exchange(seed: u64, trouble: Trouble, first: u32, mtu: PathMtu, messages: usi
             let page = posted as u32 % PORT.pages;
             let immediate = Immediate::new(page, client.requester().last_of_next(payloads[posted].len()));
             let address = u64::from(page * SLOT);
-            let operation = Operation::Write { address, key: PORT.key, immediate: Some(immediate.0) };
+            let operation = MessageOperation::Write { address, key: PORT.key, immediate: Some(immediate.0) };
             match client.post(operation, &payloads[posted]) {
                 Ok(()) => posted += 1,
-                Err(PostError::Full(_)) => break,
+                Err(MessagePostError::Full(_)) => break,
                 Err(error) => panic!("{error}"),
             }
         }
         while let Some(answer) = due.first() {
-            match service.post(Operation::Send { immediate: None }, answer) {
+            match service.post(MessageOperation::Send { immediate: None }, answer) {
                 Ok(()) => drop(due.remove(0)),
-                Err(PostError::Full(_)) => break,
+                Err(MessagePostError::Full(_)) => break,
                 Err(error) => panic!("{error}"),
             }
         }
@@ -165,7 +165,7 @@ fn exchange(seed: u64, trouble: Trouble, first: u32, mtu: PathMtu, messages: usi
             let bytes = entry.remove();
             let Some(packet) = intact(&bytes, &there.envelope) else { continue };
             let mut window = Window { bytes: &mut memory, busy: random.below(1000) < trouble.busy };
-            if let Ok(Some(Event::Arrived(arrived))) = service.receive(&packet, &mut window, now) {
+            if let Ok(Some(PacketEffect::Arrived(arrived))) = service.receive(&packet, &mut window, now) {
                 let page = &memory[(arrived.slot * SLOT) as usize..][..arrived.bytes as usize];
                 assert_eq!(page, payloads[served], "message {served} of seed {seed}");
                 due.push(page.to_vec());
@@ -176,8 +176,10 @@ fn exchange(seed: u64, trouble: Trouble, first: u32, mtu: PathMtu, messages: usi
             let bytes = entry.remove();
             let Some(packet) = intact(&bytes, &back.envelope) else { continue };
             match client.receive(&packet, &mut NoMemory, now) {
-                Ok(Some(Event::Message(answer))) => answers.push(answer.to_vec()),
-                Ok(Some(Event::Gathered)) => answers.push(client.responder().responder().gathered().to_vec()),
+                Ok(Some(PacketEffect::Message(answer))) => answers.push(answer.to_vec()),
+                Ok(Some(PacketEffect::Gathered)) => {
+                    answers.push(client.responder().responder().gathered().to_vec())
+                }
                 _ => (),
             }
         }
@@ -241,7 +243,7 @@ proptest! {
     fn forged_acknowledgements_are_survived(acks: Vec<(u32, u8, u32)>, first in 0_u32..1 << 24) {
         let mut client = Connection::new(PORT.queue_pair(), options(first, PathMtu::B256)).expect("a queue pair");
         for (now, (psn, syndrome, message)) in (0..).zip(acks) {
-            let _ = client.post(Operation::Send { immediate: None }, &[7; 600]);
+            let _ = client.post(MessageOperation::Send { immediate: None }, &[7; 600]);
             client.transmit(now * MILLISECOND, |_| true);
             let psn = Psn::new(if psn % 2 == 0 { first + psn % 64 } else { psn });
             let packet = Packet::acknowledge(PORT.qp, psn, Aeth { syndrome, message: message & Psn::MASK });
@@ -253,8 +255,8 @@ proptest! {
     }
 }
 
-fn write(key: u32, page: u32) -> Operation {
-    Operation::Write { address: u64::from(page * SLOT), key, immediate: Some(page) }
+fn write(key: u32, page: u32) -> MessageOperation {
+    MessageOperation::Write { address: u64::from(page * SLOT), key, immediate: Some(page) }
 }
 
 /// A pair over a perfect channel, until nothing moves.
@@ -283,14 +285,17 @@ fn errors_have_names_and_a_new_connection_works() {
     for (operation, error) in [
         (write(PORT.key ^ 1, 0), ReliableError::RemoteAccess),
         (write(PORT.key, PORT.pages), ReliableError::RemoteAccess),
-        (Operation::Write { address: 0, key: PORT.key, immediate: Some(3) }, ReliableError::InvalidRequest),
+        (
+            MessageOperation::Write { address: 0, key: PORT.key, immediate: Some(3) },
+            ReliableError::InvalidRequest,
+        ),
     ] {
         client.post(write(PORT.key, 0), b"good").expect("room");
         client.post(operation, b"bad").expect("room");
         client.post(write(PORT.key, 1), b"never").expect("room");
         settle(&mut client, &mut service, &mut memory, 0);
         assert_eq!(client.ended(), Some(error));
-        assert_eq!(client.post(write(PORT.key, 0), b""), Err(PostError::Ended(error)));
+        assert_eq!(client.post(write(PORT.key, 0), b""), Err(MessagePostError::Ended(error)));
         client.restart(PORT.qp);
         service.restart(PORT.qp);
     }
@@ -326,7 +331,7 @@ fn retries_are_bounded() {
 fn a_peer_that_is_never_ready_is_given_up() {
     let mut client = Connection::new(PORT.queue_pair(), options(0, PathMtu::B256)).expect("a queue pair");
     client.post(write(PORT.key, 0), b"abc").expect("room");
-    let aeth = Aeth { syndrome: Syndrome::NotReady { timer: 12 }.code(), message: 0 };
+    let aeth = Aeth { syndrome: AckSyndrome::NotReady { timer: 12 }.code(), message: 0 };
     let (mut now, mut packets) = (0, 0);
     while client.ended().is_none() {
         packets += client.transmit(now, |_| true);

@@ -3,14 +3,15 @@
 use proptest::prelude::*;
 use ringcall_roce::opcode::Service;
 use ringcall_roce::{
-    Arrived, Bth, Busy, Envelope, Event, IcrcCheck, Immediate, Incomplete, Memory, Message, NoMemory, Opcode,
-    Operation, Packet, PathMtu, Psn, QueuePair, QueuePairError, Reason, Responder, Reth,
+    ArrivedFrame, Bth, Busy, Envelope, IcrcCheck, Immediate, Incomplete, LocalQueuePair, Message,
+    MessageOperation, NoMemory, Opcode, Packet, PacketEffect, PathMtu, PeerMemory, Psn, QueuePairError,
+    Reason, Responder, Reth,
 };
 
 const BASE: u64 = 0x7F00_0000;
 const SLOT: u32 = 64;
 const SLOTS: u32 = 4;
-const QP: QueuePair = QueuePair {
+const QP: LocalQueuePair = LocalQueuePair {
     number: 2,
     key: 9,
     base: BASE,
@@ -25,16 +26,16 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(qp: QueuePair) -> Self {
+    fn new(qp: LocalQueuePair) -> Self {
         let memory = vec![0; (SLOT * SLOTS) as usize];
         Self { responder: Responder::new(qp).expect("a queue pair"), memory }
     }
 
-    fn receive(&mut self, packet: &Packet<'_>) -> Result<Option<Arrived>, Reason> {
+    fn receive(&mut self, packet: &Packet<'_>) -> Result<Option<ArrivedFrame>, Reason> {
         self.responder.receive(packet, &mut self.memory[..]).map(|event| match event {
-            Event::Arrived(arrived) => Some(arrived),
-            Event::Written => None,
-            Event::Message(_) | Event::Gathered => unreachable!("no SEND was received"),
+            PacketEffect::Arrived(arrived) => Some(arrived),
+            PacketEffect::Written => None,
+            PacketEffect::Message(_) | PacketEffect::Gathered => unreachable!("no SEND was received"),
         })
     }
 }
@@ -121,12 +122,13 @@ fn each_refusal_has_its_reason() {
 #[test]
 fn sends_of_several_packets_are_gathered() {
     let bytes: Vec<u8> = (0..=255).cycle().take(700).collect();
-    let operation = Operation::Send { immediate: None };
+    let operation = MessageOperation::Send { immediate: None };
     let (service, mtu) = (Service::Uc, PathMtu::B256);
     let message = Message { service, operation, destination_qp: QP.number, mtu, bytes: &bytes };
     let mut responder = Responder::new(QP).expect("a queue pair").gathering(700);
-    let mut take =
-        |packet: &Packet<'_>| responder.receive(packet, &mut NoMemory).map(|event| event == Event::Gathered);
+    let mut take = |packet: &Packet<'_>| {
+        responder.receive(packet, &mut NoMemory).map(|event| event == PacketEffect::Gathered)
+    };
     let first = Psn::new(0xFF_FFFF);
     let whole: Vec<_> = (0..3).map(|index| take(&message.packet(index, first))).collect();
     assert_eq!(whole, [Ok(false), Ok(false), Ok(true)]);
@@ -234,7 +236,7 @@ fn datagrams_are_checked_before_anything_else() {
     let mut receive = |bytes: &[u8], icrc| {
         let event = bench.responder.receive_datagram(bytes, &envelope, icrc, &mut bench.memory[..]);
         event.map(|event| match event {
-            Event::Arrived(arrived) => arrived.slot,
+            PacketEffect::Arrived(arrived) => arrived.slot,
             _ => unreachable!("one packet is a frame"),
         })
     };
@@ -269,7 +271,7 @@ fn a_frame_that_lost_a_packet_is_not_published() {
 
 #[test]
 fn or_is_published_as_incomplete() {
-    let mut bench = Bench::new(QueuePair { incomplete: Incomplete::Publish, ..QP });
+    let mut bench = Bench::new(LocalQueuePair { incomplete: Incomplete::Publish, ..QP });
     assert_eq!(bench.receive(&part(0, 1, 0, b"aaaa")), Ok(None));
     let arrived = bench.receive(&last(2, 1, 8, b"cccc")).expect("taken").expect("published");
     assert_eq!((arrived.bytes, arrived.complete), (12, false));
@@ -343,16 +345,16 @@ fn a_sender_that_begins_anew_is_taken_as_such() {
 
 #[test]
 fn sends_need_no_memory() {
-    let mut responder = Responder::new(QueuePair { slots: 0, ..QP }).expect("a queue pair");
+    let mut responder = Responder::new(LocalQueuePair { slots: 0, ..QP }).expect("a queue pair");
     let event = responder.receive(&Packet::send(2, Psn::new(0), b"answer"), &mut NoMemory);
-    assert_eq!(event, Ok(Event::Message(b"answer")));
+    assert_eq!(event, Ok(PacketEffect::Message(b"answer")));
     assert_eq!(responder.receive(&whole(1, 0, b"x"), &mut NoMemory), Err(Reason::OutOfRange));
 }
 
 /// Slots that are being served.
 struct Served;
 
-impl Memory for Served {
+impl PeerMemory for Served {
     fn bytes(&self) -> u64 {
         1024
     }
@@ -371,11 +373,11 @@ fn a_busy_slot_is_left_alone() {
 #[test]
 fn queue_pairs_that_cannot_be() {
     let new = |qp| Responder::new(qp).err();
-    assert_eq!(new(QueuePair { number: 1 << 24, ..QP }), Some(QueuePairError::Number(1 << 24)));
-    assert_eq!(new(QueuePair { slots: 4097, ..QP }), Some(QueuePairError::Slots(4097)));
-    assert_eq!(new(QueuePair { slot_bytes: 0, ..QP }), Some(QueuePairError::SlotBytes));
+    assert_eq!(new(LocalQueuePair { number: 1 << 24, ..QP }), Some(QueuePairError::Number(1 << 24)));
+    assert_eq!(new(LocalQueuePair { slots: 4097, ..QP }), Some(QueuePairError::Slots(4097)));
+    assert_eq!(new(LocalQueuePair { slot_bytes: 0, ..QP }), Some(QueuePairError::SlotBytes));
     let base = u64::MAX - 10;
-    assert_eq!(new(QueuePair { base, ..QP }), Some(QueuePairError::Wraps { base, bytes: 256 }));
+    assert_eq!(new(LocalQueuePair { base, ..QP }), Some(QueuePairError::Wraps { base, bytes: 256 }));
 }
 
 proptest! {

@@ -1,6 +1,8 @@
 //! The socket: what the kernel does with it, and what does not fit.
 
-use ringcall_roce::{BATCH, Inbox, Outbox, Packet, PacketError, Psn, PushError, RoceSocket, SocketError};
+use ringcall_roce::{
+    BATCH, Inbox, Packet, PacketError, PacketOutbox, Psn, PushError, RoceSocket, SocketError,
+};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ fn socket() -> RoceSocket {
 #[test]
 fn a_full_batch_in_order() {
     let (a, b) = (socket(), socket());
-    let (mut outbox, mut inbox) = (Outbox::new(128), Inbox::new(128));
+    let (mut outbox, mut inbox) = (PacketOutbox::new(128), Inbox::new(128));
     for round in 0..5 {
         for number in 0..BATCH as u32 {
             let packet = Packet::send(1, Psn::new(round * BATCH as u32 + number), b"batch");
@@ -43,7 +45,7 @@ fn a_full_batch_in_order() {
 #[test]
 fn what_is_too_long_is_counted() {
     let (a, b) = (socket(), socket());
-    let (mut outbox, mut inbox) = (Outbox::new(128), Inbox::new(64));
+    let (mut outbox, mut inbox) = (PacketOutbox::new(128), Inbox::new(64));
     outbox.push(&a, b.local_addr(), &Packet::send(1, Psn::new(0), &[0; 100])).expect("room");
     outbox.push(&a, b.local_addr(), &Packet::send(1, Psn::new(1), &[0; 48])).expect("room");
     a.send(&mut outbox).expect("sent");
@@ -82,7 +84,7 @@ fn two_handles() {
         assert!(again.wait(Duration::from_secs(10)).expect("it waits"));
         again.receive(&mut inbox).expect("received")
     });
-    let mut outbox = Outbox::new(64);
+    let mut outbox = PacketOutbox::new(64);
     outbox.push(&a, b.local_addr(), &Packet::send(1, Psn::new(0), b"x")).expect("room");
     a.send(&mut outbox).expect("sent");
     assert_eq!(receiver.join().expect("no panic"), 1);

@@ -1,7 +1,7 @@
 //! Both planes at once: a host that writes registers, loads windows, starts the player and reads the answers out of the
 //! logic analyser, as the public host software does.
 
-use ringcall_roce::{Incomplete, QueuePair};
+use ringcall_roce::{Incomplete, LocalQueuePair};
 use ringcall_sim::fpga::control::registers::{
     SIF_TX_THRESHOLD, bram, data_plane, host_interface, ila, loop_stats, player,
 };
@@ -29,7 +29,7 @@ struct Bench {
 
 impl Bench {
     fn start(change: impl FnOnce(&mut BridgeConfig)) -> Self {
-        let queue_pair = QueuePair {
+        let queue_pair = LocalQueuePair {
             number: 0x77,
             key: 1234,
             base: 0x10_0000,

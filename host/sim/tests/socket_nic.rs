@@ -222,7 +222,7 @@ impl Raw {
     }
 
     fn push(&mut self, packet: &Packet<'_>) {
-        let mut outbox = ringcall_roce::Outbox::new(2048);
+        let mut outbox = ringcall_roce::PacketOutbox::new(2048);
         outbox.push(&self.socket, self.to, packet).expect("room");
         assert_eq!(self.socket.send(&mut outbox).expect("sent"), 1);
         self.psn = self.psn.next();

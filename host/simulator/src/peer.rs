@@ -6,8 +6,8 @@ use crate::network::{Datagram, Network};
 use crate::random::Random;
 use ringcall_roce::opcode::{Part, Service, Verb};
 use ringcall_roce::{
-    Envelope, IcrcCheck, Immediate, MAX_OVERHEAD_BYTES, Message, Operation, Packet, PathMtu, PortOptions,
-    Psn, Reth,
+    Envelope, IcrcCheck, Immediate, MAX_OVERHEAD_BYTES, Message, MessageOperation, Packet, PathMtu,
+    PortOptions, Psn, Reth,
 };
 use ringcall_wire::{HEADER_BYTES, ResponseHeader, Status};
 use std::collections::BTreeMap;
@@ -167,7 +167,7 @@ impl Peer {
         if in_messages {
             let last = self.next_psn.plus(PathMtu::B256.packets(frame.len()) - 1);
             let immediate = Some(Immediate::new(page, last).0);
-            let operation = Operation::Write { address, key, immediate };
+            let operation = MessageOperation::Write { address, key, immediate };
             let (service, mtu) = (Service::Uc, PathMtu::B256);
             let message = Message { service, operation, destination_qp: self.port.qp, mtu, bytes: &frame };
             for index in 0..message.packets() {

@@ -6,7 +6,7 @@ use ringcall::{FunctionId, RingConfig};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::clock;
 use ringcall_pipeline::{
-    Completion, CpuStage, Deferral, Injector, Pipeline, PipelineBuilder, RequestView, StageConfig,
+    CompletedRequest, CpuStage, Deferral, Injector, Pipeline, PipelineBuilder, RequestView, StageConfig,
     StageContext, StageError, StageOutcome, Stepper, SubmitError, WorkerResources,
 };
 use ringcall_wire::schema::HandlerSchema;
@@ -210,7 +210,7 @@ impl World {
         let room = slot_bytes as usize;
         let (mut of_inference, mut of_stages, mut of_handler) = (random.fork(), random.fork(), random.fork());
         let (inferring, staging, handling) = (Arc::clone(&log), Arc::clone(&log), Arc::clone(&log));
-        let handler = move |completion: &Completion<'_>| {
+        let handler = move |completion: &CompletedRequest<'_>| {
             let result = completion.result.unwrap_or_default().to_vec();
             let (id, status, stamp) = (completion.request_id, completion.status, completion.ptp_timestamp);
             lock(&handling).completions.push(Done { id, status, stamp, result });

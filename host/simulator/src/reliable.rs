@@ -9,10 +9,10 @@ use ringcall_gpu::clock;
 use ringcall_roce::introduced::Introducer;
 use ringcall_roce::opcode;
 use ringcall_roce::reliable::{Connection, ConnectionOptions, RequesterOptions};
-use ringcall_roce::rendezvous::Side;
+use ringcall_roce::rendezvous::ConnectionSide;
 use ringcall_roce::{
-    Envelope, Event, IcrcCheck, Immediate, MAX_OVERHEAD_BYTES, Message, NoMemory, Operation, Packet, PathMtu,
-    PortOptions, Psn, QueuePair,
+    Envelope, IcrcCheck, Immediate, LocalQueuePair, MAX_OVERHEAD_BYTES, Message, MessageOperation, NoMemory,
+    Packet, PacketEffect, PathMtu, PortOptions, Psn,
 };
 use ringcall_transport::roce::ReliableOptions;
 use ringcall_wire::{HEADER_BYTES, RequestHeader, ResponseHeader, Status};
@@ -71,8 +71,14 @@ struct Client {
 
 impl Client {
     fn connection(port: &PortOptions, first: Psn, number: u32) -> Result<Connection, Box<dyn Error>> {
-        let qp =
-            QueuePair { number, key: 0, base: 0, slot_bytes: 0, slots: 0, incomplete: Default::default() };
+        let qp = LocalQueuePair {
+            number,
+            key: 0,
+            base: 0,
+            slot_bytes: 0,
+            slots: 0,
+            incomplete: Default::default(),
+        };
         let requester = RequesterOptions {
             destination_qp: port.qp,
             first,
@@ -93,7 +99,7 @@ impl Client {
     fn introduce(&mut self) -> Result<(), Violation> {
         let made = Self::connection(&self.port, self.first, self.number());
         self.connection = made.map_err(|error| Violation::Setup(error.to_string()))?;
-        let side = Side { qp: self.number(), key: 0, ip: *CLIENT.ip() };
+        let side = ConnectionSide { qp: self.number(), key: 0, ip: *CLIENT.ip() };
         if self.introducer.tell(side) { Ok(()) } else { Err(Violation::Setup("no service".to_owned())) }
     }
 
@@ -150,7 +156,7 @@ impl Client {
         let address = self.port.base + u64::from(page) * u64::from(self.port.page_bytes);
         let last = self.connection.requester().last_of_next(frame.len());
         let immediate = Some(Immediate::new(page, last).0);
-        let operation = Operation::Write { address, key: self.port.key, immediate };
+        let operation = MessageOperation::Write { address, key: self.port.key, immediate };
         if self.connection.post(operation, &frame).is_err() {
             return;
         }
@@ -178,10 +184,10 @@ impl Client {
             return Err(Violation::Answer(0, "a packet with the right iCRC is none".to_owned()));
         };
         let answer = match self.connection.receive(&packet, &mut NoMemory, now) {
-            Ok(Some(Event::Message(answer))) => answer.to_vec(),
-            Ok(Some(Event::Gathered)) => self.connection.responder().responder().gathered().to_vec(),
+            Ok(Some(PacketEffect::Message(answer))) => answer.to_vec(),
+            Ok(Some(PacketEffect::Gathered)) => self.connection.responder().responder().gathered().to_vec(),
             // An acknowledgement, a part of an answer, or what came before.
-            Ok(None | Some(Event::Written)) | Err(_) => return Ok(()),
+            Ok(None | Some(PacketEffect::Written)) | Err(_) => return Ok(()),
             Ok(Some(event)) => return Err(Violation::Answer(0, format!("{event:?} is no answer"))),
         };
         self.answer(&answer)
@@ -278,7 +284,8 @@ impl Forger {
                 return;
             }
         }
-        let operation = Operation::Write { address, key, immediate: Some(Immediate::new(page, psn).0) };
+        let operation =
+            MessageOperation::Write { address, key, immediate: Some(Immediate::new(page, psn).0) };
         let message = Message { service, operation, destination_qp: qp, mtu: port.mtu, bytes: &payload };
         network.forge(datagram(network, from, &message.packet(0, psn)), now + random.below(2000));
     }

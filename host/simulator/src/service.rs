@@ -10,7 +10,7 @@ use ringcall_roce::introduced::{Introducer, introductions};
 use ringcall_roce::{PortOptions, RoceSocket};
 use ringcall_sim::socket_nic::{self, Count, SocketNicOptions, SteppedService};
 use ringcall_transport::roce::{ReliableOptions, ReliableRoce, Roce, RoceOptions};
-use ringcall_transport::{Link, Statistics, Unified, Wire};
+use ringcall_transport::{Link, Statistics, UnifiedTransport, Wire};
 use ringcall_wire::HEADER_BYTES;
 use std::error::Error;
 use std::sync::Arc;

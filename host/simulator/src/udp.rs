@@ -9,8 +9,10 @@ use ringcall::{FunctionId, RingConfig, Status};
 use ringcall_gpu::clock;
 use ringcall_roce::Datagrams;
 use ringcall_transport::udp::MAX_DATAGRAM_BYTES;
-use ringcall_transport::wire::{Arrival, Frame, Sent};
-use ringcall_transport::{Caller, CallerOptions, CallerStatistics, Endpoint, Outbox, Outcome, Wire};
+use ringcall_transport::wire::{ReceivedFrame, Sent, WireArrival};
+use ringcall_transport::{
+    Caller, CallerOptions, CallerStatistics, Outbox, RequestOutcome, TransportAddress, Wire,
+};
 use ringcall_wire::names::RPC_INCREMENT;
 use ringcall_wire::{HEADER_BYTES, RESPONSE_MAGIC, RequestHeader, ResponseHeader};
 use std::collections::BTreeMap;
@@ -41,8 +43,8 @@ impl Wire for SimulatedUdp {
     type Peer = SocketAddrV4;
     const NAMES_SLOTS: bool = false;
 
-    fn endpoint(&self) -> Endpoint {
-        Endpoint::new("udp", SocketAddr::V4(self.port.address()))
+    fn endpoint(&self) -> TransportAddress {
+        TransportAddress::new("udp", SocketAddr::V4(self.port.address()))
     }
 
     fn max_frame_bytes(&self) -> usize {
@@ -54,12 +56,16 @@ impl Wire for SimulatedUdp {
         Ok(())
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, SocketAddrV4>)) -> io::Result<()> {
+    fn receive(
+        &mut self,
+        limit: usize,
+        take: &mut impl FnMut(WireArrival<'_, SocketAddrV4>),
+    ) -> io::Result<()> {
         for _ in 0..limit {
             match self.port.receive(&mut self.room) {
                 Ok((from, len)) => {
                     let bytes = &self.room[..len.min(self.room.len())];
-                    take(Arrival::Frame(Frame { from, slot: None, bytes, len }));
+                    take(WireArrival::Frame(ReceivedFrame { from, slot: None, bytes, len }));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
@@ -130,9 +136,9 @@ impl Client {
                 return wrong(format!("request {} ended twice: {end:?}, {:?}", ended.id, ended.outcome));
             }
             *end = Some(match ended.outcome {
-                Outcome::Lost => End::Lost,
-                Outcome::Unsent => End::Unsent,
-                Outcome::Answered(header, result) => {
+                RequestOutcome::Lost => End::Lost,
+                RequestOutcome::Unsent => End::Unsent,
+                RequestOutcome::Answered(header, result) => {
                     let status = header.status();
                     let refused = status == Status::SHUTTING_DOWN
                         || status == Status::BACKPRESSURE

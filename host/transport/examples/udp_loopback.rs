@@ -9,8 +9,8 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, RingConfig, Wait};
 use ringcall_transport::{
-    CallError, CallerOptions, Ended, Idle, Link, OneThread, Outcome, RingFilling, ThreadOptions, Threaded,
-    udp,
+    CallerError, CallerOptions, EndedRequest, IdleStrategy, Link, OneThread, RequestOutcome, RingFilling,
+    ThreadOptions, Threaded, udp,
 };
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -142,7 +142,7 @@ fn serve(args: &ServiceArgs) -> Result<(), Box<dyn Error>> {
         })
         .build(&ring)?;
     let wait = if args.spins == 0 { Wait::Spin } else { Wait::Yield { spins: args.spins } };
-    let options = ThreadOptions { idle: Idle { wait, ..Idle::default() }, core: None };
+    let options = ThreadOptions { idle: IdleStrategy { wait, ..IdleStrategy::default() }, core: None };
     let dispatcher =
         HostDispatcher::builder(&ring, table).options(HostOptions { wait, ..HostOptions::default() });
     let link =
@@ -225,14 +225,14 @@ fn run(to: SocketAddr, args: &CallArgs, name: &str, window: usize) -> Result<boo
                 fill(sent, &mut payload);
                 match caller.send(function, sent, &payload) {
                     Ok(_) => (),
-                    Err(CallError::Full(_)) => break,
+                    Err(CallerError::Full(_)) => break,
                     Err(error) => return Err(error.into()),
                 }
             }
             sent += 1;
         }
-        let n = caller.poll(|end: Ended<'_>| match end.outcome {
-            Outcome::Answered(header, result) => {
+        let n = caller.poll(|end: EndedRequest<'_>| match end.outcome {
+            RequestOutcome::Answered(header, result) => {
                 fill(header.ptp_timestamp, &mut expected);
                 expected.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
                 if header.status().is_ok() && result == expected {
@@ -242,8 +242,8 @@ fn run(to: SocketAddr, args: &CallArgs, name: &str, window: usize) -> Result<boo
                 }
                 times.saturating_record(end.took.as_nanos() as u64);
             }
-            Outcome::Lost => seen.lost += 1,
-            Outcome::Unsent => seen.unsent += 1,
+            RequestOutcome::Lost => seen.lost += 1,
+            RequestOutcome::Unsent => seen.unsent += 1,
         });
         ended += n as u64;
         quiet = if n > 0 { 0 } else { quiet.saturating_add(1) };

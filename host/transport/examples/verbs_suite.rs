@@ -12,13 +12,13 @@ mod client;
 use client::{FIRST_PSN, PAGE_BYTES, Requests, Service, next_page};
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring};
-use ringcall_rdma::verbs::{Completion, Operation, SendError};
+use ringcall_rdma::verbs::{SendError, SendOperation, WorkCompletion};
 use ringcall_roce::RoceSocket;
 use ringcall_roce::introduced::{Introducer, introductions};
-use ringcall_roce::rendezvous::Side;
-use ringcall_transport::conformance::{CASES, Client, Subject, serve};
-use ringcall_transport::verbs::{Pair, PairOptions, Remote, Verbs, VerbsOptions};
-use ringcall_transport::{Endpoint, Link, RingFilling, TransportError};
+use ringcall_roce::rendezvous::ConnectionSide;
+use ringcall_transport::conformance::{CASES, FrameClient, Subject, serve};
+use ringcall_transport::verbs::{PairOptions, RemoteQueuePair, Verbs, VerbsOptions, VerbsQueuePair};
+use ringcall_transport::{Link, RingFilling, TransportAddress, TransportError};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -46,7 +46,7 @@ impl Adapter {
         PairOptions { device, ip: None, reliable, slots, slot_bytes, mtu: 256, first_psn: FIRST_PSN }
     }
 
-    fn introduce(&self, side: Side) {
+    fn introduce(&self, side: ConnectionSide) {
         let introducer = self.introducer.borrow().clone().expect("a service was started");
         // The kernel may first have to resolve the client's address, which takes longer than a rendezvous waits.
         let met = (0..20).any(|_| introducer.introduce(side));
@@ -58,7 +58,7 @@ impl Subject for Adapter {
     fn start(
         &self,
         ring: &Ring,
-        _: Option<&Endpoint>,
+        _: Option<&TransportAddress>,
         dispatcher: Option<HostDispatcher<Wired>>,
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         let (introducer, heard) = introductions();
@@ -68,12 +68,12 @@ impl Subject for Adapter {
         serve(Link::attach(wire, ring)?, dispatcher, true)
     }
 
-    fn client(&self, service: &Endpoint) -> Box<dyn Client> {
+    fn client(&self, service: &TransportAddress) -> Box<dyn FrameClient> {
         let service = Service::of(service, self.pages.get());
         let Some(namespace) = &self.namespace else {
-            let mut pair = Pair::open(self.pair()).expect("a device");
-            self.introduce(Side { qp: pair.number(), key: 0, ip: pair.ip() });
-            pair.connect(Remote { qp: service.qp, ip: *service.address.ip() }).expect("connected");
+            let mut pair = VerbsQueuePair::open(self.pair()).expect("a device");
+            self.introduce(ConnectionSide { qp: pair.number(), key: 0, ip: pair.ip() });
+            pair.connect(RemoteQueuePair { qp: service.qp, ip: *service.address.ip() }).expect("connected");
             return Box::new(ByAdapter { pair, service });
         };
         // A socket stays in the namespace of the thread that made it.
@@ -84,7 +84,7 @@ impl Subject for Adapter {
             RoceSocket::bind("10.0.0.1:4791".parse().expect("an address")).expect("a socket")
         });
         let client = Requests::new(socket.join().expect("it ran"), service, 0);
-        self.introduce(Side { qp: 2, key: 0, ip: Ipv4Addr::new(10, 0, 0, 1) });
+        self.introduce(ConnectionSide { qp: 2, key: 0, ip: Ipv4Addr::new(10, 0, 0, 1) });
         Box::new(client)
     }
 
@@ -103,15 +103,15 @@ impl Subject for Adapter {
 
 /// A client over a queue pair of the adapter.
 struct ByAdapter {
-    pair: Pair,
+    pair: VerbsQueuePair,
     service: Service,
 }
 
-impl Client for ByAdapter {
+impl FrameClient for ByAdapter {
     fn send(&mut self, frame: &[u8]) {
         let page = next_page(self.service.pages);
         let address = u64::from(page * PAGE_BYTES);
-        let operation = Operation::WriteImmediate { address, key: self.service.key, immediate: page };
+        let operation = SendOperation::WriteImmediate { address, key: self.service.key, immediate: page };
         let begin = Instant::now();
         while let Err(error) = self.pair.send(operation, frame) {
             assert!(error == SendError::Full && begin.elapsed() < Duration::from_secs(20), "{error}");
@@ -129,7 +129,7 @@ impl Client for ByAdapter {
         let begin = Instant::now();
         loop {
             match self.pair.poll().expect("a connection") {
-                Some(Completion::Received { slot, bytes }) => {
+                Some(WorkCompletion::Received { slot, bytes }) => {
                     let mut answer = vec![0; bytes as usize];
                     self.pair.read(slot, &mut answer);
                     self.pair.release(slot).expect("posted");

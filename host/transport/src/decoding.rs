@@ -1,6 +1,6 @@
 //! Client of a decoding server: the three typed calls of one decoder over any wire.
 
-use crate::{CallError, Caller, Outcome, Wire};
+use crate::{Caller, CallerError, RequestOutcome, Wire};
 use ringcall::FunctionId;
 use ringcall_wire::decoding::{
     DecodingStatus, EnqueueSyndromes, GetCorrections, MAX_SYNDROME_BITS, reset_decoder,
@@ -33,7 +33,7 @@ pub enum DecodingError {
         /// The function.
         call: &'static str,
         /// The caller's error.
-        error: CallError,
+        error: CallerError,
     },
     /// There are no measurements, more than a call takes, or more than the given bytes hold.
     #[error("{count} measurements in {bytes} bytes: from 1 to {MAX_SYNDROME_BITS}, eight a byte")]
@@ -216,7 +216,7 @@ impl<W: Wire> DecodingClient<W> {
                     self.open.push((id, call));
                     return Ok(id);
                 }
-                Err(CallError::Full(_)) if !self.open.is_empty() => self.turn(None, |_| ()),
+                Err(CallerError::Full(_)) if !self.open.is_empty() => self.turn(None, |_| ()),
                 Err(error) => return Err(DecodingError::Call { call, error }),
             }
         }
@@ -242,7 +242,7 @@ impl<W: Wire> DecodingClient<W> {
                 std::thread::yield_now();
             }
         }
-        let lost = CallError::Unsent;
+        let lost = CallerError::Unsent;
         match self.failed.take() {
             Some(error) => Err(error),
             None => taken.ok_or(DecodingError::Call { call, error: lost }),
@@ -256,7 +256,7 @@ impl<W: Wire> DecodingClient<W> {
             let Some(index) = open.iter().position(|&(id, _)| id == ended.id) else { return };
             let (id, call) = open.remove(index);
             let error = match ended.outcome {
-                Outcome::Answered(header, result) => match DecodingStatus::of(header.status()) {
+                RequestOutcome::Answered(header, result) => match DecodingStatus::of(header.status()) {
                     Some(DecodingStatus::Ok) => {
                         if wanted == Some(id) {
                             take(result);
@@ -266,8 +266,8 @@ impl<W: Wire> DecodingClient<W> {
                     Some(status) => DecodingError::Refused { call, status },
                     None => DecodingError::Protocol { call, status: header.status() },
                 },
-                Outcome::Lost => DecodingError::Call { call, error: CallError::Lost(ended.took) },
-                Outcome::Unsent => DecodingError::Call { call, error: CallError::Unsent },
+                RequestOutcome::Lost => DecodingError::Call { call, error: CallerError::Lost(ended.took) },
+                RequestOutcome::Unsent => DecodingError::Call { call, error: CallerError::Unsent },
             };
             failed.get_or_insert(error);
         });

@@ -8,13 +8,13 @@ use std::net::SocketAddr;
 /// It is printed as one line of `key=value` pairs, for launchers to read:
 ///
 /// ```
-/// use ringcall_transport::Endpoint;
-/// let endpoint = Endpoint::new("udp", "127.0.0.1:4000".parse()?);
+/// use ringcall_transport::TransportAddress;
+/// let endpoint = TransportAddress::new("udp", "127.0.0.1:4000".parse()?);
 /// assert_eq!(endpoint.to_string(), "transport=udp port=4000");
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct TransportAddress {
     /// The transport's name.
     pub transport: &'static str,
     /// The local address.
@@ -23,7 +23,7 @@ pub struct Endpoint {
     pub details: Vec<(&'static str, String)>,
 }
 
-impl Endpoint {
+impl TransportAddress {
     /// An endpoint without further facts.
     #[must_use]
     pub fn new(transport: &'static str, address: SocketAddr) -> Self {
@@ -31,7 +31,7 @@ impl Endpoint {
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for TransportAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "transport={} port={}", self.transport, self.address.port())?;
         self.details.iter().try_for_each(|(key, value)| write!(f, " {key}={value}"))

@@ -1,6 +1,6 @@
 //! Idle strategies of a transport's thread.
 
-use crate::Unified;
+use crate::UnifiedTransport;
 use ringcall::Wait;
 use ringcall::thread::STOP_CHECK_INTERVAL;
 use ringcall::wait::TURNS_PER_CHECK;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// How a transport's thread idles: it polls, then yields to other threads, and at last blocks until a datagram comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Idle {
+pub struct IdleStrategy {
     /// How the thread polls. By default it yields after 16 empty turns, since each turn is a system call; on a machine
     /// with a core for every polling thread [`Wait::Spin`] is faster.
     pub wait: Wait,
@@ -19,7 +19,7 @@ pub struct Idle {
     pub block_after: Option<Duration>,
 }
 
-impl Default for Idle {
+impl Default for IdleStrategy {
     fn default() -> Self {
         Self { wait: Wait::Yield { spins: 16 }, block_after: Some(Duration::from_millis(50)) }
     }
@@ -33,7 +33,7 @@ pub(crate) struct Idler {
 }
 
 impl Idler {
-    pub(crate) fn new(idle: &Idle) -> Self {
+    pub(crate) fn new(idle: &IdleStrategy) -> Self {
         Self { waiter: idle.wait.waiter(), block_after: idle.block_after, since: None }
     }
 
@@ -46,7 +46,7 @@ impl Idler {
 
     /// Called after a turn that found no work.
     #[inline]
-    pub(crate) fn idle(&mut self, link: &mut dyn Unified) {
+    pub(crate) fn idle(&mut self, link: &mut dyn UnifiedTransport) {
         let turns = self.waiter.idle();
         let Some(block_after) = self.block_after else { return };
         if turns.is_multiple_of(TURNS_PER_CHECK) || turns == u32::MAX {

@@ -8,14 +8,14 @@
 //! | the same with an RDMA adapter | [`verbs::Verbs`] |
 //! | a service whose ring another dispatcher serves, on a thread or a device | [`Threaded`] |
 //! | only peers that prove that they have a key | any of these wires in [`Tagged`] |
-//! | a loop of your own | [`Link`], by the methods of [`Unified`] |
+//! | a loop of your own | [`Link`], by the methods of [`UnifiedTransport`] |
 //! | a client | [`udp::Caller`]; of a decoding server, over it, [`DecodingClient`] |
 //! | another network | implement [`Wire`]; everything else is here |
 //!
 //! # Who does what
 //! A [`Wire`] moves frames (a header and its payload) and knows nothing of rings. A [`Link`] attaches a wire to a ring:
 //! it checks each frame, chooses a slot, remembers the sender, and sends each answer to it, in the order in which
-//! answers become ready. A link runs on its caller's thread ([`Unified`]) or on a thread of its own ([`RingFilling`],
+//! answers become ready. A link runs on its caller's thread ([`UnifiedTransport`]) or on a thread of its own ([`RingFilling`],
 //! [`Threaded`]). Every transport passes the same suite (module `conformance`, feature `testing`).
 //!
 //! # What is promised
@@ -27,7 +27,7 @@
 //! - **A stop is bounded**: it refuses new requests, waits for requests in flight, and answers the remaining requests
 //!   `SHUTTING_DOWN`.
 //! - **No allocation, lock or sleep between start and stop.** A thread that has found nothing for long blocks until a
-//!   datagram comes ([`Idle`]).
+//!   datagram comes ([`IdleStrategy`]).
 
 #![forbid(unsafe_code)]
 
@@ -52,16 +52,16 @@ pub mod udp;
 pub mod verbs;
 pub mod wire;
 
-pub use caller::{CallError, Caller, CallerOptions, Ended, Outcome, Reply};
+pub use caller::{Caller, CallerError, CallerOptions, CallerReply, EndedRequest, RequestOutcome};
 pub use decoding::{DecodingClient, DecodingError};
-pub use endpoint::Endpoint;
+pub use endpoint::TransportAddress;
 pub use error::TransportError;
-pub use idle::Idle;
+pub use idle::IdleStrategy;
 pub use latency::{BUCKETS as LATENCY_BUCKETS, FUNCTIONS, FunctionAnswers, Latencies};
 pub use link::Link;
 pub use outbox::{Outbox, Outgoing};
 pub use stats::{CallerStatistics, Statistics};
 pub use tagged::Tagged;
 pub use threaded::{OneThread, ThreadOptions, Threaded};
-pub use transport::{RingFilling, StopReport, Unified, Watch};
+pub use transport::{RingFilling, TransportStopReport, TransportWatch, UnifiedTransport};
 pub use wire::Wire;

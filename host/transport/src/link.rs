@@ -5,8 +5,8 @@ use crate::latency::LiveFunctions;
 use crate::outbox::Tag;
 use crate::slots::{Asked, Slots};
 use crate::stats::{Count, LiveCounters};
-use crate::wire::{Arrival, BATCH, Broken, Frame};
-use crate::{Endpoint, Outbox, TransportError, Unified, Watch, Wire};
+use crate::wire::{BATCH, ConnectionEnd, ReceivedFrame, WireArrival};
+use crate::{Outbox, TransportAddress, TransportError, TransportWatch, UnifiedTransport, Wire};
 use ringcall::Ring;
 use ringcall_gpu::clock;
 use ringcall_protocol::slot::Response;
@@ -22,7 +22,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
-/// use ringcall_transport::{Link, Unified, udp};
+/// use ringcall_transport::{Link, UnifiedTransport, udp};
 /// use std::time::Duration;
 ///
 /// let ring = Ring::allocate(RingConfig { slots: 8, slot_bytes: 64 })?;
@@ -51,7 +51,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Link<W: Wire> {
     wire: W,
-    endpoint: Endpoint,
+    endpoint: TransportAddress,
     slots: Slots<W::Peer>,
     outbox: Outbox<W::Peer>,
     counters: Arc<LiveCounters>,
@@ -155,8 +155,8 @@ pub(crate) fn later(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
 }
 
-impl<W: Wire> Unified for Link<W> {
-    fn endpoint(&self) -> &Endpoint {
+impl<W: Wire> UnifiedTransport for Link<W> {
+    fn endpoint(&self) -> &TransportAddress {
         &self.endpoint
     }
 
@@ -191,29 +191,29 @@ impl<W: Wire> Unified for Link<W> {
             counter.one();
         };
         let outcome = wire.receive(limit, &mut |arrival| match arrival {
-            Arrival::Frame(frame) => {
+            WireArrival::Frame(frame) => {
                 came();
                 counters.received.one();
                 admit::<W>(&frame, slots, outbox, counters, &rules);
             }
-            Arrival::Lost(n) => counters.lost.add(n),
-            Arrival::Incomplete(n) => counters.incomplete.add(n),
-            Arrival::Evicted(n) => counters.evicted.add(n),
-            Arrival::Malformed => ignore(&counters.malformed),
-            Arrival::Forbidden => ignore(&counters.forbidden),
-            Arrival::WrongTag => ignore(&counters.wrong_tag),
-            Arrival::WrongIcrc => ignore(&counters.wrong_icrc),
-            Arrival::WrongKey => ignore(&counters.wrong_key),
-            Arrival::NoMessage => ignore(&counters.no_message),
-            Arrival::WrongPsn => ignore(&counters.wrong_psn),
-            Arrival::Repeated => ignore(&counters.repeated),
-            Arrival::Resent(n) => counters.resent.add(n),
-            Arrival::Broken(why) => match why {
-                Broken::Silent => &counters.broken_silent,
-                Broken::NotReady => &counters.broken_not_ready,
-                Broken::Refused => &counters.broken_refused,
-                Broken::QueuePair => &counters.broken_queue_pair,
-                Broken::Device => &counters.device_removed,
+            WireArrival::Lost(n) => counters.lost.add(n),
+            WireArrival::Incomplete(n) => counters.incomplete.add(n),
+            WireArrival::Evicted(n) => counters.evicted.add(n),
+            WireArrival::Malformed => ignore(&counters.malformed),
+            WireArrival::Forbidden => ignore(&counters.forbidden),
+            WireArrival::WrongTag => ignore(&counters.wrong_tag),
+            WireArrival::WrongIcrc => ignore(&counters.wrong_icrc),
+            WireArrival::WrongKey => ignore(&counters.wrong_key),
+            WireArrival::NoMessage => ignore(&counters.no_message),
+            WireArrival::WrongPsn => ignore(&counters.wrong_psn),
+            WireArrival::Repeated => ignore(&counters.repeated),
+            WireArrival::Resent(n) => counters.resent.add(n),
+            WireArrival::Broken(why) => match why {
+                ConnectionEnd::Silent => &counters.broken_silent,
+                ConnectionEnd::NotReady => &counters.broken_not_ready,
+                ConnectionEnd::Refused => &counters.broken_refused,
+                ConnectionEnd::QueuePair => &counters.broken_queue_pair,
+                ConnectionEnd::Device => &counters.device_removed,
             }
             .one(),
         });
@@ -306,8 +306,8 @@ impl<W: Wire> Unified for Link<W> {
         self.settle_counts();
     }
 
-    fn watch(&self) -> Watch {
-        Watch::new(Arc::clone(&self.counters), Arc::clone(&self.functions), self.wire.kernel_drops())
+    fn watch(&self) -> TransportWatch {
+        TransportWatch::new(Arc::clone(&self.counters), Arc::clone(&self.functions), self.wire.kernel_drops())
     }
 }
 
@@ -321,7 +321,7 @@ struct AdmissionRules {
 /// Gives a frame a slot, or sends a refusal.
 #[inline]
 fn admit<W: Wire>(
-    frame: &Frame<'_, W::Peer>,
+    frame: &ReceivedFrame<'_, W::Peer>,
     slots: &mut Slots<W::Peer>,
     outbox: &mut Outbox<W::Peer>,
     counters: &LiveCounters,

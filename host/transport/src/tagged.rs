@@ -1,7 +1,7 @@
 //! Tagged wires: frames are authenticated, and only peers with the key are served.
 
-use crate::wire::{Arrival, Frame, KernelDrops, Sent, Wire};
-use crate::{Endpoint, Outbox};
+use crate::wire::{KernelDrops, ReceivedFrame, Sent, Wire, WireArrival};
+use crate::{Outbox, TransportAddress};
 use ringcall_wire::tag::{FrameKey, TAG_BYTES, VERSION};
 use std::io;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// A tag does not reveal that a frame was recorded and sent again. The answer to such a frame goes to its source.
 ///
 /// ```
-/// use ringcall_transport::{Caller, CallerOptions, Link, Tagged, Unified, udp};
+/// use ringcall_transport::{Caller, CallerOptions, Link, Tagged, UnifiedTransport, udp};
 /// use ringcall::wire::tag::FrameKey;
 /// use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
 ///
@@ -74,7 +74,7 @@ impl<W: Wire> Wire for Tagged<W> {
     type Peer = W::Peer;
     const NAMES_SLOTS: bool = W::NAMES_SLOTS;
 
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         let mut endpoint = self.wire.endpoint();
         if self.key.is_some() {
             endpoint.details.push(("tag", VERSION.to_string()));
@@ -91,14 +91,14 @@ impl<W: Wire> Wire for Tagged<W> {
         self.wire.open(receive_bytes + tag_bytes, send_bytes + tag_bytes)
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, W::Peer>)) -> io::Result<()> {
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(WireArrival<'_, W::Peer>)) -> io::Result<()> {
         let Self { wire, key } = self;
         let Some(key) = key else { return wire.receive(limit, take) };
         wire.receive(limit, &mut |arrival| {
             take(match arrival {
-                Arrival::Frame(frame) => match key.open(frame.bytes) {
-                    Some(bytes) => Arrival::Frame(Frame { bytes, len: bytes.len(), ..frame }),
-                    None => Arrival::WrongTag,
+                WireArrival::Frame(frame) => match key.open(frame.bytes) {
+                    Some(bytes) => WireArrival::Frame(ReceivedFrame { bytes, len: bytes.len(), ..frame }),
+                    None => WireArrival::WrongTag,
                 },
                 other => other,
             });

@@ -1,9 +1,12 @@
 //! Transports on threads: one shared with the dispatcher, or one of their own.
 
 use crate::idle::Idler;
-use crate::{Endpoint, Idle, RingFilling, StopReport, TransportError, Unified, Watch};
+use crate::{
+    IdleStrategy, RingFilling, TransportAddress, TransportError, TransportStopReport, TransportWatch,
+    UnifiedTransport,
+};
 use ringcall::HostDispatcher;
-use ringcall::dispatcher::{Step, Stepped, Stopped, Wired};
+use ringcall::dispatcher::{DispatchStep, Stepped, Stopped, Wired};
 use ringcall::pin::PinReport;
 use ringcall::thread::{GRACE_PERIOD, Supervised};
 use ringcall::wait::TURNS_PER_CHECK;
@@ -16,7 +19,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThreadOptions {
     /// How the thread idles.
-    pub idle: Idle,
+    pub idle: IdleStrategy,
     /// The core to which the thread is pinned.
     pub core: Option<usize>,
 }
@@ -46,13 +49,13 @@ impl Signal {
 struct Worker<T> {
     signal: Signal,
     thread: Supervised<T>,
-    endpoint: Endpoint,
-    watch: Watch,
+    endpoint: TransportAddress,
+    watch: TransportWatch,
 }
 
 impl<T: Send + 'static> Worker<T> {
     fn start(
-        (endpoint, watch): (Endpoint, Watch),
+        (endpoint, watch): (TransportAddress, TransportWatch),
         core: Option<usize>,
         run: impl FnOnce(&Signal) -> T + Send + 'static,
     ) -> Result<Self, TransportError> {
@@ -78,15 +81,15 @@ impl<T> Drop for Worker<T> {
     }
 }
 
-fn stuck(watch: &Watch, begin: Instant) -> StopReport {
+fn stuck(watch: &TransportWatch, begin: Instant) -> TransportStopReport {
     let statistics = watch.statistics();
-    StopReport { drained: 0, dropped: 0, refused: 0, stuck: true, statistics, took: begin.elapsed() }
+    TransportStopReport { drained: 0, dropped: 0, refused: 0, stuck: true, statistics, took: begin.elapsed() }
 }
 
 /// Runs a thread's turns until it is told to stop. Returns how long the stop may take.
 fn turns(
-    link: &mut dyn Unified,
-    idle: &Idle,
+    link: &mut dyn UnifiedTransport,
+    idle: &IdleStrategy,
     signal: &Signal,
     mut between: impl FnMut(u32) -> bool,
 ) -> Duration {
@@ -139,7 +142,7 @@ fn turns(
 /// ```
 #[derive(Debug)]
 pub struct Threaded {
-    worker: Worker<StopReport>,
+    worker: Worker<TransportStopReport>,
 }
 
 impl Threaded {
@@ -147,7 +150,10 @@ impl Threaded {
     ///
     /// # Errors
     /// The operating system refuses the thread.
-    pub fn start(mut link: impl Unified + 'static, options: &ThreadOptions) -> Result<Self, TransportError> {
+    pub fn start(
+        mut link: impl UnifiedTransport + 'static,
+        options: &ThreadOptions,
+    ) -> Result<Self, TransportError> {
         let idle = options.idle;
         let known = (link.endpoint().clone(), link.watch());
         let worker = Worker::start(known, options.core, move |signal| {
@@ -165,15 +171,15 @@ impl Threaded {
 }
 
 impl RingFilling for Threaded {
-    fn endpoint(&self) -> &Endpoint {
+    fn endpoint(&self) -> &TransportAddress {
         &self.worker.endpoint
     }
 
-    fn watch(&self) -> Watch {
+    fn watch(&self) -> TransportWatch {
         self.worker.watch.clone()
     }
 
-    fn stop(self: Box<Self>, deadline: Duration) -> StopReport {
+    fn stop(self: Box<Self>, deadline: Duration) -> TransportStopReport {
         let (watch, begin) = (self.watch(), Instant::now());
         self.worker.stop(deadline).unwrap_or_else(|| stuck(&watch, begin))
     }
@@ -205,7 +211,7 @@ impl RingFilling for Threaded {
 /// ```
 #[derive(Debug)]
 pub struct OneThread {
-    worker: Worker<(StopReport, Stopped)>,
+    worker: Worker<(TransportStopReport, Stopped)>,
 }
 
 /// The most dispatcher turns between two polls of the wire.
@@ -217,7 +223,7 @@ impl OneThread {
     /// # Errors
     /// The operating system refuses the thread.
     pub fn start(
-        mut link: impl Unified + 'static,
+        mut link: impl UnifiedTransport + 'static,
         dispatcher: HostDispatcher<Wired>,
         options: &ThreadOptions,
     ) -> Result<Self, TransportError> {
@@ -237,13 +243,13 @@ impl OneThread {
 
     /// The transport's address.
     #[must_use]
-    pub fn endpoint(&self) -> &Endpoint {
+    pub fn endpoint(&self) -> &TransportAddress {
         &self.worker.endpoint
     }
 
     /// A handle that reads the transport's statistics.
     #[must_use]
-    pub fn watch(&self) -> Watch {
+    pub fn watch(&self) -> TransportWatch {
         self.worker.watch.clone()
     }
 
@@ -256,7 +262,7 @@ impl OneThread {
     /// Stops the transport, then the dispatcher. At the deadline the senders of unanswered requests get
     /// `SHUTTING_DOWN`. The dispatcher's report is missing if a handler on the thread never returns.
     #[must_use]
-    pub fn stop(self, deadline: Duration) -> (StopReport, Option<Stopped>) {
+    pub fn stop(self, deadline: Duration) -> (TransportStopReport, Option<Stopped>) {
         let (watch, begin) = (self.watch(), Instant::now());
         match self.worker.stop(deadline) {
             Some((report, stopped)) => (report, Some(stopped)),
@@ -271,10 +277,10 @@ fn serve(dispatcher: &mut HostDispatcher<Stepped>, due: u32) -> bool {
     let mut worked = false;
     for _ in 0..if due > 0 { STEPS } else { 1 } {
         match dispatcher.step() {
-            Step::Busy => worked = true,
+            DispatchStep::Busy => worked = true,
             // A turn polls two lines of flags, so a few turns find requests that one sweep has not reached.
-            Step::Idle if !worked => (),
-            Step::Idle | Step::Ended => break,
+            DispatchStep::Idle if !worked => (),
+            DispatchStep::Idle | DispatchStep::Ended => break,
         }
     }
     worked

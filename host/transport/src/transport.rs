@@ -3,7 +3,7 @@
 use crate::latency::{FunctionAnswers, Latencies, LiveFunctions};
 use crate::stats::LiveCounters;
 use crate::wire::KernelDrops;
-use crate::{Endpoint, Statistics};
+use crate::{Statistics, TransportAddress};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 /// A transport driven by its caller's thread, which may also run the dispatcher.
 ///
 /// A turn is [`poll`](Self::poll), other work of the thread, then [`publish`](Self::publish). Neither blocks.
-pub trait Unified: Send {
+pub trait UnifiedTransport: Send {
     /// The transport's address.
-    fn endpoint(&self) -> &Endpoint;
+    fn endpoint(&self) -> &TransportAddress;
 
     /// Takes a batch of frames from the wire into vacant slots. Returns the number of frames. While no slot is vacant
     /// nothing is taken, and frames wait in the wire.
@@ -37,12 +37,12 @@ pub trait Unified: Send {
     fn give_up(&mut self);
 
     /// A handle that reads the statistics.
-    fn watch(&self) -> Watch;
+    fn watch(&self) -> TransportWatch;
 
     /// [Closes](Self::close) the transport, and runs turns until every request in flight is answered or the deadline
     /// has passed; then [gives up](Self::give_up) the remaining requests. `between` runs in each turn, for a dispatcher
     /// on this thread.
-    fn stop(&mut self, deadline: Duration, between: &mut dyn FnMut()) -> StopReport {
+    fn stop(&mut self, deadline: Duration, between: &mut dyn FnMut()) -> TransportStopReport {
         let watch = self.watch();
         let (begin, before) = (Instant::now(), watch.statistics());
         self.close();
@@ -59,7 +59,7 @@ pub trait Unified: Send {
         }
         self.give_up();
         let statistics = watch.statistics();
-        StopReport {
+        TransportStopReport {
             drained: statistics.answered - before.answered,
             dropped: statistics.dropped - before.dropped,
             refused: statistics.stopping - before.stopping,
@@ -73,14 +73,14 @@ pub trait Unified: Send {
 /// A transport that fills the ring and sends answers on a thread of its own.
 pub trait RingFilling: Send {
     /// The transport's address.
-    fn endpoint(&self) -> &Endpoint;
+    fn endpoint(&self) -> &TransportAddress;
 
     /// A handle that reads the statistics.
-    fn watch(&self) -> Watch;
+    fn watch(&self) -> TransportWatch;
 
     /// Refuses new requests, waits until every request in flight is answered, and ends. At the deadline it answers the
     /// remaining requests `SHUTTING_DOWN`. When this returns, the wire is closed.
-    fn stop(self: Box<Self>, deadline: Duration) -> StopReport;
+    fn stop(self: Box<Self>, deadline: Duration) -> TransportStopReport;
 
     /// The current counters.
     fn statistics(&self) -> Statistics {
@@ -90,7 +90,7 @@ pub trait RingFilling: Send {
 
 /// Reads a transport's statistics from any thread, even after the transport has stopped. Cheap to clone.
 #[derive(Clone)]
-pub struct Watch(Source);
+pub struct TransportWatch(Source);
 
 #[derive(Clone)]
 enum Source {
@@ -98,7 +98,7 @@ enum Source {
     Other(Arc<dyn Fn() -> Statistics + Send + Sync>),
 }
 
-impl Watch {
+impl TransportWatch {
     pub(crate) fn new(
         counters: Arc<LiveCounters>,
         functions: Arc<LiveFunctions>,
@@ -129,7 +129,7 @@ impl Watch {
     }
 }
 
-impl Watch {
+impl TransportWatch {
     /// The latencies so far; `None` for a transport with counters of its own.
     #[must_use]
     pub fn latencies(&self) -> Option<Latencies> {
@@ -149,7 +149,7 @@ impl Watch {
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for TransportWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Watch").field(&self.statistics()).finish()
     }
@@ -157,7 +157,7 @@ impl fmt::Debug for Watch {
 
 /// The effects of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StopReport {
+pub struct TransportStopReport {
     /// Requests answered between the call and the end.
     pub drained: u64,
     /// Requests answered `SHUTTING_DOWN` because no other answer came in time.
@@ -172,7 +172,7 @@ pub struct StopReport {
     pub took: Duration,
 }
 
-impl fmt::Display for StopReport {
+impl fmt::Display for TransportStopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { drained, dropped, refused, stuck, statistics, took } = self;
         write!(f, "stopped in {took:.1?}: {drained} drained, {dropped} dropped, {refused} refused")?;

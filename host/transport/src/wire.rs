@@ -1,6 +1,6 @@
 //! `Wire`, the trait of a transport's network side: receiving and sending frames.
 
-use crate::{Endpoint, Outbox};
+use crate::{Outbox, TransportAddress};
 use ringcall_roce::reliable::ReliableError;
 use ringcall_wire::tag::FrameKey;
 use std::fmt;
@@ -21,12 +21,12 @@ pub trait Wire: Send {
     /// The recipient of an answer.
     type Peer: Copy + Send + fmt::Debug;
 
-    /// Whether peers name the slot of a request ([`Frame::slot`]). If so, a frame for a slot in use is refused. If not,
+    /// Whether peers name the slot of a request ([`ReceivedFrame::slot`]). If so, a frame for a slot in use is refused. If not,
     /// any vacant slot is taken, and frames wait in the wire while there is none.
     const NAMES_SLOTS: bool;
 
     /// The wire's address.
-    fn endpoint(&self) -> Endpoint;
+    fn endpoint(&self) -> TransportAddress;
 
     /// The longest frame that the wire carries.
     fn max_frame_bytes(&self) -> usize;
@@ -42,7 +42,7 @@ pub trait Wire: Send {
     ///
     /// # Errors
     /// The operating system's error, which is counted; the wire is polled again.
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, Self::Peer>)) -> io::Result<()>
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(WireArrival<'_, Self::Peer>)) -> io::Result<()>
     where
         Self: Sized;
 
@@ -68,9 +68,9 @@ pub trait Wire: Send {
 
 /// An arrival at a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrival<'a, P> {
+pub enum WireArrival<'a, P> {
     /// A frame.
-    Frame(Frame<'a, P>),
+    Frame(ReceivedFrame<'a, P>),
     /// A packet that is not in the wire's protocol: counted.
     Malformed,
     /// A packet of a peer that is not served: counted.
@@ -88,7 +88,7 @@ pub enum Arrival<'a, P> {
     /// The number of packets sent again because they were not acknowledged: counted.
     Resent(u64),
     /// A reliable connection has ended: counted by its reason.
-    Broken(Broken),
+    Broken(ConnectionEnd),
     /// A duplicate packet, by the wire's sequence numbers: counted.
     Repeated,
     /// The number of packets lost on the way, by the wire's sequence numbers: counted.
@@ -101,7 +101,7 @@ pub enum Arrival<'a, P> {
 
 /// Why a connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub enum ConnectionEnd {
     /// The peer acknowledged nothing, although packets were sent again.
     Silent,
     /// The peer had no receive buffer in any attempt.
@@ -114,7 +114,7 @@ pub enum Broken {
     Device,
 }
 
-impl From<ReliableError> for Broken {
+impl From<ReliableError> for ConnectionEnd {
     fn from(error: ReliableError) -> Self {
         match error {
             ReliableError::RetriesExceeded => Self::Silent,
@@ -126,7 +126,7 @@ impl From<ReliableError> for Broken {
 
 /// A frame that has arrived. Its contents are an allegation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame<'a, P> {
+pub struct ReceivedFrame<'a, P> {
     /// The sender, which gets the answer.
     pub from: P,
     /// The slot of the request, if the wire [names slots](Wire::NAMES_SLOTS).

@@ -6,7 +6,7 @@ use ringcall::external::{BadRequests, RingCompat};
 use ringcall::wire::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status};
 use ringcall_transport::conformance::{Faults, Passed, Subject};
-use ringcall_transport::{CallError, CallerOptions, Link, Outcome, Unified, udp};
+use ringcall_transport::{CallerError, CallerOptions, Link, RequestOutcome, UnifiedTransport, udp};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,12 +82,12 @@ fn a_bad_network_both_ways() {
         while ends.len() < total && begin.elapsed() < TIMEOUT {
             caller.poll(|end| {
                 let right = match end.outcome {
-                    Outcome::Answered(_, result) => {
+                    RequestOutcome::Answered(_, result) => {
                         assert_eq!(result, [(end.id as u8).wrapping_sub(1).wrapping_mul(2); 16]);
                         true
                     }
-                    Outcome::Lost => false,
-                    Outcome::Unsent => panic!("{end:?}"),
+                    RequestOutcome::Lost => false,
+                    RequestOutcome::Unsent => panic!("{end:?}"),
                 };
                 assert_eq!(ends.insert(end.id, right), None, "a request ends once");
             });
@@ -126,7 +126,7 @@ fn what_comes_unasked_is_counted_and_ignored() {
     let lost = |caller: &mut udp::Caller| {
         let mut lost = 0;
         while caller.waiting() > 0 {
-            caller.poll(|end| lost += u32::from(end.outcome == Outcome::Lost));
+            caller.poll(|end| lost += u32::from(end.outcome == RequestOutcome::Lost));
         }
         lost
     };
@@ -165,11 +165,11 @@ fn limits_are_told() {
         ..CallerOptions::default()
     };
     let mut caller = udp::Caller::connect(nobody, &options).unwrap();
-    assert!(matches!(caller.call("x", &[]), Err(CallError::Lost(_))));
+    assert!(matches!(caller.call("x", &[]), Err(CallerError::Lost(_))));
     let too_long = caller.send(FunctionId::of("x"), 0, &[0; 41]);
-    assert_eq!(too_long, Err(CallError::TooLong { len: 41, capacity: 40 }));
+    assert_eq!(too_long, Err(CallerError::TooLong { len: 41, capacity: 40 }));
     assert!(caller.withhold().is_ok() && caller.send(FunctionId::of("x"), 0, &[0; 40]).is_ok());
-    assert_eq!(caller.send(FunctionId::of("x"), 0, &[]), Err(CallError::Full(2)));
+    assert_eq!(caller.send(FunctionId::of("x"), 0, &[]), Err(CallerError::Full(2)));
     let mut lost = 0;
     while caller.waiting() > 0 {
         lost += caller.poll(|_| ());

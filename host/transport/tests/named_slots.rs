@@ -3,9 +3,9 @@
 
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring};
-use ringcall_transport::conformance::{Client, Subject, check, serve};
-use ringcall_transport::wire::{Arrival, Frame, Sent};
-use ringcall_transport::{Endpoint, Link, Outbox, RingFilling, TransportError, Wire};
+use ringcall_transport::conformance::{FrameClient, Subject, check, serve};
+use ringcall_transport::wire::{ReceivedFrame, Sent, WireArrival};
+use ringcall_transport::{Link, Outbox, RingFilling, TransportAddress, TransportError, Wire};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -37,8 +37,8 @@ impl Wire for Memory {
     type Peer = u64;
     const NAMES_SLOTS: bool = true;
 
-    fn endpoint(&self) -> Endpoint {
-        Endpoint::new("memory", SocketAddr::from(([127, 0, 0, 1], self.port)))
+    fn endpoint(&self) -> TransportAddress {
+        TransportAddress::new("memory", SocketAddr::from(([127, 0, 0, 1], self.port)))
     }
 
     fn max_frame_bytes(&self) -> usize {
@@ -50,10 +50,10 @@ impl Wire for Memory {
         Ok(())
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, u64>)) -> io::Result<()> {
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(WireArrival<'_, u64>)) -> io::Result<()> {
         for (from, slot, bytes) in self.inbox.try_iter().take(limit) {
             let len = bytes.len();
-            take(Arrival::Frame(Frame {
+            take(WireArrival::Frame(ReceivedFrame {
                 from,
                 slot: Some(slot),
                 bytes: &bytes[..len.min(self.longest)],
@@ -90,7 +90,7 @@ impl Subject for Net {
     fn start(
         &self,
         ring: &Ring,
-        at: Option<&Endpoint>,
+        at: Option<&TransportAddress>,
         dispatcher: Option<HostDispatcher<Wired>>,
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         let (sender, inbox) = channel();
@@ -102,7 +102,7 @@ impl Subject for Net {
         serve(link, dispatcher, true)
     }
 
-    fn client(&self, service: &Endpoint) -> Box<dyn Client> {
+    fn client(&self, service: &TransportAddress) -> Box<dyn FrameClient> {
         let mut directory = self.0.lock().unwrap();
         let (sender, inbox) = channel();
         let name = directory.clients.len() as u64;
@@ -122,7 +122,7 @@ struct Peer {
     inbox: Receiver<Vec<u8>>,
 }
 
-impl Client for Peer {
+impl FrameClient for Peer {
     fn send(&mut self, frame: &[u8]) {
         let directory = self.net.0.lock().unwrap();
         let (service, slots) = &directory.services[&self.port];

@@ -6,7 +6,7 @@ mod support;
 
 use ringcall::{FunctionId, Ring, RingConfig};
 use ringcall_transport::conformance::Subject;
-use ringcall_transport::{CallerOptions, Outcome, udp};
+use ringcall_transport::{CallerOptions, RequestOutcome, udp};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 use support::{Udp, V4};
@@ -127,7 +127,7 @@ fn our_caller_and_its_service() {
                 sent += 1;
             }
             ended += caller.poll(|end| {
-                let Outcome::Answered(header, result) = end.outcome else { panic!("{end:?}") };
+                let RequestOutcome::Answered(header, result) = end.outcome else { panic!("{end:?}") };
                 assert_eq!(header.ptp_timestamp, u64::from(end.id) + 7);
                 assert_eq!(result, [end.id as u8; 32], "the padding is not part of the result");
             });

@@ -7,10 +7,10 @@ use client::{FIRST_PSN, PAGE_BYTES, Requests, Service};
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring, RingConfig};
 use ringcall_roce::introduced::{Introducer, introductions};
-use ringcall_roce::rendezvous::Side;
+use ringcall_roce::rendezvous::ConnectionSide;
 use ringcall_roce::{PathMtu, PortOptions, RoceSocket};
-use ringcall_transport::conformance::{Client, Subject, check, serve};
-use ringcall_transport::{Endpoint, Link, RingFilling, TransportError, Unified, roce};
+use ringcall_transport::conformance::{FrameClient, Subject, check, serve};
+use ringcall_transport::{Link, RingFilling, TransportAddress, TransportError, UnifiedTransport, roce};
 use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ impl Subject for Reliable {
     fn start(
         &self,
         ring: &Ring,
-        at: Option<&Endpoint>,
+        at: Option<&TransportAddress>,
         dispatcher: Option<HostDispatcher<Wired>>,
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         let address = at.map_or(SocketAddrV4::new(self.ip, 0), v4);
@@ -47,9 +47,9 @@ impl Subject for Reliable {
         serve(Link::attach(wire.introduced_by(heard), ring)?, dispatcher, self.one_thread)
     }
 
-    fn client(&self, service: &Endpoint) -> Box<dyn Client> {
+    fn client(&self, service: &TransportAddress) -> Box<dyn FrameClient> {
         let client = requests(service, self.pages.get(), 0);
-        let side = Side { qp: 2, key: 0, ip: *client.socket.local_addr().ip() };
+        let side = ConnectionSide { qp: 2, key: 0, ip: *client.socket.local_addr().ip() };
         let introducer = self.introducer.borrow().clone().expect("a service was started");
         assert!(introducer.introduce(side), "the service is there");
         Box::new(client)
@@ -65,13 +65,13 @@ impl Subject for Reliable {
 }
 
 /// A client at another address of the service's network.
-fn requests(service: &Endpoint, pages: u32, lost: u32) -> Requests {
+fn requests(service: &TransportAddress, pages: u32, lost: u32) -> Requests {
     let [a, b, c, _] = v4(service).ip().octets();
     let socket = RoceSocket::bind(SocketAddrV4::new(Ipv4Addr::new(a, b, c, 2), 4791)).unwrap();
     Requests::new(socket, Service::of(service, pages), lost)
 }
 
-fn v4(endpoint: &Endpoint) -> SocketAddrV4 {
+fn v4(endpoint: &TransportAddress) -> SocketAddrV4 {
     match endpoint.address {
         SocketAddr::V4(address) => address,
         SocketAddr::V6(address) => panic!("{address} is no IPv4 address"),
@@ -106,7 +106,7 @@ fn a_peer_that_says_nothing_is_given_up_and_the_next_one_is_served() {
         ringcall_wire::header::RequestHeader::new(ringcall_wire::FunctionId::of("rpc_increment").0, 0, 1, 0);
     for round in 0..2 {
         let mut client = requests(&service, 4, 0);
-        let side = Side { qp: 2, key: 0, ip: *client.socket.local_addr().ip() };
+        let side = ConnectionSide { qp: 2, key: 0, ip: *client.socket.local_addr().ip() };
         let telling = introducer.clone();
         let rendezvous = std::thread::spawn(move || telling.introduce(side));
         let begin = Instant::now();
@@ -149,7 +149,7 @@ fn what_is_lost_is_sent_again() {
     let dispatcher = HostDispatcher::builder(&ring, table.build(&ring).unwrap()).build().unwrap();
     let service = subject.start(&ring, None, Some(dispatcher)).unwrap();
     let mut client = requests(service.endpoint(), 8, 3);
-    let side = Side { qp: 2, key: 0, ip: *client.socket.local_addr().ip() };
+    let side = ConnectionSide { qp: 2, key: 0, ip: *client.socket.local_addr().ip() };
     let introducer = subject.introducer.borrow().clone().expect("a service was started");
     assert!(introducer.introduce(side), "the service is there");
     for id in 0..60_u32 {

@@ -3,11 +3,13 @@
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring, RingConfig};
 use ringcall_roce::{
-    Event, IcrcCheck, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet, PathMtu,
-    PortOptions, Psn, QueuePair, Responder, Reth, RoceSocket,
+    IcrcCheck, Immediate, Inbox, Incomplete, LocalQueuePair, MAX_OVERHEAD_BYTES, NoMemory, Packet,
+    PacketEffect, PacketOutbox, PathMtu, PortOptions, Psn, Responder, Reth, RoceSocket,
 };
-use ringcall_transport::conformance::{Client, Subject, check, serve};
-use ringcall_transport::{Endpoint, Link, RingFilling, Statistics, TransportError, Unified, roce};
+use ringcall_transport::conformance::{FrameClient, Subject, check, serve};
+use ringcall_transport::{
+    Link, RingFilling, Statistics, TransportAddress, TransportError, UnifiedTransport, roce,
+};
 use ringcall_wire::FunctionId;
 use ringcall_wire::header::RequestHeader;
 use std::cell::Cell;
@@ -35,7 +37,7 @@ impl Subject for Roce {
     fn start(
         &self,
         ring: &Ring,
-        at: Option<&Endpoint>,
+        at: Option<&TransportAddress>,
         dispatcher: Option<HostDispatcher<Wired>>,
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         let address = at.map_or(ANY, v4);
@@ -46,7 +48,7 @@ impl Subject for Roce {
         serve(link, dispatcher, self.one_thread)
     }
 
-    fn client(&self, service: &Endpoint) -> Box<dyn Client> {
+    fn client(&self, service: &TransportAddress) -> Box<dyn FrameClient> {
         Box::new(Bridge::new(service, self.packet_bytes))
     }
 
@@ -55,14 +57,14 @@ impl Subject for Roce {
     }
 }
 
-fn v4(endpoint: &Endpoint) -> SocketAddrV4 {
+fn v4(endpoint: &TransportAddress) -> SocketAddrV4 {
     match endpoint.address {
         SocketAddr::V4(address) => address,
         SocketAddr::V6(address) => panic!("{address} is no IPv4 address"),
     }
 }
 
-fn detail(endpoint: &Endpoint, key: &str) -> u32 {
+fn detail(endpoint: &TransportAddress, key: &str) -> u32 {
     let (_, value) = endpoint.details.iter().find(|(name, _)| *name == key).unwrap();
     match value.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).unwrap(),
@@ -91,8 +93,8 @@ thread_local! {
 }
 
 impl Bridge {
-    fn new(service: &Endpoint, packet_bytes: usize) -> Self {
-        let qp = QueuePair {
+    fn new(service: &TransportAddress, packet_bytes: usize) -> Self {
+        let qp = LocalQueuePair {
             number: 2,
             key: 0,
             base: 0,
@@ -140,7 +142,7 @@ impl Bridge {
     }
 }
 
-impl Client for Bridge {
+impl FrameClient for Bridge {
     fn send(&mut self, frame: &[u8]) {
         let page = NEXT.with(|next| next.replace((next.get() + 1) % self.pages)) % self.pages;
         for packet in self.packets(page, frame) {
@@ -149,7 +151,7 @@ impl Client for Bridge {
     }
 
     fn send_raw(&mut self, bytes: &[u8]) {
-        let mut outbox = Outbox::new(bytes.len());
+        let mut outbox = PacketOutbox::new(bytes.len());
         outbox.push_bytes(self.peer, bytes).unwrap();
         assert_eq!(self.socket.send(&mut outbox).unwrap(), 1);
     }
@@ -166,9 +168,9 @@ impl Client for Bridge {
             for (from, datagram) in self.inbox.iter() {
                 let envelope = self.socket.envelope_from(from);
                 match self.answers.receive_datagram(datagram, &envelope, IcrcCheck::Recover, &mut NoMemory) {
-                    Ok(Event::Message(answer)) => self.queue.push_back(answer.to_vec()),
-                    Ok(Event::Gathered) => self.queue.push_back(self.answers.gathered().to_vec()),
-                    Ok(Event::Written) => (),
+                    Ok(PacketEffect::Message(answer)) => self.queue.push_back(answer.to_vec()),
+                    Ok(PacketEffect::Gathered) => self.queue.push_back(self.answers.gathered().to_vec()),
+                    Ok(PacketEffect::Written) => (),
                     other => panic!("{other:?}"),
                 }
             }
@@ -328,7 +330,7 @@ fn the_peer_that_is_configured_is_the_only_one_and_gets_the_answers() {
     // The frame is shorter than its header says: an answer refuses it at once.
     let mut frame = request(9, b"abc");
     frame.truncate(25);
-    Client::send(&mut bridge, &frame);
+    FrameClient::send(&mut bridge, &frame);
     assert_eq!(until(&mut link, 1, 0).truncated, 1);
     link.stop(Duration::ZERO, &mut || ());
     let mut inbox = Inbox::new(2048);
@@ -339,7 +341,7 @@ fn the_peer_that_is_configured_is_the_only_one_and_gets_the_answers() {
     let elsewhere = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 9), 4791);
     let (_ring, mut other) = self::link(|options| options.port.peer = Some(elsewhere));
     let mut bridge = Bridge::new(other.endpoint(), 1024);
-    Client::send(&mut bridge, &request(9, b"abc"));
+    FrameClient::send(&mut bridge, &request(9, b"abc"));
     assert_eq!(until(&mut other, 1, 0).forbidden, 1);
 }
 
@@ -424,10 +426,10 @@ fn nothing_is_allocated_between_start_and_stop() {
         }
     };
     // A thread allocates its own tables at its first packets.
-    Client::send(&mut bridge, &request(0, &[7; 50]));
+    FrameClient::send(&mut bridge, &request(0, &[7; 50]));
     turns(&mut link);
     for id in 1..4 {
-        Client::send(&mut bridge, &request(id, &[7; 50]));
+        FrameClient::send(&mut bridge, &request(id, &[7; 50]));
     }
     let info = allocation_counter::measure(|| turns(&mut link));
     assert_eq!(info.count_total, 0, "{info:?}");

@@ -3,7 +3,7 @@
 use ringcall::wire::header::{HEADER_BYTES, RequestHeader};
 use ringcall::wire::tag::{FrameKey, TAG_BYTES};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig};
-use ringcall_transport::{Caller, CallerOptions, Link, Outcome, Tagged, Unified, udp};
+use ringcall_transport::{Caller, CallerOptions, Link, RequestOutcome, Tagged, UnifiedTransport, udp};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ fn ask(service: &mut Service, caller: &mut Caller<Tagged<udp::Udp>>, payload: &[
     while caller.waiting() > 0 {
         service.turn();
         caller.poll(|ended| {
-            if matches!(ended.outcome, Outcome::Answered(..)) {
+            if matches!(ended.outcome, RequestOutcome::Answered(..)) {
                 result = Some(ended.result().to_vec());
             }
         });

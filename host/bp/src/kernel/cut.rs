@@ -1,6 +1,6 @@
 //! Cuts of a graph into blocks: each block's checks, the columns that touch them, and the slots of their messages.
 
-use super::{KernelError, Shape};
+use super::{KernelError, KernelShape};
 use crate::graph::BpGraph;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -38,7 +38,7 @@ impl BlockCut {
 }
 
 impl Cut {
-    pub(super) fn new(graph: &BpGraph, shape: &Shape) -> Result<Self, KernelError> {
+    pub(super) fn new(graph: &BpGraph, shape: &KernelShape) -> Result<Self, KernelError> {
         let checks = graph.num_checks();
         let mut degree_of = vec![0u32; checks];
         for column in 0..graph.num_columns() {
@@ -91,7 +91,7 @@ impl Cut {
         Ok(cut)
     }
 
-    fn fits(&self, shape: &Shape) -> Result<(), KernelError> {
+    fn fits(&self, shape: &KernelShape) -> Result<(), KernelError> {
         let most = |of: fn(&BlockCut) -> usize| self.blocks.iter().map(of).max().unwrap_or(0);
         let byte = if shape.keeps_slots() { 4 } else { 2 };
         for (what, found, limit) in [

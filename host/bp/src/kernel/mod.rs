@@ -1,7 +1,7 @@
 //! Tables of the Relay-BP kernel for GPUs: which block has which checks and columns, and where each message lies.
 //!
-//! The kernel (`kernels-cu/relay`) is compiled in a few [`Shape`]s, each of which decodes any graph that fits. A cluster of
-//! [`Shape::blocks`] blocks decodes one shot. A block has a run of checks and every column that touches one of them, so each
+//! The kernel (`kernels-cu/relay`) is compiled in a few [`KernelShape`]s, each of which decodes any graph that fits. A cluster of
+//! [`KernelShape::blocks`] blocks decodes one shot. A block has a run of checks and every column that touches one of them, so each
 //! block at a border computes the border's columns. Checks of other blocks that such columns touch are the block's *halo*.
 //!
 //! ```
@@ -43,7 +43,7 @@ pub const MAX_ITERATIONS: u64 = (1 << 26) - 1;
 
 /// A shape that the kernel is compiled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct KernelShape {
     /// Its name in `kernels-cu/relay/shapes.h`.
     pub name: &'static str,
     /// Blocks of a cluster, which decodes one shot.
@@ -58,7 +58,7 @@ pub struct Shape {
     pub passes: &'static [u32],
 }
 
-impl Shape {
+impl KernelShape {
     /// Checks of one column, summed over all passes.
     #[must_use]
     pub fn degree_sum(&self) -> u32 {
@@ -89,12 +89,12 @@ const fn shape(
     name: &'static str,
     [blocks, threads, split, positions]: [u32; 4],
     passes: &'static [u32],
-) -> Shape {
-    Shape { name, blocks, threads, split, positions, passes }
+) -> KernelShape {
+    KernelShape { name, blocks, threads, split, positions, passes }
 }
 
 /// The shapes that a host chooses from, in order.
-pub const SHAPES: [Shape; 5] = [
+pub const SHAPES: [KernelShape; 5] = [
     shape("bb72_8", [8, 352, 4, 256], &[6]),
     shape("bb144_16n", [16, 320, 2, 512], &[6, 3]),
     shape("bb144_8", [8, 480, 2, 512], &[6, 3]),
@@ -103,7 +103,7 @@ pub const SHAPES: [Shape; 5] = [
 ];
 
 /// Further shapes, for the kernel's own benchmark.
-pub const MEASURED: [Shape; 8] = [
+pub const MEASURED: [KernelShape; 8] = [
     shape("bb72_1", [1, 576, 2, 256], &[6, 3]),
     shape("bb72_1s", [1, 256, 1, 256], &[6, 4, 3, 3, 3]),
     shape("bb72_8n", [8, 192, 4, 256], &[6, 3]),

@@ -1,7 +1,7 @@
 //! The kernel's tables: one array of 32-bit words, laid out as `kernels-cu/relay/tables.h` says.
 
 use super::cut::{BlockCut, Cut};
-use super::{KernelError, Shape};
+use super::{KernelError, KernelShape};
 use crate::graph::BpGraph;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ const PAD_PRIOR: u32 = 127;
 /// A graph's tables for a shape of the kernel.
 #[derive(Debug, Clone)]
 pub struct Tables {
-    shape: Shape,
+    shape: KernelShape,
     words: Vec<u32>,
     checks: u32,
     observables: u32,
@@ -32,7 +32,7 @@ pub struct BlockTables<'a> {
     /// Words of a row, for each warp of the check phase.
     pub depth: &'a [u32],
     /// `[sum of the passes' degrees][threads]`: positions of the messages of two columns, 16 bits each: byte offsets where [slots
-    /// are kept](Shape::keeps_slots), else numbers of 16-bit words.
+    /// are kept](KernelShape::keeps_slots), else numbers of 16-bit words.
     pub slots: &'a [u32],
     /// Byte offsets of their checks' states, in the same layout; empty if `slots` implies them.
     pub state_at: &'a [u32],
@@ -57,7 +57,7 @@ impl Tables {
     ///
     /// # Errors
     /// [`KernelError::NoRoom`] for the last shape.
-    pub fn choose(graph: &BpGraph, shapes: &[Shape]) -> Result<Self, KernelError> {
+    pub fn choose(graph: &BpGraph, shapes: &[KernelShape]) -> Result<Self, KernelError> {
         let none = KernelError::NoRoom { shape: "none", what: "graphs", found: 1, limit: 0 };
         let mut refusal = none;
         for shape in shapes {
@@ -73,7 +73,7 @@ impl Tables {
     ///
     /// # Errors
     /// [`KernelError::NoRoom`] with the quantity that is too large; [`KernelError::TooMany`] for observables.
-    pub fn new(graph: &BpGraph, shape: &Shape) -> Result<Self, KernelError> {
+    pub fn new(graph: &BpGraph, shape: &KernelShape) -> Result<Self, KernelError> {
         if graph.num_observables() > super::MAX_OBSERVABLES {
             let (found, limit) = (graph.num_observables(), super::MAX_OBSERVABLES);
             return Err(KernelError::TooMany { what: "observables", found, limit });
@@ -86,7 +86,7 @@ impl Tables {
             writer.block(index, block, &arrays);
         }
         let (checks, observables) = (graph.num_checks() as u32, graph.num_observables() as u32);
-        let Shape { blocks, threads, split, positions, .. } = *shape;
+        let KernelShape { blocks, threads, split, positions, .. } = *shape;
         let head = [blocks, threads, split, positions, cut.rows, checks, observables, disconnected];
         writer.words[..HEAD].copy_from_slice(&head);
         Ok(Self { shape: *shape, words: writer.words, checks, observables, rows: cut.rows })
@@ -94,7 +94,7 @@ impl Tables {
 
     /// The shape.
     #[must_use]
-    pub fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &KernelShape {
         &self.shape
     }
 
@@ -178,7 +178,7 @@ struct Arrays {
 }
 
 impl Arrays {
-    fn new(graph: &BpGraph, shape: &Shape, cut: &Cut, index: usize) -> Result<Self, KernelError> {
+    fn new(graph: &BpGraph, shape: &KernelShape, cut: &Cut, index: usize) -> Result<Self, KernelError> {
         let (threads, passes) = (shape.threads as usize, shape.passes.len());
         let (stride, positions) = (shape.stride(), shape.positions);
         let scale = if shape.keeps_slots() { 2 } else { 1 };

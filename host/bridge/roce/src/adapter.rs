@@ -5,10 +5,10 @@ use ringcall::thread::{StopFlag, Supervised};
 use ringcall_bridge::Refused;
 use ringcall_bridge::provider::{Args, LinkedWire};
 use ringcall_roce::introduced::{Introducer, introductions};
-use ringcall_roce::rendezvous::{Service, Side};
-use ringcall_transport::verbs::{Connected, PairOptions, Remote, Verbs, VerbsOptions};
-use ringcall_transport::wire::{Arrival, Sent};
-use ringcall_transport::{Endpoint, Outbox, Wire};
+use ringcall_roce::rendezvous::{ConnectionSide, RendezvousService};
+use ringcall_transport::verbs::{Connected, PairOptions, RemoteQueuePair, Verbs, VerbsOptions};
+use ringcall_transport::wire::{Sent, WireArrival};
+use ringcall_transport::{Outbox, TransportAddress, Wire};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -43,7 +43,11 @@ struct Meeting {
 }
 
 impl Meeting {
-    fn start(mut service: Service, here: Side, introducer: Introducer) -> io::Result<Self> {
+    fn start(
+        mut service: RendezvousService,
+        here: ConnectionSide,
+        introducer: Introducer,
+    ) -> io::Result<Self> {
         let address = service.local_addr()?;
         let stop = StopFlag::default();
         let seen = stop.clone();
@@ -75,7 +79,7 @@ impl Wire for AdapterWire {
     type Peer = Connected;
     const NAMES_SLOTS: bool = Verbs::NAMES_SLOTS;
 
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         let mut endpoint = self.verbs.endpoint();
         if let Some(Meeting { address, .. }) = &self.meeting {
             endpoint.details.push(("rendezvous", address.to_string()));
@@ -91,7 +95,7 @@ impl Wire for AdapterWire {
         self.verbs.open(receive_bytes, send_bytes)
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, Connected>)) -> io::Result<()> {
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(WireArrival<'_, Connected>)) -> io::Result<()> {
         self.verbs.receive(limit, take)
     }
 
@@ -116,7 +120,7 @@ fn number(args: &Args, key: &str, default: u32) -> Result<u32, Refused> {
 #[derive(Debug, PartialEq, Eq)]
 enum Meets {
     Rendezvous,
-    Known(Remote),
+    Known(RemoteQueuePair),
 }
 
 fn meets(args: &Args) -> Result<Meets, Refused> {
@@ -125,7 +129,7 @@ fn meets(args: &Args) -> Result<Meets, Refused> {
         "rendezvous" => Ok(Meets::Rendezvous),
         "hsb_fpga" if named => {
             let ip = args.number("--peer-ip", Ipv4Addr::UNSPECIFIED)?;
-            Ok(Meets::Known(Remote { qp: number(args, "--remote-qp", REMOTE_QP)?, ip }))
+            Ok(Meets::Known(RemoteQueuePair { qp: number(args, "--remote-qp", REMOTE_QP)?, ip }))
         }
         "hsb_fpga" => Err(Refused::invalid("--qp_config=hsb_fpga has one peer: give --peer-ip")),
         other => Err(Refused::invalid(format!("--qp_config={other}: give rendezvous or hsb_fpga"))),
@@ -137,7 +141,11 @@ impl LinkedWire for Adapter {
     const SHAPE: RingConfig = crate::SHAPE;
     type Wire = AdapterWire;
 
-    fn bind(args: &Args, ring: RingConfig, before: Option<&Endpoint>) -> Result<AdapterWire, Refused> {
+    fn bind(
+        args: &Args,
+        ring: RingConfig,
+        before: Option<&TransportAddress>,
+    ) -> Result<AdapterWire, Refused> {
         let slot_bytes = args.number("--frame-size", ring.slot_bytes)?;
         if slot_bytes > ring.slot_bytes {
             return Err(Refused::invalid(format!(
@@ -168,13 +176,13 @@ impl LinkedWire for Adapter {
             return Ok(AdapterWire { verbs, meeting: None });
         }
         let asked = SocketAddr::from((verbs.side().ip, args.number("--port", 0)?));
-        let rendezvous = |endpoint: &Endpoint| {
+        let rendezvous = |endpoint: &TransportAddress| {
             endpoint.details.iter().find(|(name, _)| *name == "rendezvous")?.1.parse().ok()
         };
         let address = before.and_then(rendezvous).unwrap_or(asked);
         let failed = |error: io::Error| Refused::internal(format!("no rendezvous at {address}: {error}"));
         let (introducer, heard) = introductions();
-        let service = Service::bind(address).map_err(failed)?;
+        let service = RendezvousService::bind(address).map_err(failed)?;
         let meeting = Meeting::start(service, verbs.side(), introducer).map_err(failed)?;
         Ok(AdapterWire { verbs: verbs.introduced_by(heard), meeting: Some(meeting) })
     }
@@ -188,7 +196,7 @@ mod tests {
     fn the_peer_is_named_or_introduces_itself() {
         let of = |args: &[&str]| meets(&Args::new(args.iter().copied()));
         assert_eq!(of(&["--device=rxe0"]), Ok(Meets::Rendezvous));
-        let known = |qp| Ok(Meets::Known(Remote { qp, ip: Ipv4Addr::new(10, 0, 0, 1) }));
+        let known = |qp| Ok(Meets::Known(RemoteQueuePair { qp, ip: Ipv4Addr::new(10, 0, 0, 1) }));
         assert_eq!(of(&["--peer-ip=10.0.0.1"]), known(2));
         assert_eq!(of(&["--peer-ip=10.0.0.1", "--remote-qp=0x1F", "--qp_config=hsb_fpga"]), known(0x1F));
         assert_eq!(of(&["--peer-ip=10.0.0.1", "--remote-qp=31"]), known(31));
@@ -216,17 +224,17 @@ mod tests {
 
     #[test]
     fn a_rendezvous_answers_and_its_port_is_free_afterwards() {
-        let here = Side { qp: 5, key: 6, ip: Ipv4Addr::LOCALHOST };
+        let here = ConnectionSide { qp: 5, key: 6, ip: Ipv4Addr::LOCALHOST };
         let (introducer, heard) = introductions();
-        let service = Service::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a socket");
+        let service = RendezvousService::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a socket");
         let meeting = Meeting::start(service, here, introducer).expect("a thread");
         let address = meeting.address;
         let wire = std::thread::spawn(move || heard.recv().expect("introduced").side());
-        let there = Side { qp: 7, key: 8, ip: Ipv4Addr::LOCALHOST };
+        let there = ConnectionSide { qp: 7, key: 8, ip: Ipv4Addr::LOCALHOST };
         let told =
             ringcall_roce::rendezvous::call(address, there, Duration::from_secs(10)).expect("answered");
         assert_eq!((told, wire.join().expect("no panic")), (here, there));
         drop(meeting);
-        Service::bind(address).expect("the port is free");
+        RendezvousService::bind(address).expect("the port is free");
     }
 }

@@ -12,7 +12,7 @@
 //! | `--remote-qp=N` | queue pair to which answers go | 2 |
 //! | `--peer=IP:PORT` | the only peer, which gets every answer | the peer that brings the key |
 //! | `--frame-size=BYTES` | pages of the window, a multiple of 128 | the slot, rounded up |
-//! | those of all Ringcall providers | [`Shape`](ringcall_bridge::provider::Shape) | 64 slots of 1024 bytes |
+//! | those of all Ringcall providers | [`LinkedArguments`](ringcall_bridge::provider::LinkedArguments) | 64 slots of 1024 bytes |
 //!
 //! With `--device` or `--qp_config`, over an adapter; the names are those of the CUDA-Q reference's CPU RoCE provider:
 //!
@@ -23,7 +23,7 @@
 //! | `--qp_config=rendezvous` | a peer introduces itself by TCP at `--port` (0 takes a free one) of that address | unless `--peer-ip` is given |
 //! | `--qp_config=hsb_fpga` | the peer is the queue pair `--remote-qp` (0x2) at `--peer-ip` | if `--peer-ip` is given |
 //! | `--frame-size=BYTES` | accepted as by the reference, and refused if a slot cannot hold such a frame; frames are as long as their headers say | the slot |
-//! | those of all Ringcall providers | [`Shape`](ringcall_bridge::provider::Shape) | 64 slots of 1024 bytes |
+//! | those of all Ringcall providers | [`LinkedArguments`](ringcall_bridge::provider::LinkedArguments) | 64 slots of 1024 bytes |
 //!
 //! A slot of the ring is a page of the window. Other arguments are ignored.
 
@@ -38,7 +38,7 @@ use ringcall::RingConfig;
 use ringcall_bridge::Refused;
 use ringcall_bridge::provider::{Args, LinkedWire};
 use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions, random_key};
-use ringcall_transport::{Endpoint, roce};
+use ringcall_transport::{TransportAddress, roce};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// The default ring.
@@ -53,7 +53,7 @@ impl LinkedWire for Roce {
     const SHAPE: RingConfig = SHAPE;
     type Wire = roce::Roce;
 
-    fn bind(args: &Args, ring: RingConfig, before: Option<&Endpoint>) -> Result<roce::Roce, Refused> {
+    fn bind(args: &Args, ring: RingConfig, before: Option<&TransportAddress>) -> Result<roce::Roce, Refused> {
         let slot = ring.slot_bytes.next_multiple_of(PAGE_UNIT_BYTES);
         let defaults = PortOptions::new(ring.slots, args.number("--frame-size", slot)?);
         let port = before.map_or(args.number("--port", 0)?, |before| before.address.port());
@@ -71,7 +71,7 @@ impl LinkedWire for Roce {
 }
 
 /// The key in a provider's endpoint, which the provider keeps when it is bound again.
-fn key_of(endpoint: &Endpoint) -> Option<u32> {
+fn key_of(endpoint: &TransportAddress) -> Option<u32> {
     let (_, text) = endpoint.details.iter().find(|(name, _)| *name == "rkey")?;
     u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }

@@ -3,7 +3,7 @@
 use crate::Roce;
 use crate::adapter::{Adapter, is_wanted};
 use ringcall_bridge::Refused;
-use ringcall_bridge::provider::{Args, Linked, Transport};
+use ringcall_bridge::provider::{Args, Linked, ProviderTransport};
 use ringcall_protocol::SharedRing;
 use ringcall_transport::Statistics;
 use std::time::Duration;
@@ -28,7 +28,7 @@ macro_rules! of {
     };
 }
 
-impl Transport for RoceProvider {
+impl ProviderTransport for RoceProvider {
     const NAME: &'static str = "bridge-roce";
 
     fn create(args: &Args) -> Result<Self, Refused> {

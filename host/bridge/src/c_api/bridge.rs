@@ -8,7 +8,7 @@
 use crate::border::{self, enter, read_args, read_text, write_text};
 use crate::handles::Handles;
 use crate::layout::{
-    CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, FunctionTable, Handle, PROVIDER_EXTERNAL,
+    CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, CudaqFunctionTable, Handle, PROVIDER_EXTERNAL,
     PROVIDER_GPU_ROCE, RingBuffer, UnifiedContext,
 };
 use crate::loader::{GPU_ROCE_LIBRARY, LIBRARY_VARIABLE};
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn cudaq_bridge_get_ring_geometry(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaq_bridge_set_function_table(
     handle: Handle,
-    table: *const FunctionTable,
+    table: *const CudaqFunctionTable,
 ) -> c_int {
     with(handle, |provider| {
         if table.is_null() || !table.is_aligned() {

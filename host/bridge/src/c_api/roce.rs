@@ -9,11 +9,11 @@ use super::yes;
 use crate::Refused;
 use crate::border::{enter, read_text};
 use crate::handles::Handles;
-use crate::roce_transceiver::{RoceOptions, RoceTransceiver, Role, Verb};
+use crate::roce_transceiver::{RoceTransceiver, RoceTransceiverOptions, Role, SendVerb};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use ringcall_protocol::RingMemory;
 use ringcall_protocol::ring::RingWindows;
-use ringcall_rdma::verbs::Remote;
+use ringcall_rdma::verbs::RemoteQueuePair;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -90,11 +90,11 @@ pub unsafe extern "C" fn cpu_roce_create_transceiver(
             }
         };
         let verb = match tx_mode {
-            0 => Verb::Send,
-            1 => Verb::Write { base: peer_rx_base_addr },
+            0 => SendVerb::Send,
+            1 => SendVerb::Write { base: peer_rx_base_addr },
             other => return Err(Refused::invalid(format!("tx_mode is {other}, which is no verb"))),
         };
-        let transceiver = RoceTransceiver::new(RoceOptions {
+        let transceiver = RoceTransceiver::new(RoceTransceiverOptions {
             device,
             ip: None,
             slots: num_pages,
@@ -143,7 +143,7 @@ pub extern "C" fn cpu_roce_start(handle: *mut c_void) -> c_int {
         let named = find(handle)?;
         let ip = named.peer.ok_or_else(|| Refused::invalid("no peer_ip was given: set up, then connect"))?;
         named.transceiver.setup()?;
-        named.transceiver.connect(Remote { qp: named.qp, ip }, named.key)
+        named.transceiver.connect(RemoteQueuePair { qp: named.qp, ip }, named.key)
     })
 }
 
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn cpu_roce_connect(
         let named = find(handle)?;
         // SAFETY: the module's contract.
         let ip = unsafe { address(peer_ip, "peer_ip") }?;
-        named.transceiver.connect(Remote { qp: peer_qp, ip }, peer_rx_rkey)
+        named.transceiver.connect(RemoteQueuePair { qp: peer_qp, ip }, peer_rx_rkey)
     })
 }
 

@@ -1,16 +1,17 @@
 //! Life cycle and calls of a provider's instances.
 #![allow(unsafe_code)] // named for it: calls into a shared library
 
-use super::library::Library;
+use super::library::ProviderLibrary;
 use super::plane::Plane;
 use super::ring;
 use crate::layout::{
-    CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, FunctionTable, Handle, RingBuffer, UnifiedContext,
+    CONTEXT_RING_BUFFER, CONTEXT_UNIFIED, CpuDataplane, CudaqFunctionTable, Handle, RingBuffer,
+    UnifiedContext,
 };
 use crate::{BridgeError, endpoint};
 use core::ffi::{CStr, c_char, c_int};
 use ringcall::Ring;
-use ringcall_transport::{Endpoint, Statistics};
+use ringcall_transport::{Statistics, TransportAddress};
 use std::any::Any;
 use std::ffi::CString;
 use std::fmt;
@@ -42,7 +43,7 @@ const GUARD: u8 = 0xA5;
 pub struct Provider(Arc<Instance>);
 
 pub(super) struct Instance {
-    library: Library,
+    library: ProviderLibrary,
     handle: Handle,
     stage: Mutex<Stage>,
     /// A provider may keep the pointers, since in a program they are those of `main`.
@@ -90,14 +91,14 @@ impl Provider {
     /// # Errors
     /// The library cannot be loaded or is not a provider, or the provider refuses the arguments.
     pub fn load<S: AsRef<str>>(library: &str, args: &[S]) -> Result<Self, BridgeError> {
-        Self::create(Library::open(library)?, args)
+        Self::create(ProviderLibrary::open(library)?, args)
     }
 
     /// Creates an instance of a library's transport.
     ///
     /// # Errors
     /// The provider refuses the arguments.
-    pub fn create<S: AsRef<str>>(library: Library, args: &[S]) -> Result<Self, BridgeError> {
+    pub fn create<S: AsRef<str>>(library: ProviderLibrary, args: &[S]) -> Result<Self, BridgeError> {
         let args = args
             .iter()
             .map(|arg| CString::new(arg.as_ref()).map_err(|_| BridgeError::Nul(arg.as_ref().to_owned())))
@@ -122,7 +123,7 @@ impl Provider {
 
     /// The instance's library.
     #[must_use]
-    pub fn library(&self) -> &Library {
+    pub fn library(&self) -> &ProviderLibrary {
         &self.0.library
     }
 
@@ -155,7 +156,7 @@ impl Provider {
     }
 
     /// Connects, if the provider supports it, and launches. Returns the endpoint.
-    pub(crate) fn begin(&self) -> Result<Endpoint, BridgeError> {
+    pub(crate) fn begin(&self) -> Result<TransportAddress, BridgeError> {
         let endpoint = match self.endpoint_info() {
             Err(BridgeError::Unsupported { .. }) => endpoint::parse(""),
             line => endpoint::parse(&line?),
@@ -309,7 +310,7 @@ impl Provider {
     /// # Safety
     /// `table` has as many `cudaq_function_entry_t`s as it says, and they remain until the provider is destroyed.
     #[cfg_attr(not(feature = "c-api"), allow(dead_code))] // C has such tables
-    pub(crate) unsafe fn set_function_table(&self, table: &FunctionTable) -> Result<(), BridgeError> {
+    pub(crate) unsafe fn set_function_table(&self, table: &CudaqFunctionTable) -> Result<(), BridgeError> {
         let Some(set) = self.0.library.interface().set_function_table else { return Ok(()) };
         // SAFETY: a function of the library's, on a live handle; the caller's promise.
         let status = unsafe { set(self.0.handle, table.entries, table.count as usize) };
@@ -480,7 +481,7 @@ impl Drop for Instance {
     }
 }
 
-fn refused(library: &Library, call: &'static str, status: c_int) -> BridgeError {
+fn refused(library: &ProviderLibrary, call: &'static str, status: c_int) -> BridgeError {
     let mut why = [0_u8; LINE_BYTES];
     if let Some(extension) = library.extension() {
         // SAFETY: a function of the library's; so many bytes may be written.
@@ -491,7 +492,7 @@ fn refused(library: &Library, call: &'static str, status: c_int) -> BridgeError 
     BridgeError::Refused { library: library.name().to_owned(), call, status, why }
 }
 
-fn garbage(library: &Library, call: &'static str, why: String) -> BridgeError {
+fn garbage(library: &ProviderLibrary, call: &'static str, why: String) -> BridgeError {
     BridgeError::Garbage { library: library.name().to_owned(), call, why }
 }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 /// handlers that cannot be undone. Loading runs the library's initialisers; the user who names a library trusts it as a
 /// dependency. The values that it returns are checked as far as possible.
 #[derive(Clone)]
-pub struct Library(Arc<Loaded>);
+pub struct ProviderLibrary(Arc<Loaded>);
 
 struct Loaded {
     name: String,
@@ -26,9 +26,9 @@ struct Loaded {
 }
 
 /// The loaded libraries by the names they were loaded by.
-static LOADED: LazyLock<Mutex<HashMap<String, Library>>> = LazyLock::new(Mutex::default);
+static LOADED: LazyLock<Mutex<HashMap<String, ProviderLibrary>>> = LazyLock::new(Mutex::default);
 
-impl Library {
+impl ProviderLibrary {
     /// Loads the library at a path (with a `/`), or of a name that the dynamic linker looks up.
     ///
     /// # Errors
@@ -107,9 +107,12 @@ impl Library {
     }
 }
 
-impl fmt::Debug for Library {
+impl fmt::Debug for ProviderLibrary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Library").field("name", &self.name()).field("version", &self.version()).finish()
+        f.debug_struct("ProviderLibrary")
+            .field("name", &self.name())
+            .field("version", &self.version())
+            .finish()
     }
 }
 

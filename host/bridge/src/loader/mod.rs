@@ -7,8 +7,8 @@ mod plane;
 pub(crate) mod ring;
 
 pub use calls::Provider;
-pub use library::Library;
-pub use plane::{Plane, Polled};
+pub use library::ProviderLibrary;
+pub use plane::{Plane, PlanePoll};
 
 /// The library that [`PROVIDER_GPU_ROCE`](crate::layout::PROVIDER_GPU_ROCE) stands for.
 pub const GPU_ROCE_LIBRARY: &str = "libcudaq-realtime-bridge-gpu-roce.so";

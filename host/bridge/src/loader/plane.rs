@@ -24,7 +24,7 @@ unsafe impl Send for Plane {}
 
 /// The result of a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Polled {
+pub enum PlanePoll {
     /// No request.
     Empty,
     /// A request in this slot.
@@ -56,7 +56,7 @@ impl Plane {
     /// Polls for a request. Its slot belongs to this side until [`publish`](Self::publish) or
     /// [`release`](Self::release).
     #[inline]
-    pub fn poll(&mut self) -> Polled {
+    pub fn poll(&mut self) -> PlanePoll {
         let mut slot = u32::MAX;
         // SAFETY: the hook and its argument as the provider gave them, whose instance the slots keep alive.
         match unsafe { (self.rx_poll)(self.ctx, &raw mut slot) } {
@@ -64,12 +64,12 @@ impl Plane {
                 Some(held) if !*held => {
                     *held = true;
                     self.mark(slot, flag::IN_FLIGHT);
-                    Polled::Ready(slot)
+                    PlanePoll::Ready(slot)
                 }
-                _ => Polled::Impossible(slot),
+                _ => PlanePoll::Impossible(slot),
             },
-            RX_EMPTY => Polled::Empty,
-            other => Polled::Unknown(other),
+            RX_EMPTY => PlanePoll::Empty,
+            other => PlanePoll::Unknown(other),
         }
     }
 

@@ -1,7 +1,7 @@
-//! The interface's C functions over a [`Transport`].
+//! The interface's C functions over a [`ProviderTransport`].
 #![allow(unsafe_code)] // named for it: the border to C
 
-use super::{Args, Transport};
+use super::{Args, ProviderTransport};
 use crate::Refused;
 use crate::border::{enter, enter_for, last_error_text, raw, read_args, write_text};
 use crate::extension::Extension;
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// All instances of this library. (A static cannot be generic, but a library has instances of one type only.)
 static INSTANCES: Handles<Box<dyn Any + Send + Sync>> = Handles::new();
 
-/// An instance, and copies of the answers that it has given, which stay valid even if the `Transport` changes.
+/// An instance, and copies of the answers that it has given, which stay valid even if the `ProviderTransport` changes.
 struct Instance<T> {
     transport: T,
     handed_out: Mutex<Vec<SharedRing>>,
@@ -32,36 +32,39 @@ struct Entries<T>(PhantomData<T>);
 
 /// The interface of a transport: what the exported function returns.
 #[must_use]
-pub fn interface<T: Transport>() -> *const Interface {
+pub fn interface<T: ProviderTransport>() -> *const Interface {
     Entries::<T>::INTERFACE
 }
 
 /// The extension of a transport.
 #[must_use]
-pub fn extension<T: Transport>() -> *const Extension {
+pub fn extension<T: ProviderTransport>() -> *const Extension {
     Entries::<T>::EXTENSION
 }
 
 type Found<T> = (Arc<Box<dyn Any + Send + Sync>>, PhantomData<T>);
 
-fn find<T: Transport>(handle: Handle) -> Result<Found<T>, Refused> {
+fn find<T: ProviderTransport>(handle: Handle) -> Result<Found<T>, Refused> {
     let instance = INSTANCES.get(handle).filter(|instance| (***instance).is::<Instance<T>>());
     let instance = instance.ok_or_else(|| Refused::invalid("no such handle, or one that was destroyed"))?;
     Ok((instance, PhantomData))
 }
 
-fn instance<T: Transport>(found: &Found<T>) -> Result<&Instance<T>, Refused> {
+fn instance<T: ProviderTransport>(found: &Found<T>) -> Result<&Instance<T>, Refused> {
     (**found.0).downcast_ref().ok_or_else(|| Refused::internal("another kind of instance"))
 }
 
-fn with<T: Transport>(handle: Handle, body: impl FnOnce(&Instance<T>) -> Result<(), Refused>) -> c_int {
+fn with<T: ProviderTransport>(
+    handle: Handle,
+    body: impl FnOnce(&Instance<T>) -> Result<(), Refused>,
+) -> c_int {
     enter(|| {
         let found = find::<T>(handle)?;
         body(instance(&found)?)
     })
 }
 
-impl<T: Transport> Instance<T> {
+impl<T: ProviderTransport> Instance<T> {
     /// The ring's addresses, the same for host and device: this is host memory.
     fn hand_out(&self, ring: &SharedRing) -> RingBuffer {
         let windows = ring.windows();
@@ -86,7 +89,7 @@ impl<T: Transport> Instance<T> {
     }
 }
 
-impl<T: Transport> Entries<T> {
+impl<T: ProviderTransport> Entries<T> {
     const INTERFACE: &'static Interface = &Interface {
         v2: InterfaceV2 {
             v1: InterfaceV1 {

@@ -6,7 +6,7 @@
 use crate::Refused;
 use ringcall_protocol::scan::Scan;
 use ringcall_protocol::{InFlight, RingMemory, SharedRing, SlotIndex};
-use ringcall_transport::{Link, Unified, Wire};
+use ringcall_transport::{Link, UnifiedTransport, Wire};
 use ringcall_wire::flag::{self, TxState};
 use ringcall_wire::status::Status;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! A [`Wire`] as a provider in both modes of the interface.
 
 use super::hooks::Hooks;
-use super::{Args, Transport};
+use super::{Args, ProviderTransport};
 use crate::Refused;
 use ringcall::external::BadRequests;
 use ringcall::{Ring, RingConfig};
@@ -9,7 +9,8 @@ use ringcall_gpu::shared::Region;
 use ringcall_protocol::ring::RingWindows;
 use ringcall_protocol::{RingMemory, SharedRing};
 use ringcall_transport::{
-    Endpoint, Link, RingFilling, Statistics, ThreadOptions, Threaded, Unified, Watch, Wire,
+    Link, RingFilling, Statistics, ThreadOptions, Threaded, TransportAddress, TransportWatch,
+    UnifiedTransport, Wire,
 };
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -43,7 +44,7 @@ pub trait LinkedWire: 'static {
     ///
     /// # Errors
     /// Invalid arguments, or the operating system's error.
-    fn bind(args: &Args, ring: RingConfig, before: Option<&Endpoint>) -> Result<Self::Wire, Refused>;
+    fn bind(args: &Args, ring: RingConfig, before: Option<&TransportAddress>) -> Result<Self::Wire, Refused>;
 }
 
 /// The arguments common to every [`Linked`].
@@ -56,7 +57,7 @@ pub trait LinkedWire: 'static {
 /// | `--stop-ms=MS` | how long `disconnect` waits for requests in flight | 1000 |
 /// | `--core=N` | the core to which the thread is pinned | none |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct LinkedArguments {
     /// Slots and their bytes.
     pub ring: RingConfig,
     /// Whether the user polls and publishes.
@@ -67,7 +68,7 @@ pub struct Shape {
     pub core: Option<usize>,
 }
 
-impl Shape {
+impl LinkedArguments {
     /// Reads the arguments.
     ///
     /// # Errors
@@ -99,12 +100,12 @@ impl Shape {
 /// is accounted for.
 pub struct Linked<P: LinkedWire> {
     args: Args,
-    shape: Shape,
+    shape: LinkedArguments,
     inner: Ring,
     /// The same slots with the user's flags; equal to `inner` if a thread fills the ring.
     outer: SharedRing,
     state: Mutex<State<P::Wire>>,
-    known: Mutex<(Endpoint, Watch)>,
+    known: Mutex<(TransportAddress, TransportWatch)>,
 }
 
 enum State<W: Wire> {
@@ -128,7 +129,7 @@ impl<W: Wire> State<W> {
     }
 
     /// Ready to be launched; with `--unified`, the user may begin to poll.
-    fn begin(link: Link<W>, shape: Shape, inner: &Ring, outer: &SharedRing) -> Self {
+    fn begin(link: Link<W>, shape: LinkedArguments, inner: &Ring, outer: &SharedRing) -> Self {
         if !shape.unified {
             return Self::Bound(Box::new(link));
         }
@@ -149,18 +150,18 @@ fn attach<P: LinkedWire>(
     args: &Args,
     ring: RingConfig,
     memory: &Ring,
-    before: Option<&Endpoint>,
+    before: Option<&TransportAddress>,
 ) -> Result<Link<P::Wire>, Refused> {
     let bad_requests = BadRequests::from_environment().map_err(Refused::invalid)?;
     let link = Link::attach(P::bind(args, ring, before)?, memory)?;
     Ok(link.drop_bad_requests(bad_requests == BadRequests::Drop))
 }
 
-impl<P: LinkedWire> Transport for Linked<P> {
+impl<P: LinkedWire> ProviderTransport for Linked<P> {
     const NAME: &'static str = P::NAME;
 
     fn create(args: &Args) -> Result<Self, Refused> {
-        let shape = Shape::read(args, P::SHAPE)?;
+        let shape = LinkedArguments::read(args, P::SHAPE)?;
         let inner = P::memory(args, shape.ring)?;
         let outer =
             if shape.unified { with_flags_of_its_own(inner.shared())? } else { inner.shared().clone() };

@@ -3,7 +3,7 @@
 //! | basis | item |
 //! |---|---|
 //! | a [`Wire`](ringcall_transport::Wire) | [`LinkedWire`]: the ring, both modes and the life cycle are here |
-//! | something else | [`Transport`]: every function of the interface as a safe method |
+//! | something else | [`ProviderTransport`]: every function of the interface as a safe method |
 //!
 //! A crate of type `cdylib` with [`export_provider!`](crate::export_provider) is then a library for any loader of the
 //! interface, Ringcall's or the reference's:
@@ -12,7 +12,7 @@
 //! use ringcall::RingConfig;
 //! use ringcall_bridge::Refused;
 //! use ringcall_bridge::provider::{Args, Linked, LinkedWire};
-//! use ringcall_transport::{Endpoint, udp};
+//! use ringcall_transport::{TransportAddress, udp};
 //!
 //! struct Local;
 //!
@@ -20,7 +20,7 @@
 //!     const NAME: &'static str = "local";
 //!     type Wire = udp::Udp;
 //!
-//!     fn bind(args: &Args, _: RingConfig, before: Option<&Endpoint>) -> Result<udp::Udp, Refused> {
+//!     fn bind(args: &Args, _: RingConfig, before: Option<&TransportAddress>) -> Result<udp::Udp, Refused> {
 //!         let port = before.map_or(args.number("--port", 0)?, |before| before.address.port());
 //!         let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
 //!         Ok(udp::Udp::bind(&udp::UdpOptions { address, ..Default::default() })?)
@@ -41,7 +41,7 @@ mod linked;
 pub use args::Args;
 #[doc(hidden)]
 pub use entries::{extension, interface};
-pub use linked::{Linked, LinkedWire, Shape};
+pub use linked::{Linked, LinkedArguments, LinkedWire};
 
 use crate::Refused;
 use ringcall_protocol::SharedRing;
@@ -52,7 +52,7 @@ use std::time::Duration;
 ///
 /// The caller is responsible for the order of calls, but the transport must survive any order: it answers calls at the
 /// wrong time with [`Refused`].
-pub trait Transport: Send + Sync + Sized + 'static {
+pub trait ProviderTransport: Send + Sync + Sized + 'static {
     /// The name, for messages.
     const NAME: &'static str;
 
@@ -154,7 +154,7 @@ pub trait Transport: Send + Sync + Sized + 'static {
     }
 }
 
-/// Makes this library (crate type `cdylib`) a provider of the [`Transport`] `$transport`: exports
+/// Makes this library (crate type `cdylib`) a provider of the [`ProviderTransport`] `$transport`: exports
 /// `cudaq_realtime_get_bridge_interface` and `ringcall_bridge_get_extension`.
 #[macro_export]
 macro_rules! export_provider {

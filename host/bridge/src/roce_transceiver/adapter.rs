@@ -1,24 +1,26 @@
 //! Queue pairs of the RoCE transceiver's pump: an adapter's, or a simulated one in tests.
 
-use ringcall_rdma::verbs::{Completion, Operation, Pair, PairFault, Remote, SendError, VerbsError};
+use ringcall_rdma::verbs::{
+    PairFault, RemoteQueuePair, SendError, SendOperation, VerbsError, VerbsQueuePair, WorkCompletion,
+};
 use std::time::Duration;
 
-/// A queue pair with the methods of [`Pair`].
+/// A queue pair with the methods of [`VerbsQueuePair`].
 pub(super) trait Adapter: Send {
     fn number(&self) -> u32;
     fn key(&self) -> u32;
-    fn connect(&mut self, peer: Remote) -> Result<(), VerbsError>;
-    fn poll(&mut self) -> Result<Option<Completion>, PairFault>;
+    fn connect(&mut self, peer: RemoteQueuePair) -> Result<(), VerbsError>;
+    fn poll(&mut self) -> Result<Option<WorkCompletion>, PairFault>;
     fn look(&mut self) -> Result<(), PairFault>;
     fn read(&self, slot: u32, out: &mut [u8]);
     fn release(&mut self, slot: u32) -> Result<(), VerbsError>;
-    fn send(&mut self, operation: Operation, bytes: &[u8]) -> Result<(), SendError>;
+    fn send(&mut self, operation: SendOperation, bytes: &[u8]) -> Result<(), SendError>;
     /// Blocks until something completes, or until `at_most`.
     fn doze(&self, at_most: Duration);
     fn drain(&mut self, at_most: Duration);
 }
 
-impl Adapter for Pair {
+impl Adapter for VerbsQueuePair {
     fn number(&self) -> u32 {
         Self::number(self)
     }
@@ -27,11 +29,11 @@ impl Adapter for Pair {
         Self::key(self)
     }
 
-    fn connect(&mut self, peer: Remote) -> Result<(), VerbsError> {
+    fn connect(&mut self, peer: RemoteQueuePair) -> Result<(), VerbsError> {
         Self::connect(self, peer)
     }
 
-    fn poll(&mut self) -> Result<Option<Completion>, PairFault> {
+    fn poll(&mut self) -> Result<Option<WorkCompletion>, PairFault> {
         Self::poll(self)
     }
 
@@ -47,7 +49,7 @@ impl Adapter for Pair {
         Self::release(self, slot)
     }
 
-    fn send(&mut self, operation: Operation, bytes: &[u8]) -> Result<(), SendError> {
+    fn send(&mut self, operation: SendOperation, bytes: &[u8]) -> Result<(), SendError> {
         Self::send(self, operation, bytes)
     }
 

@@ -10,7 +10,7 @@
 //!   ring; writes name their slots, and wait for nothing else. A write over another waiting write is counted
 //!   ([`RoceCounts::overwritten`]), and the slot gets the later one.
 //! - A response slot with a header is sent with the length that the header says, any other slot with
-//!   [`RoceOptions::frame_bytes`] bytes; as a SEND, or written into the peer's slot of the same number.
+//!   [`RoceTransceiverOptions::frame_bytes`] bytes; as a SEND, or written into the peer's slot of the same number.
 //! - A connection that has ended is counted, and begins anew with the same peer. After an adapter was removed nothing
 //!   moves any more: [`fault`](RoceTransceiver::fault) says so, and [`monitor`](RoceTransceiver::monitor) returns.
 //!
@@ -31,7 +31,7 @@ use pump::{Counted, Pump};
 use ringcall::thread::StopFlag;
 use ringcall::{Ring, RingConfig};
 use ringcall_protocol::{RingMemory, SharedRing};
-use ringcall_rdma::verbs::{Pair, PairFault, PairOptions, Remote, VerbsError};
+use ringcall_rdma::verbs::{PairFault, PairOptions, RemoteQueuePair, VerbsError, VerbsQueuePair};
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -54,7 +54,7 @@ pub enum Role {
 
 /// The verb by which messages are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Verb {
+pub enum SendVerb {
     /// SEND.
     #[default]
     Send,
@@ -67,7 +67,7 @@ pub enum Verb {
 
 /// Options of a RoCE transceiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RoceOptions {
+pub struct RoceTransceiverOptions {
     /// The RDMA device's name.
     pub device: String,
     /// The device's address, if it has several.
@@ -81,10 +81,10 @@ pub struct RoceOptions {
     /// Which slots are moved, and by which thread.
     pub role: Role,
     /// The verb by which messages are sent.
-    pub verb: Verb,
+    pub verb: SendVerb,
 }
 
-impl RoceOptions {
+impl RoceTransceiverOptions {
     fn check(&self) -> Result<(), Refused> {
         let Self { slots, slot_bytes, frame_bytes, .. } = *self;
         if !slots.is_power_of_two() || slots > 4096 {
@@ -95,7 +95,7 @@ impl RoceOptions {
                 "a frame of {frame_bytes} bytes: give 1 to {slot_bytes}, which a page has"
             )));
         }
-        if let Verb::Write { base } = self.verb
+        if let SendVerb::Write { base } = self.verb
             && base.checked_add(u64::from(slots) * u64::from(slot_bytes)).is_none()
         {
             return Err(Refused::invalid(format!(
@@ -109,7 +109,7 @@ impl RoceOptions {
 /// A queue pair between two rings.
 pub struct RoceTransceiver {
     ring: SharedRing,
-    options: Mutex<RoceOptions>,
+    options: Mutex<RoceTransceiverOptions>,
     state: Mutex<State>,
     /// Signals that the pump has returned, or is gone.
     returned: Condvar,
@@ -158,7 +158,7 @@ impl RoceTransceiver {
     ///
     /// # Errors
     /// An invalid shape, or not enough memory.
-    pub fn new(options: RoceOptions) -> Result<Self, Refused> {
+    pub fn new(options: RoceTransceiverOptions) -> Result<Self, Refused> {
         options.check()?;
         let config = RingConfig { slots: options.slots, slot_bytes: options.slot_bytes };
         let ring = Ring::allocate(config).map_err(|error| Refused::invalid(error.to_string()))?;
@@ -194,7 +194,7 @@ impl RoceTransceiver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn options(&self) -> RoceOptions {
+    fn options(&self) -> RoceTransceiverOptions {
         self.options.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -216,16 +216,16 @@ impl RoceTransceiver {
     /// The device is open or was closed; see [`VerbsError`].
     pub fn setup(&self) -> Result<(), Refused> {
         self.setup_over(|options| {
-            let RoceOptions { device, ip, slots, slot_bytes, .. } = options.clone();
+            let RoceTransceiverOptions { device, ip, slots, slot_bytes, .. } = options.clone();
             let pair =
                 PairOptions { device, ip, reliable: false, slots, slot_bytes, mtu: 4096, first_psn: 0 };
-            Ok(Box::new(Pair::open(pair)?))
+            Ok(Box::new(VerbsQueuePair::open(pair)?))
         })
     }
 
     fn setup_over(
         &self,
-        open: impl FnOnce(&RoceOptions) -> Result<Box<dyn Adapter>, VerbsError>,
+        open: impl FnOnce(&RoceTransceiverOptions) -> Result<Box<dyn Adapter>, VerbsError>,
     ) -> Result<(), Refused> {
         let mut state = self.state();
         if state.closed || state.side.is_some() {
@@ -245,11 +245,11 @@ impl RoceTransceiver {
         self.state().side
     }
 
-    /// Connects the queue pair. [`Verb::Write`] needs `key`, the key to the peer's window.
+    /// Connects the queue pair. [`SendVerb::Write`] needs `key`, the key to the peer's window.
     ///
     /// # Errors
     /// The device is not open, the queue pair is connected already, or the driver refuses.
-    pub fn connect(&self, peer: Remote, key: u32) -> Result<(), Refused> {
+    pub fn connect(&self, peer: RemoteQueuePair, key: u32) -> Result<(), Refused> {
         let mut state = self.state();
         if state.connected {
             return Err(Refused::invalid("it is connected"));

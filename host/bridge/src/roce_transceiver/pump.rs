@@ -1,7 +1,7 @@
 //! The pump that moves messages between a queue pair and two rings.
 
 use super::adapter::Adapter;
-use super::{RoceOptions, Role, Verb};
+use super::{RoceTransceiverOptions, Role, SendVerb};
 use crate::Refused;
 use crate::transceiver::idle::{IdlePolicy, SLEEP};
 use crate::transceiver::pump::{last_ready, said_length};
@@ -10,7 +10,7 @@ use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::ring::RingWindows;
 use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 use ringcall_rdma::verbs::{
-    Completion, EVENTS_INTERVAL, Operation, PairFault, Remote, SendError, VerbsError,
+    EVENTS_INTERVAL, PairFault, RemoteQueuePair, SendError, SendOperation, VerbsError, WorkCompletion,
 };
 use ringcall_wire::flag::{FREE, IN_FLIGHT};
 use std::collections::VecDeque;
@@ -89,11 +89,11 @@ struct Waiting {
 
 pub(super) struct Pump {
     adapter: Box<dyn Adapter>,
-    peer: Option<Remote>,
+    peer: Option<RemoteQueuePair>,
     /// The key to the peer's window.
     key: u32,
     role: Role,
-    verb: Verb,
+    verb: SendVerb,
     frame_bytes: usize,
     ring: SharedRing,
     windows: RingWindows,
@@ -114,7 +114,7 @@ pub(super) struct Pump {
 impl Pump {
     pub(super) fn new(
         adapter: Box<dyn Adapter>,
-        options: &RoceOptions,
+        options: &RoceTransceiverOptions,
         ring: SharedRing,
         counted: Arc<Counted>,
     ) -> Self {
@@ -140,7 +140,7 @@ impl Pump {
         }
     }
 
-    pub(super) fn connect(&mut self, peer: Remote, key: u32) -> Result<(), VerbsError> {
+    pub(super) fn connect(&mut self, peer: RemoteQueuePair, key: u32) -> Result<(), VerbsError> {
         self.adapter.connect(peer)?;
         (self.peer, self.key) = (Some(peer), key);
         Ok(())
@@ -232,10 +232,10 @@ impl Pump {
         for _ in 0..BURST {
             let (slot, waiting) = match self.adapter.poll() {
                 Ok(None) => return Ok(()),
-                Ok(Some(Completion::Written { immediate, bytes })) => {
+                Ok(Some(WorkCompletion::Written { immediate, bytes })) => {
                     (immediate & SLOT_MASK, Waiting { bytes, posts: false })
                 }
-                Ok(Some(Completion::Received { slot, bytes })) => (slot, Waiting { bytes, posts: true }),
+                Ok(Some(WorkCompletion::Received { slot, bytes })) => (slot, Waiting { bytes, posts: true }),
                 Err(fault) => return self.ended(fault),
             };
             match self.waiting.get_mut(slot as usize) {
@@ -322,10 +322,10 @@ impl Pump {
         Ok(true)
     }
 
-    fn operation(&self, slot: SlotIndex) -> Operation {
+    fn operation(&self, slot: SlotIndex) -> SendOperation {
         match self.verb {
-            Verb::Send => Operation::Send,
-            Verb::Write { base } => Operation::WriteImmediate {
+            SendVerb::Send => SendOperation::Send,
+            SendVerb::Write { base } => SendOperation::WriteImmediate {
                 address: base + slot.as_usize() as u64 * u64::from(self.ring.geometry().rx_stride()),
                 key: self.key,
                 immediate: slot.get(),

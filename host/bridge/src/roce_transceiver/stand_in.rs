@@ -1,7 +1,9 @@
 //! Simulated adapter for tests: two queue pairs joined in memory.
 
 use super::adapter::Adapter;
-use ringcall_rdma::verbs::{Completion, Operation, PairFault, Remote, SendError, VerbsError};
+use ringcall_rdma::verbs::{
+    PairFault, RemoteQueuePair, SendError, SendOperation, VerbsError, WorkCompletion,
+};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +14,7 @@ pub(super) struct End {
     slot_bytes: usize,
     window: Vec<u8>,
     pub(super) posted: VecDeque<u32>,
-    pub(super) done: VecDeque<Completion>,
+    pub(super) done: VecDeque<WorkCompletion>,
     /// A fault for the next poll to return.
     pub(super) fault: Option<PairFault>,
     /// Whether the next attempt to connect again is refused.
@@ -57,7 +59,7 @@ impl Adapter for StandIn {
         0x22
     }
 
-    fn connect(&mut self, _: Remote) -> Result<(), VerbsError> {
+    fn connect(&mut self, _: RemoteQueuePair) -> Result<(), VerbsError> {
         let mut here = lock(&self.here);
         if here.refuses_connections {
             return Err(VerbsError::Library("not again".to_owned()));
@@ -69,7 +71,7 @@ impl Adapter for StandIn {
         Ok(())
     }
 
-    fn poll(&mut self) -> Result<Option<Completion>, PairFault> {
+    fn poll(&mut self) -> Result<Option<WorkCompletion>, PairFault> {
         let mut here = lock(&self.here);
         match here.fault {
             Some(fault) => Err(fault),
@@ -92,7 +94,7 @@ impl Adapter for StandIn {
         Ok(())
     }
 
-    fn send(&mut self, operation: Operation, bytes: &[u8]) -> Result<(), SendError> {
+    fn send(&mut self, operation: SendOperation, bytes: &[u8]) -> Result<(), SendError> {
         if lock(&self.here).fault.is_some() {
             return Err(SendError::NotConnected);
         }
@@ -103,14 +105,14 @@ impl Adapter for StandIn {
         };
         let length = bytes.len() as u32;
         let start = match operation {
-            Operation::Send => {
-                there.done.push_back(Completion::Received { slot: receive, bytes: length });
+            SendOperation::Send => {
+                there.done.push_back(WorkCompletion::Received { slot: receive, bytes: length });
                 receive as usize * there.slot_bytes
             }
-            Operation::WriteImmediate { address, key, immediate } => {
+            SendOperation::WriteImmediate { address, key, immediate } => {
                 assert_eq!(key, 0x22, "the peer's key");
                 there.posted.push_back(receive);
-                there.done.push_back(Completion::Written { immediate, bytes: length });
+                there.done.push_back(WorkCompletion::Written { immediate, bytes: length });
                 address as usize
             }
         };

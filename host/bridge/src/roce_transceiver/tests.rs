@@ -2,7 +2,7 @@ use super::stand_in::{Shared, joined, lock};
 use super::*;
 use crate::Refused;
 use ringcall_protocol::ring::RingWindows;
-use ringcall_rdma::verbs::Completion;
+use ringcall_rdma::verbs::WorkCompletion;
 use ringcall_wire::flag::{ERROR_TAG, FREE, IN_FLIGHT};
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use std::sync::atomic::Ordering;
@@ -10,11 +10,19 @@ use std::time::{Duration, Instant};
 
 const SLOTS: u32 = 8;
 const BYTES: u32 = 64;
-const PEER: Remote = Remote { qp: 7, ip: Ipv4Addr::LOCALHOST };
+const PEER: RemoteQueuePair = RemoteQueuePair { qp: 7, ip: Ipv4Addr::LOCALHOST };
 
-fn options(role: Role, verb: Verb) -> RoceOptions {
+fn options(role: Role, verb: SendVerb) -> RoceTransceiverOptions {
     let device = "stand-in".to_owned();
-    RoceOptions { device, ip: None, slots: SLOTS, slot_bytes: BYTES, frame_bytes: BYTES, role, verb }
+    RoceTransceiverOptions {
+        device,
+        ip: None,
+        slots: SLOTS,
+        slot_bytes: BYTES,
+        frame_bytes: BYTES,
+        role,
+        verb,
+    }
 }
 
 /// A connected service and caller of these roles, and the ends of their adapters.
@@ -30,8 +38,8 @@ fn pair(service: Role, caller: Role) -> ([Arc<RoceTransceiver>; 2], [Shared; 2])
         transceiver.connect(PEER, 0x22).expect("connected");
         Arc::new(transceiver)
     };
-    let service = made(service, Verb::Send, one);
-    let caller = made(caller, Verb::Write { base: 0 }, other);
+    let service = made(service, SendVerb::Send, one);
+    let caller = made(caller, SendVerb::Write { base: 0 }, other);
     ([service, caller], [one_end, other_end])
 }
 
@@ -166,11 +174,11 @@ fn what_comes_is_sent_back_or_received_alone() {
 #[test]
 fn error_marks_and_long_frames_are_cleared_and_counted() {
     let [(one, _), (other, other_end)] = joined(SLOTS, BYTES);
-    let short = RoceOptions { frame_bytes: 40, ..options(Role::Both, Verb::Send) };
+    let short = RoceTransceiverOptions { frame_bytes: 40, ..options(Role::Both, SendVerb::Send) };
     let service = Arc::new(RoceTransceiver::new(short).expect("a shape"));
     service.setup_over(|_| Ok(Box::new(one))).expect("set up");
     service.connect(PEER, 0).expect("connected");
-    let caller = Arc::new(RoceTransceiver::new(options(Role::Both, Verb::Send)).expect("a shape"));
+    let caller = Arc::new(RoceTransceiver::new(options(Role::Both, SendVerb::Send)).expect("a shape"));
     caller.setup_over(|_| Ok(Box::new(other))).expect("set up");
     caller.connect(PEER, 0).expect("connected");
     let both = [Arc::clone(&service), caller];
@@ -231,15 +239,15 @@ fn after_an_adapter_is_removed_nothing_moves_and_everything_says_so() {
 
 #[test]
 fn shapes_that_cannot_be_are_refused_and_a_device_that_is_not_there_is_named() {
-    let good = options(Role::Both, Verb::Send);
+    let good = options(Role::Both, SendVerb::Send);
     for (slots, slot_bytes, frame_bytes) in
         [(0, 64, 64), (6, 64, 64), (8192, 64, 64), (8, 64, 65), (8, 64, 0), (8, 12, 12)]
     {
-        let bad = RoceOptions { slots, slot_bytes, frame_bytes, ..good.clone() };
+        let bad = RoceTransceiverOptions { slots, slot_bytes, frame_bytes, ..good.clone() };
         assert!(RoceTransceiver::new(bad).is_err(), "{slots} {slot_bytes} {frame_bytes}");
     }
-    let transceiver =
-        RoceTransceiver::new(RoceOptions { device: "no-such-0".to_owned(), ..good }).expect("a shape");
+    let transceiver = RoceTransceiver::new(RoceTransceiverOptions { device: "no-such-0".to_owned(), ..good })
+        .expect("a shape");
     transceiver.set_local_ip(Ipv4Addr::LOCALHOST).expect("it is not open");
     let refused = transceiver.setup().expect_err("no device");
     assert!(refused.why.contains("no-such-0") || refused.why.contains("libibverbs"), "{refused:?}");
@@ -254,8 +262,8 @@ fn a_write_over_a_waiting_send_keeps_its_receive() {
     {
         let mut here = lock(&end);
         assert_eq!(here.posted.pop_front(), Some(0));
-        here.done.push_back(Completion::Received { slot: 0, bytes: 32 });
-        here.done.push_back(Completion::Written { immediate: 0, bytes: 32 });
+        here.done.push_back(WorkCompletion::Received { slot: 0, bytes: 32 });
+        here.done.push_back(WorkCompletion::Written { immediate: 0, bytes: 32 });
     }
     assert_eq!(service.rx_poll(), Ok(None), "its slot is in use");
     assert_eq!(service.counts().overwritten, 1);
@@ -268,7 +276,7 @@ fn a_write_over_a_waiting_send_keeps_its_receive() {
 #[test]
 fn what_is_not_sent_is_an_error_to_who_publishes_it() {
     let [(one, _), (_other, _)] = joined(SLOTS, BYTES);
-    let short = RoceOptions { frame_bytes: 40, ..options(Role::Unified, Verb::Send) };
+    let short = RoceTransceiverOptions { frame_bytes: 40, ..options(Role::Unified, SendVerb::Send) };
     let service = RoceTransceiver::new(short).expect("a shape");
     service.setup_over(|_| Ok(Box::new(one))).expect("set up");
     service.connect(PEER, 0).expect("connected");
@@ -287,7 +295,7 @@ fn messages_that_wait_together_are_sent_back_in_their_order() {
     {
         let mut here = lock(&end);
         here.posted.clear();
-        here.done.extend((0..SLOTS).map(|slot| Completion::Received { slot, bytes: 32 }));
+        here.done.extend((0..SLOTS).map(|slot| WorkCompletion::Received { slot, bytes: 32 }));
     }
     monitored(&[Arc::clone(service)], || until("all", || service.counts().sent == u64::from(SLOTS)));
     assert!(lock(&end).posted.iter().copied().eq(0..SLOTS), "receives are posted in the order of the ring");
@@ -308,7 +316,7 @@ fn sends_wait_for_a_send_whose_slot_is_in_use_and_come_in_the_order_of_the_ring(
     assert_eq!(receiver.rx_poll(), Ok(Some(0)));
     assert_eq!(receiver.rx_poll(), Ok(None), "slot 1 is in use, and slots 2 and 3 come behind it");
     // A write names its slot, and waits for no SEND.
-    lock(&end).done.push_back(Completion::Written { immediate: 6, bytes: 32 });
+    lock(&end).done.push_back(WorkCompletion::Written { immediate: 6, bytes: 32 });
     assert_eq!(receiver.rx_poll(), Ok(Some(6)));
     windows(receiver).tx_flags.store(1, FREE, Ordering::Release);
     let came: Vec<_> = (0..3).map(|_| receiver.rx_poll()).collect();
@@ -322,5 +330,5 @@ fn sends_wait_for_a_send_whose_slot_is_in_use_and_come_in_the_order_of_the_ring(
 #[test]
 fn pages_beyond_the_last_address_are_refused() {
     let base = u64::MAX - 100;
-    assert!(RoceTransceiver::new(options(Role::Both, Verb::Write { base })).is_err());
+    assert!(RoceTransceiver::new(options(Role::Both, SendVerb::Write { base })).is_err());
 }

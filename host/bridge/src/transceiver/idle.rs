@@ -2,7 +2,7 @@
 
 use ringcall::wait::Waiter;
 use ringcall_gpu::{clock, hint};
-use ringcall_transport::Idle;
+use ringcall_transport::IdleStrategy;
 use std::time::Duration;
 
 /// The longest time that the thread blocks: responses come through memory, and nothing would wake it.
@@ -28,7 +28,7 @@ pub(crate) struct IdlePolicy {
 
 impl IdlePolicy {
     pub(crate) fn new() -> Self {
-        Self { waiter: Idle::default().wait.waiter(), turns: 0, sleeps: 0 }
+        Self { waiter: IdleStrategy::default().wait.waiter(), turns: 0, sleeps: 0 }
     }
 
     /// Called after a turn that found work.

@@ -6,7 +6,7 @@
 //! | `--port=N` | local UDP port; 0 takes a free one | 0 |
 //! | `--bind=IP` | local address, IPv4 or IPv6 | 127.0.0.1 |
 //! | `--pinned-rings` | the ring in pinned host memory, at the same addresses for the current CUDA device | ordinary host memory |
-//! | those of all Ringcall providers | [`Shape`](ringcall_bridge::provider::Shape) | 8 slots of 256 bytes |
+//! | those of all Ringcall providers | [`LinkedArguments`](ringcall_bridge::provider::LinkedArguments) | 8 slots of 256 bytes |
 //!
 //! Other arguments are ignored.
 
@@ -18,7 +18,7 @@ use ringcall_bridge::provider::{Args, Linked, LinkedWire};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::Driver;
 use ringcall_launch::ring::MappedRing;
-use ringcall_transport::{Endpoint, udp};
+use ringcall_transport::{TransportAddress, udp};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The provider's wire.
@@ -36,7 +36,7 @@ impl LinkedWire for Udp {
         Ring::allocate(config).map_err(|error| Refused::invalid(error.to_string()))
     }
 
-    fn bind(args: &Args, _: RingConfig, before: Option<&Endpoint>) -> Result<udp::Udp, Refused> {
+    fn bind(args: &Args, _: RingConfig, before: Option<&TransportAddress>) -> Result<udp::Udp, Refused> {
         let ip = args.number("--bind", IpAddr::V4(Ipv4Addr::LOCALHOST))?;
         let asked = SocketAddr::new(ip, args.number("--port", 0)?);
         let address = before.map_or(asked, |before| before.address);

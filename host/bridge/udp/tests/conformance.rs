@@ -3,8 +3,8 @@
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring};
 use ringcall_bridge::{PolledProvider, Provider, RingProvider};
-use ringcall_transport::conformance::{Client, Subject, alone, beside, check, datagrams};
-use ringcall_transport::{Endpoint, OneThread, RingFilling, ThreadOptions, Threaded, TransportError};
+use ringcall_transport::conformance::{FrameClient, Subject, alone, beside, check, datagrams};
+use ringcall_transport::{OneThread, RingFilling, ThreadOptions, Threaded, TransportAddress, TransportError};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -48,7 +48,7 @@ impl Subject for OwnRing {
     fn start(
         &self,
         ring: &Ring,
-        _: Option<&Endpoint>,
+        _: Option<&TransportAddress>,
         dispatcher: Option<HostDispatcher<Wired>>,
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         // At the same address, if it ran before: it keeps that.
@@ -56,7 +56,7 @@ impl Subject for OwnRing {
         beside(RingProvider::launch(provider, ring).map_err(refused)?, dispatcher)
     }
 
-    fn client(&self, service: &Endpoint) -> Box<dyn Client> {
+    fn client(&self, service: &TransportAddress) -> Box<dyn FrameClient> {
         datagrams(service).unwrap()
     }
 }
@@ -70,7 +70,7 @@ impl Subject for Hooks {
     fn start(
         &self,
         ring: &Ring,
-        at: Option<&Endpoint>,
+        at: Option<&TransportAddress>,
         dispatcher: Option<HostDispatcher<Wired>>,
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         let port = at.map_or(0, |endpoint| endpoint.address.port());
@@ -86,7 +86,7 @@ impl Subject for Hooks {
         }
     }
 
-    fn client(&self, service: &Endpoint) -> Box<dyn Client> {
+    fn client(&self, service: &TransportAddress) -> Box<dyn FrameClient> {
         datagrams(service).unwrap()
     }
 }

@@ -5,7 +5,7 @@ use super::{DECODERS, Decoder, Engine, array};
 use crate::raw_ring::aligned;
 use crate::status::{Fault, status};
 use core::ffi::{CStr, c_char, c_int, c_void};
-use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
+use ringcall_qec::decode::{DecodingGraph, MatchingDecoder, MatchingEngine, ParallelEdges};
 use ringcall_qec::dem::DetectorErrorModel;
 use ringcall_qec::dem::text::{self, Limits};
 use std::io::BufReader;
@@ -25,12 +25,12 @@ fn engine(matching: c_int) -> Result<MatchingEngine, Fault> {
 pub(super) const ROUNDLESS: &str = "a check matrix does not say which round a detector belongs to";
 
 fn of_model(model: &DetectorErrorModel, engine: MatchingEngine) -> Result<Decoder, Fault> {
-    let graph = MatchingGraph::from_dem(model, ParallelEdges::Independent)?;
+    let graph = DecodingGraph::from_dem(model, ParallelEdges::Independent)?;
     let rounds = model.rounds().map_err(|error| error.to_string());
     Ok(Decoder::new(Engine::Matching(Box::new(MatchingDecoder::new(&graph, engine)?)), rounds))
 }
 
-fn of_matrix(graph: &MatchingGraph) -> Result<Decoder, Fault> {
+fn of_matrix(graph: &DecodingGraph) -> Result<Decoder, Fault> {
     let engine = MatchingDecoder::new(graph, MatchingEngine::SparseBlossom)?;
     Ok(Decoder::new(Engine::Matching(Box::new(engine)), Err(ROUNDLESS.to_owned())))
 }

@@ -1,7 +1,7 @@
 //! A check matrix and an observables matrix, whose columns are errors, as a matching graph.
 
 use crate::status::Fault;
-use ringcall_qec::decode::{MatchingGraph, ParallelEdges};
+use ringcall_qec::decode::{DecodingGraph, ParallelEdges};
 use ringcall_qec::dem::text::Limits;
 
 /// A binary matrix in compressed columns: column `i` has ones in the rows `rows[offsets[i]..offsets[i + 1]]`, ascending.
@@ -106,9 +106,9 @@ pub(super) fn graph(
     checks: &Columns,
     observables: &Columns,
     priors: Option<&[f64]>,
-) -> Result<MatchingGraph, Fault> {
+) -> Result<DecodingGraph, Fault> {
     let parallel = if priors.is_some() { ParallelEdges::Independent } else { ParallelEdges::SmallestWeight };
-    let mut graph = MatchingGraph::new(num_detectors, num_observables, parallel);
+    let mut graph = DecodingGraph::new(num_detectors, num_observables, parallel);
     for column in 0..checks.count() {
         let weight = match priors.map(|priors| priors[column]) {
             None => 1.0,

@@ -15,7 +15,7 @@ use crate::handles::Registry;
 use crate::raw_ring::{aligned, array};
 use crate::status::Fault;
 use core::ffi::c_void;
-use ringcall_matching::{DecodeError as EngineError, RoundsError, set_bits};
+use ringcall_matching::{MatchingError, RoundsError, set_bits};
 use ringcall_qec::decode::{DecodeError, Decoder as Decode, Matched, MatchingDecoder, RelayDecoder};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -64,9 +64,9 @@ impl From<DecodeError> for Fault {
     }
 }
 
-impl From<EngineError> for Fault {
+impl From<MatchingError> for Fault {
     #[cold]
-    fn from(error: EngineError) -> Self {
+    fn from(error: MatchingError) -> Self {
         Self::invalid(error.to_string())
     }
 }

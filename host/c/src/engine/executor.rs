@@ -4,7 +4,7 @@ use super::sweep::write_failure;
 use super::{Ended, Engine};
 use crate::host_call::CallCounter;
 use crate::status::{CUDA_UNKNOWN, Fault};
-use ringcall::external::{Claim, ExternalExecutor, LaunchError, Marks};
+use ringcall::external::{ExecutorClaim, ExternalExecutor, LaunchError, Marks};
 use ringcall_launch::ring::worker_pool::Found;
 use ringcall_protocol::{Geometry, RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::flag;
@@ -73,18 +73,18 @@ impl ExternalExecutor for EngineExecutor {
         });
     }
 
-    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim {
+    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> ExecutorClaim {
         // Without marks a slot in flight is offered again. With marks, too, its worker may not have ended yet
         // although the answer was taken and the slot filled again: that end must not be taken for the end of the new
         // request.
         if self.serves(slot) {
-            return Claim::Later;
+            return ExecutorClaim::Later;
         }
         match self.engine.find(Some((header.function_id, key))) {
-            Found::Worker(worker) => Claim::Worker(worker as u32),
-            Found::Busy => Claim::Later,
+            Found::Worker(worker) => ExecutorClaim::Worker(worker as u32),
+            Found::Busy => ExecutorClaim::Later,
             // An engine has all its workers from the beginning.
-            Found::NoWorker => Claim::Never,
+            Found::NoWorker => ExecutorClaim::Never,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::layout::{WorkerHook, cudaStream_t, cudaq_ringbuffer_t};
 use crate::raw_ring::host_ring;
 use crate::status::{CUDA_UNKNOWN, Fault};
 use core::ffi::{c_int, c_void};
-use ringcall::dispatcher::{Step, Stepped};
+use ringcall::dispatcher::{DispatchStep, Stepped};
 use ringcall::external::{BadRequests, RingCompat};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring};
 use ringcall_launch::ring::worker_pool::SWEEPS_PER_QUERY;
@@ -98,7 +98,7 @@ fn a_late_end_is_not_taken_for_the_next_requests() {
         bench.answer(1);
         let again = bench.streams[0].launches() - 1;
         bench.streams[1 - again as usize].end();
-        while dispatcher.step() != Step::Idle {}
+        while dispatcher.step() != DispatchStep::Idle {}
         assert_eq!(bench.response(1).request_id, 2);
         assert!(matches!(TxState::decode(bench.tx(1)), TxState::Ready(_)));
         assert!(bench.engine.is_idle());
@@ -174,7 +174,7 @@ fn a_launch_that_fails_is_answered_once() {
     assert!(bench.engine.is_idle());
     let mut dispatcher = dispatcher(&bench);
     bench.ask(1, 9);
-    while dispatcher.step() != Step::Idle {}
+    while dispatcher.step() != DispatchStep::Idle {}
     assert_eq!(bench.tx(1), UNKNOWN);
     assert_eq!((bench.response(1).status(), bench.response(1).request_id), (Status::LAUNCH_FAILED, 9));
     bench.take(1);
@@ -267,7 +267,7 @@ fn who_sees_an_in_place_slot_in_flight_finds_its_graph_launched() {
         let bench = Bench::of(1, Manner { in_place, ..Manner::default() });
         let mut dispatcher = dispatcher(&bench);
         bench.ask(2, 7);
-        while dispatcher.step() != Step::Idle {}
+        while dispatcher.step() != DispatchStep::Idle {}
         let free = [flag::FREE; SLOTS as usize];
         // A graph that answers by the flag may do so at once; in place the stream writes it.
         assert_eq!(
@@ -306,17 +306,17 @@ fn a_loop_whose_graphs_answer_last_serves_them() {
     let mut dispatcher = dispatcher(&bench);
     for round in 0..20 {
         bench.ask(round % SLOTS, round);
-        while dispatcher.step() != Step::Idle {}
+        while dispatcher.step() != DispatchStep::Idle {}
         assert_eq!(bench.streams.iter().map(|stream| stream.launches()).sum::<u32>(), round + 1);
         bench.answer(round % SLOTS);
         // Taken before the dispatcher has noticed, or after.
         if round % 2 == 0 {
-            while dispatcher.step() != Step::Idle {}
+            while dispatcher.step() != DispatchStep::Idle {}
         }
         assert_eq!(bench.response(round % SLOTS).request_id, round);
         bench.take(round % SLOTS);
     }
-    while dispatcher.step() != Step::Idle {}
+    while dispatcher.step() != DispatchStep::Idle {}
     assert!(bench.engine.is_idle());
     assert_eq!(bench.streams.iter().map(|stream| stream.queued()).sum::<usize>(), 0);
 }

@@ -12,7 +12,7 @@ use crate::raw_ring::{View, aligned, check, host_ring};
 use crate::served::{RingId, Served};
 use crate::status::Fault;
 use core::ffi::c_int;
-use ringcall::dispatcher::{Step, Stepped};
+use ringcall::dispatcher::{DispatchStep, Stepped};
 use ringcall::external::{BadRequests, RingCompat};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, HostOptions, Ring, Wait};
 use ringcall_protocol::SharedRing;
@@ -198,14 +198,14 @@ impl HostLoop {
             let step = dispatcher.step();
             let sent = transport.as_mut().is_some_and(Dataplane::send);
             match step {
-                Step::Busy | Step::Ended => waiter.reset(),
+                DispatchStep::Busy | DispatchStep::Ended => waiter.reset(),
                 // A request that the transport reported and that was not served yet is found within a few turns, even
                 // in a ring of the assumed largest size.
-                Step::Idle if moved || sent || transport.as_ref().is_some_and(Dataplane::is_busy) => {
+                DispatchStep::Idle if moved || sent || transport.as_ref().is_some_and(Dataplane::is_busy) => {
                     waiter.reset();
                 }
-                Step::Idle if !dispatcher.ends_round() => (),
-                Step::Idle => {
+                DispatchStep::Idle if !dispatcher.ends_round() => (),
+                DispatchStep::Idle => {
                     let _ = waiter.idle();
                 }
             }
@@ -258,9 +258,9 @@ fn drain(
         let step = dispatcher.step();
         let sent = transport.as_mut().is_some_and(|transport| transport.send());
         match step {
-            Step::Ended if !more && !sent => return true,
-            Step::Ended | Step::Busy => (),
-            Step::Idle => std::thread::yield_now(),
+            DispatchStep::Ended if !more && !sent => return true,
+            DispatchStep::Ended | DispatchStep::Busy => (),
+            DispatchStep::Idle => std::thread::yield_now(),
         }
         if begin.elapsed() >= limit {
             return false;

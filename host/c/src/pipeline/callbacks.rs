@@ -3,7 +3,7 @@
 use crate::layout::cudaq_host_dispatch_worker_t;
 use crate::status::Fault;
 use core::ffi::{c_int, c_void};
-use ringcall_pipeline::Completion;
+use ringcall_pipeline::CompletedRequest;
 use std::cell::Cell;
 
 /// Arguments of a CPU stage.
@@ -142,7 +142,7 @@ impl Callback<CpuStageFn> {
 
 impl Callback<CompletionFn> {
     /// Whether it succeeded.
-    pub(super) fn call(self, completion: &Completion<'_>) -> bool {
+    pub(super) fn call(self, completion: &CompletedRequest<'_>) -> bool {
         let told = ringcall_completion_t {
             request_id: completion.request_id,
             slot: completion.slot as c_int,

@@ -23,7 +23,8 @@ use deferred::Deferrals;
 use ringcall::{FunctionId, Ring};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_pipeline::{
-    Completion, CpuStage, Injector, Monitor, PipelineError, Running, StageContext, Stats, SubmitError,
+    CompletedRequest, CpuStage, Injector, Monitor, PipelineError, RunningPipeline, StageContext, Stats,
+    SubmitError,
 };
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -48,7 +49,7 @@ struct CPipeline {
 
 enum Life {
     Idle,
-    Running(Box<ringcall_pipeline::Pipeline<Running>>),
+    Running(Box<ringcall_pipeline::Pipeline<RunningPipeline>>),
     /// A stop left a thread behind that may still use the ring.
     Stuck,
 }
@@ -147,7 +148,7 @@ impl CPipeline {
         &self,
         callbacks: Callbacks,
         workers: Workers,
-    ) -> Result<ringcall_pipeline::Pipeline<Running>, Fault> {
+    ) -> Result<ringcall_pipeline::Pipeline<RunningPipeline>, Fault> {
         let shared = Arc::new(workers);
         let (made, ends) = (Arc::clone(&shared), shared);
         let deferrals = Arc::clone(&self.deferrals);
@@ -173,7 +174,7 @@ impl CPipeline {
                 };
                 Ok(stage)
             })
-            .on_completion(move |completion: &Completion<'_>| {
+            .on_completion(move |completion: &CompletedRequest<'_>| {
                 if let Some(handler) = handler
                     && !handler.call(completion)
                 {

@@ -11,7 +11,7 @@ use crate::layout::{WorkerHook, cudaStream_t, cudaq_host_dispatch_worker_t};
 use crate::status::{CUDA_UNKNOWN, Fault};
 use core::ffi::c_void;
 use ringcall::Status;
-use ringcall::worker::{Hook, LaunchContext, LaunchError, Launcher, ReadySignal};
+use ringcall::worker::{Hook, LaunchContext, LaunchError, LaunchFn, ReadySignal};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{MappedRegion, Stream, StreamState};
 use ringcall_gpu::shared::{Region, Words};
@@ -106,7 +106,7 @@ impl Workers {
         let post = given.post_launch_fn.map(|hook| worker.hook(hook, given.post_launch_data));
         let (execution, post_launch) = if worker.stream.is_some() {
             let (launching, connected) = (Arc::clone(worker), Arc::clone(worker));
-            let launcher: Launcher = Box::new(move |_| launching.launch());
+            let launcher: LaunchFn = Box::new(move |_| launching.launch());
             let execution = Execution::Launched {
                 launcher,
                 raised: Raised::Host(Box::new(move |signal| {

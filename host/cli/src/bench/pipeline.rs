@@ -46,7 +46,7 @@ pub(super) fn run(bench: &Bench) -> Result<Row> {
     let wrong = Arc::new(SystemU64::new(0));
     let handler = {
         let (last, count, wrong) = (Arc::clone(&last), Arc::clone(&count), Arc::clone(&wrong));
-        move |c: &ringcall_pipeline::Completion<'_>| {
+        move |c: &ringcall_pipeline::CompletedRequest<'_>| {
             let right =
                 c.is_success() && c.result.is_some_and(|r| r.len() == PAYLOAD && r[0] == c.request_id as u8);
             if !right {

@@ -4,7 +4,7 @@ use super::measure::{Bench, Row, histogram};
 use anyhow::{Result, bail};
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig};
 use ringcall_gpu::clock;
-use ringcall_transport::{Caller, CallerOptions, Link, Outcome, Tagged, Unified, udp};
+use ringcall_transport::{Caller, CallerOptions, Link, RequestOutcome, Tagged, UnifiedTransport, udp};
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader};
 use ringcall_wire::names;
 use ringcall_wire::tag::{FrameKey, TAG_BYTES};
@@ -77,9 +77,9 @@ fn round_trips(bench: &Bench, payload_bytes: usize, key: Option<FrameKey>) -> Re
             dispatcher.step();
             link.publish();
             caller.poll(|ended| match ended.outcome {
-                Outcome::Answered(_, result) if result.iter().all(|&byte| byte == 8) => (),
-                Outcome::Answered(..) => wrong += 1,
-                Outcome::Lost | Outcome::Unsent => lost += 1,
+                RequestOutcome::Answered(_, result) if result.iter().all(|&byte| byte == 8) => (),
+                RequestOutcome::Answered(..) => wrong += 1,
+                RequestOutcome::Lost | RequestOutcome::Unsent => lost += 1,
             });
         }
         if trip.is_timed {

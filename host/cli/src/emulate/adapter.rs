@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use ringcall_roce::rendezvous;
 use ringcall_sim::fpga::Report;
 use ringcall_transport::Tagged;
-use ringcall_transport::verbs::{PairOptions, Remote, VerbsCaller, VerbsWindow};
+use ringcall_transport::verbs::{PairOptions, RemoteQueuePair, VerbsCaller, VerbsWindow};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ pub(super) fn run(
         .with_context(|| format!("the rendezvous at {service}"))?;
     let pages =
         VerbsWindow { key: there.key, base: window.base, page_bytes: window.page_bytes, pages: in_flight };
-    wire.connect(Remote { qp: there.qp, ip: there.ip }, pages)?;
+    wire.connect(RemoteQueuePair { qp: there.qp, ip: there.ip }, pages)?;
     let options = DatagramOptions {
         to: SocketAddr::V4(window.peer),
         function: args.function,

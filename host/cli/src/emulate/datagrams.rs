@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall_sim::fpga::{FaultCounts, Faults, Latency, Report, TimeFormat};
-use ringcall_transport::{CallError, Caller, CallerOptions, Outcome, Wire, udp};
+use ringcall_transport::{Caller, CallerError, CallerOptions, RequestOutcome, Wire, udp};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::PoisonError;
@@ -116,14 +116,14 @@ pub(super) fn run<W: Wire>(
                     open.insert(id, Open { payload, time, withheld });
                     idle = 0;
                 }
-                Err(error @ CallError::TooLong { .. }) => return Err(error.into()),
+                Err(error @ CallerError::TooLong { .. }) => return Err(error.into()),
                 Err(_) => report.stalls += 1,
             }
         }
         let ended = caller.poll(|ended| {
             let Some(Open { payload, time, withheld }) = open.remove(&ended.id) else { return };
             match ended.outcome {
-                Outcome::Answered(header, result) => {
+                RequestOutcome::Answered(header, result) => {
                     latency
                         .saturating_record(u64::try_from(ended.took.as_nanos()).unwrap_or(u64::MAX).max(1));
                     if header.ptp_timestamp != time {
@@ -136,8 +136,8 @@ pub(super) fn run<W: Wire>(
                         report.wrong_content += 1;
                     }
                 }
-                Outcome::Lost if withheld => report.lost += 1,
-                Outcome::Lost | Outcome::Unsent => report.unanswered += 1,
+                RequestOutcome::Lost if withheld => report.lost += 1,
+                RequestOutcome::Lost | RequestOutcome::Unsent => report.unanswered += 1,
             }
         });
         if ended == 0 && caller.statistics().closed > 0 {

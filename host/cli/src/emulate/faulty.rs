@@ -1,8 +1,8 @@
 //! A UDP socket that duplicates and reorders requests on purpose.
 
 use ringcall_sim::fpga::{FaultCounts, Faults, Injector};
-use ringcall_transport::wire::{Arrival, Sent};
-use ringcall_transport::{Endpoint, Outbox, Wire, udp};
+use ringcall_transport::wire::{Sent, WireArrival};
+use ringcall_transport::{Outbox, TransportAddress, Wire, udp};
 use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -78,7 +78,7 @@ impl Wire for Faulty {
     type Peer = udp::Peer;
     const NAMES_SLOTS: bool = false;
 
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         self.udp.endpoint()
     }
 
@@ -93,7 +93,7 @@ impl Wire for Faulty {
         self.udp.open(receive_bytes, send_bytes)
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, udp::Peer>)) -> io::Result<()> {
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(WireArrival<'_, udp::Peer>)) -> io::Result<()> {
         let mut any = false;
         let outcome = self.udp.receive(limit, &mut |arrival| {
             any = true;

@@ -308,7 +308,7 @@ fn local(args: &Args, service: SocketAddrV4) -> Result<SocketAddrV4> {
 /// Overrides the endpoint's values by those of a rendezvous.
 fn introduce(args: &Args, service: SocketAddr, target: &mut PlayerTarget) -> Result<()> {
     let timeout = args.timeout;
-    let here = rendezvous::Side { qp: args.qp, key: 0, ip: *local(args, target.peer)?.ip() };
+    let here = rendezvous::ConnectionSide { qp: args.qp, key: 0, ip: *local(args, target.peer)?.ip() };
     let there =
         rendezvous::call(service, here, timeout).with_context(|| format!("the rendezvous at {service}"))?;
     (target.qp, target.key) = (there.qp, there.key);

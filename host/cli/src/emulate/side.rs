@@ -4,7 +4,7 @@
 use anyhow::Result;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use ringcall_qec::decode::{MatchingGraph, ParallelEdges};
+use ringcall_qec::decode::{DecodingGraph, ParallelEdges};
 use ringcall_qec::dem::{Component, DetectorErrorModel};
 use ringcall_qec::shots::Shot;
 use ringcall_wire::codec::Encoder;
@@ -46,7 +46,7 @@ impl Weights {
         most: u32,
         seed: u64,
     ) -> Result<Self> {
-        let graph = MatchingGraph::from_dem(model, ParallelEdges::Independent)?;
+        let graph = DecodingGraph::from_dem(model, ParallelEdges::Independent)?;
         let edges = (0..).zip(graph.edges()).map(|(index, edge)| (index, edge.weight));
         let edges = edges.filter(|&(_, weight)| weight >= 0.0).collect::<Vec<_>>();
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);

@@ -14,8 +14,8 @@ use anyhow::{Context, Result, bail};
 use growth::Growth;
 use maud::{Markup, PreEscaped, html};
 use ringcall_decoder_service::Problem;
-use ringcall_matching::{MatchedPair, MatchingGraph as Engine};
-use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
+use ringcall_matching::{MatchedPair, MatchingGraph};
+use ringcall_qec::decode::{DecodingGraph, MatchingDecoder, MatchingEngine, ParallelEdges};
 use ringcall_qec::sample::Sampler;
 use ringcall_qec::shots::{Shot, ShotFormat, ShotLayout, ShotReader};
 use std::fs::File;
@@ -70,7 +70,7 @@ struct Chosen {
 /// The decoder's result for a shot.
 pub(super) struct Explained<'a> {
     model: &'a ringcall_qec::dem::DetectorErrorModel,
-    graph: &'a Engine,
+    graph: &'a MatchingGraph,
     defects: &'a [u32],
     pairs: Vec<MatchedPair>,
     correction: Vec<u32>,
@@ -147,7 +147,7 @@ fn choose(args: &Args, problem: &Problem) -> Result<Chosen> {
 /// The page, and the picture in it.
 fn explain(problem: &Problem, kind: MatchingEngine, chosen: &Chosen) -> Result<(String, String)> {
     let model = problem.model();
-    let graph = MatchingGraph::from_dem(model, ParallelEdges::Independent)?;
+    let graph = DecodingGraph::from_dem(model, ParallelEdges::Independent)?;
     if graph.edges().len() > MOST_EDGES {
         bail!("the matching graph has {} edges: a picture has at most {MOST_EDGES}", graph.edges().len());
     }

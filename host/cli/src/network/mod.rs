@@ -15,7 +15,7 @@ use ringcall_cuda::driver as cuda;
 use ringcall_decoder_service::{Inference, Predecoder};
 use ringcall_infer::Model;
 use ringcall_infer::onnx::BUILT_IN;
-use ringcall_infer::onnxruntime::{Provider, Runtime};
+use ringcall_infer::onnxruntime::{ExecutionProvider, Runtime};
 use ringcall_inference_service::Runner;
 use ringcall_qec::circuit::MemoryExperiment;
 use ringcall_tensorrt::{Library, Search};
@@ -100,8 +100,8 @@ impl Network {
         let runtime =
             |provider| Ok::<_, anyhow::Error>(Runner::OnnxRuntime(Runtime::load(onnxruntime)?, provider));
         let runner = match arg {
-            NetworkArg::Onnxruntime => runtime(Provider::Cpu { threads: 1 })?,
-            NetworkArg::OnnxruntimeCuda => runtime(Provider::Cuda { device: 0 })?,
+            NetworkArg::Onnxruntime => runtime(ExecutionProvider::Cpu { threads: 1 })?,
+            NetworkArg::OnnxruntimeCuda => runtime(ExecutionProvider::Cuda { device: 0 })?,
             _ if onnxruntime.is_some() => {
                 bail!(Misuse("--onnxruntime is for --engine onnxruntime and onnxruntime-cuda".to_owned()))
             }

@@ -5,7 +5,7 @@
 //! first few nothing is allocated, and a slow output delays the input.
 
 use ringcall_qec::decode::{DecodeError, Decoder, ShotDecoder};
-use ringcall_qec::shots::{Bits, Shot, ShotError, ShotLayout, ShotReader, ShotWriter};
+use ringcall_qec::shots::{BitRow, Shot, ShotError, ShotLayout, ShotReader, ShotWriter};
 use ringcall_qec::stats::LogicalErrorRate;
 use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
@@ -98,7 +98,7 @@ impl Batch {
         Ok(())
     }
 
-    fn right(&self, index: usize) -> &Bits {
+    fn right(&self, index: usize) -> &BitRow {
         &self.truth.as_ref().unwrap_or(&self.shots)[index].observables
     }
 

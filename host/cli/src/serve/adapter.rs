@@ -17,7 +17,7 @@ use ringcall_rdma::neighbour::mac_of;
 use ringcall_rdma::verbs::address_of;
 use ringcall_roce::{PAGE_UNIT_BYTES, PathMtu, ROCE_PORT};
 use ringcall_sim::socket_nic::LoopCounts;
-use ringcall_transport::{Endpoint, roce};
+use ringcall_transport::{TransportAddress, roce};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ const ADDRESS_WITHIN: Duration = Duration::from_secs(2);
 pub(super) struct RealAdapter {
     pair: AdapterPair,
     kernels: Kernels,
-    endpoint: Endpoint,
+    endpoint: TransportAddress,
     counts: Arc<dyn LoopCounts>,
 }
 
@@ -94,7 +94,7 @@ pub(super) fn start(args: &Args, device: &str) -> Result<RealAdapter> {
 }
 
 /// The endpoint that peers see: RoCE.
-fn endpoint(pair: &AdapterPair, shape: &AdapterShape, ip: Ipv4Addr) -> Endpoint {
+fn endpoint(pair: &AdapterPair, shape: &AdapterShape, ip: Ipv4Addr) -> TransportAddress {
     let details = vec![
         ("qp", format!("{:#x}", pair.number())),
         ("rkey", format!("{:#x}", pair.key())),
@@ -103,7 +103,11 @@ fn endpoint(pair: &AdapterPair, shape: &AdapterShape, ip: Ipv4Addr) -> Endpoint 
         ("page_size", shape.stride.to_string()),
         ("device", "mlx5".to_owned()),
     ];
-    Endpoint { transport: roce::NAME, address: SocketAddr::V4(SocketAddrV4::new(ip, ROCE_PORT)), details }
+    TransportAddress {
+        transport: roce::NAME,
+        address: SocketAddr::V4(SocketAddrV4::new(ip, ROCE_PORT)),
+        details,
+    }
 }
 
 /// Requests that were taken, and neither answered nor given back without a response.
@@ -113,7 +117,7 @@ fn unanswered(counts: &dyn LoopCounts) -> i128 {
 }
 
 impl Served for RealAdapter {
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         self.endpoint.clone()
     }
 

@@ -28,7 +28,7 @@ use ringcall_protocol::counters::Snapshot;
 use ringcall_roce::PortOptions;
 use ringcall_roce::introduced::Introduction;
 use ringcall_sim::socket_nic::{self, Adapter, AdapterQueues, LoopCounts, SocketNicOptions};
-use ringcall_transport::{Endpoint, roce};
+use ringcall_transport::{TransportAddress, roce};
 use ringcall_wire::function::names;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -248,11 +248,11 @@ pub(super) fn adapter(
 const TX_KEY: u32 = 0x7478;
 
 impl Served for AdapterService {
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         // The peer's protocol is RoCE.
         let mut details = self.adapter.options().port.details();
         details.push(("device", socket_nic::NAME.to_owned()));
-        Endpoint { transport: roce::NAME, address: SocketAddr::V4(self.adapter.address()), details }
+        TransportAddress { transport: roce::NAME, address: SocketAddr::V4(self.adapter.address()), details }
     }
 
     fn figures(&self) -> Figures {

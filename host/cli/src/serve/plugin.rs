@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring, RingConfig};
 use ringcall_bridge::{BridgeError, PolledProvider, Provider, RingProvider, parse_endpoint};
-use ringcall_transport::Endpoint;
+use ringcall_transport::TransportAddress;
 use ringcall_wire::CudaqStatus;
 use std::str::FromStr;
 
@@ -67,7 +67,7 @@ impl Plugin {
     }
 
     /// The provider's endpoint, which is known before a peer connects.
-    pub(super) fn endpoint(&self) -> Result<Endpoint> {
+    pub(super) fn endpoint(&self) -> Result<TransportAddress> {
         match self.provider.endpoint_info() {
             Ok(line) => Ok(parse_endpoint(&line)),
             Err(BridgeError::Unsupported { .. }) => Ok(parse_endpoint("")),

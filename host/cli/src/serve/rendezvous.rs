@@ -4,7 +4,7 @@ use super::server::Server;
 use anyhow::{Context, Result};
 use ringcall_roce::Hosts;
 use ringcall_roce::introduced::Introducer;
-use ringcall_roce::rendezvous::{Service, Side};
+use ringcall_roce::rendezvous::{ConnectionSide, RendezvousService};
 use std::net::SocketAddr;
 
 /// Failed callers that are reported one by one; further ones are only counted.
@@ -34,11 +34,11 @@ impl Drop for Failed {
 /// Sends `here` to each caller from these hosts, after introducing the caller to the service's thread.
 pub(super) fn start(
     address: SocketAddr,
-    here: Side,
+    here: ConnectionSide,
     introducer: Introducer,
     allowed: Hosts,
 ) -> Result<Server> {
-    let service = Service::bind(address).with_context(|| format!("no rendezvous at {address}"))?;
+    let service = RendezvousService::bind(address).with_context(|| format!("no rendezvous at {address}"))?;
     let mut service = service.only(allowed);
     let address = service.local_addr()?;
     let mut failed = Failed::default();

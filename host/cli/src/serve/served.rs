@@ -13,8 +13,8 @@ use ringcall_mlx5::{Ended, Event};
 use ringcall_protocol::counters::Snapshot;
 use ringcall_sim::socket_nic::{self, LoopCounts};
 use ringcall_transport::{
-    Endpoint, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, Unified, Watch as TransportWatch,
-    roce,
+    OneThread, RingFilling, ThreadOptions, Threaded, TransportAddress, TransportStopReport, TransportWatch,
+    UnifiedTransport, roce,
 };
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use std::time::Duration;
 /// A running service of any kind.
 pub(super) trait Served {
     /// The address for peers.
-    fn endpoint(&self) -> Endpoint;
+    fn endpoint(&self) -> TransportAddress;
     /// A reader of all counters.
     fn figures(&self) -> Figures;
     /// Stops the transport first, so that requests in flight are still answered.
@@ -48,7 +48,7 @@ struct OneThreadService {
 }
 
 impl Served for OneThreadService {
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         self.service.endpoint().clone()
     }
 
@@ -71,7 +71,7 @@ pub(super) struct TwoThreadService {
 }
 
 impl Served for TwoThreadService {
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         self.transport.endpoint().clone()
     }
 
@@ -116,7 +116,7 @@ impl Raised {
 }
 
 impl Served for DeviceService {
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         self.transport.endpoint().clone()
     }
 
@@ -138,11 +138,11 @@ impl Served for DeviceService {
 
 /// A NIC in software and the unified loop.
 impl Served for socket_nic::Service {
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         // The peer's protocol is RoCE.
         let mut details = self.options().port.details();
         details.push(("device", socket_nic::NAME.to_owned()));
-        Endpoint { transport: roce::NAME, address: SocketAddr::V4(self.address()), details }
+        TransportAddress { transport: roce::NAME, address: SocketAddr::V4(self.address()), details }
     }
 
     fn figures(&self) -> Figures {
@@ -161,7 +161,7 @@ impl Served for socket_nic::Service {
 
 /// A transport polled by a thread of this process, and the host's dispatcher on the same thread or its own.
 pub(super) fn driven(
-    link: impl Unified + 'static,
+    link: impl UnifiedTransport + 'static,
     dispatcher: HostDispatcher<Wired>,
     threads: ThreadsArg,
 ) -> Result<Box<dyn Served>> {
@@ -205,7 +205,7 @@ impl Outcome {
         text + &format!("unaccounted: {frames} frames, {requests} requests\n")
     }
 
-    fn of_ring(report: &StopReport, stuck: bool, counters: &Snapshot) -> Self {
+    fn of_ring(report: &TransportStopReport, stuck: bool, counters: &Snapshot) -> Self {
         let balance @ (frames, slots) = report.statistics.balance();
         Self {
             text: format!(

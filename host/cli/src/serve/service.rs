@@ -17,7 +17,7 @@ use ringcall_decoder_service::{Cancellation, Problem, SideDecoder};
 use ringcall_inference_service::{HostCounts, RunningPredecoder};
 use ringcall_qec::decode::{BpConfig, DecoderFamily};
 use ringcall_roce::introduced::Introduction;
-use ringcall_roce::rendezvous::Side;
+use ringcall_roce::rendezvous::ConnectionSide;
 use ringcall_roce::{PAGE_UNIT_BYTES, PortOptions};
 use ringcall_transport::{Link, Tagged, ThreadOptions, Threaded, Wire, roce, udp, verbs};
 use ringcall_wire::function::names;
@@ -336,7 +336,7 @@ impl Service {
     }
 
     /// Queue pair, key and address of a service that has them, for a rendezvous.
-    pub(super) fn side(&self) -> Option<Side> {
+    pub(super) fn side(&self) -> Option<ConnectionSide> {
         let endpoint = self.served.endpoint();
         let number = |key| {
             let (_, text) = endpoint.details.iter().find(|(name, _)| *name == key)?;
@@ -344,7 +344,7 @@ impl Service {
         };
         match endpoint.address {
             SocketAddr::V4(address) => {
-                Some(Side { qp: number("qp")?, key: number("rkey")?, ip: *address.ip() })
+                Some(ConnectionSide { qp: number("qp")?, key: number("rkey")?, ip: *address.ip() })
             }
             SocketAddr::V6(_) => None,
         }
@@ -450,7 +450,7 @@ fn verbs_wire(args: &Args, ring: &Ring, introductions: Introductions) -> Result<
         mtu: args.mtu.into(),
         first_psn: args.psn,
     };
-    let peer = one_peer(args)?.map(|peer| verbs::Remote { qp: args.remote_qp, ip: *peer.ip() });
+    let peer = one_peer(args)?.map(|peer| verbs::RemoteQueuePair { qp: args.remote_qp, ip: *peer.ip() });
     let wire = verbs::Verbs::open(verbs::VerbsOptions { pair, peer })?;
     let wire = match introductions {
         None => wire,

@@ -7,11 +7,11 @@ use super::split;
 use super::stream::{Stream, Unexplained, pack};
 use crate::deadline::{Cancellation, Timed};
 use ringcall_matching::{
-    CheckMatrix, Decoder as Matching, EndlessConfig, MatchingGraph, SlidingConfig, SlidingDecoder,
+    CheckMatrix, EndlessConfig, MatchingGraph, MwpmDecoder, SlidingConfig, SlidingDecoder,
 };
 use ringcall_qec::decode::{
-    Decoder, DecoderFactory, DecoderOptions, Matched, MatchingDecoder, MatchingEngine,
-    MatchingGraph as ModelGraph, ModelDecoders, ParallelEdges, RelayFactory,
+    Decoder, DecoderFactory, DecoderOptions, DecodingGraph, Matched, MatchingDecoder, MatchingEngine,
+    ModelDecoders, ParallelEdges, RelayFactory,
 };
 
 /// The most rounds at a run's end that windows get together.
@@ -19,7 +19,7 @@ const MAX_TAIL: usize = 8;
 
 /// A decoder and its algorithm.
 pub(super) enum Engine {
-    Matching(Box<Matching>),
+    Matching(Box<MwpmDecoder>),
     Sliding(Box<Windows>),
     /// Runs of any length, which are decoded round by round.
     Endless(Box<Stream>),
@@ -66,7 +66,7 @@ impl Engine {
                 let decoder = decoders.and_then(|decoders| decoders.build());
                 decoder.map(Self::Model).map_err(|why| config.refuse("H_sparse", why))
             }
-            Method::Matching { .. } => Ok(Self::Matching(Box::new(Matching::new(graph(config)?)))),
+            Method::Matching { .. } => Ok(Self::Matching(Box::new(MwpmDecoder::new(graph(config)?)))),
             &Method::Sliding { window, step, rounds, .. } => {
                 let sliding = SlidingConfig { window: window as usize, commit: step as usize };
                 let windows = Windows::new(&graph(config)?, rounds, sliding, config.detectors());
@@ -80,7 +80,7 @@ impl Engine {
                 let stream = if correlated {
                     let model =
                         split::into_edges(config.model()).map_err(|why| config.refuse("H_sparse", why))?;
-                    let graph = ModelGraph::from_dem(&model, ParallelEdges::Independent);
+                    let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent);
                     let decoder = graph
                         .and_then(|graph| MatchingDecoder::new(&graph, MatchingEngine::CorrelatedBlossom));
                     let decoder = decoder.map_err(|why| config.refuse("H_sparse", why))?;

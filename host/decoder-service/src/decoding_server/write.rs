@@ -1,6 +1,6 @@
 //! Configurations of detector error models, as text.
 
-use ringcall_qec::decode::{DecodeError, MatchingGraph, ParallelEdges};
+use ringcall_qec::decode::{DecodeError, DecodingGraph, ParallelEdges};
 use ringcall_qec::dem::{Component, DetectorErrorModel, Mechanism};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -160,7 +160,7 @@ fn parts(model: &DetectorErrorModel) -> Vec<Vec<u32>> {
 
 /// The edges of the model's matching graph.
 fn edges(model: &DetectorErrorModel) -> Result<Vec<Column>, WriteError> {
-    let graph = MatchingGraph::from_dem(model, ParallelEdges::Independent)?;
+    let graph = DecodingGraph::from_dem(model, ParallelEdges::Independent)?;
     let column = |edge: &ringcall_qec::decode::GraphEdge| {
         let detectors = std::iter::once(edge.node).chain(edge.other).collect();
         (detectors, edge.observables.clone(), 1.0 / (1.0 + edge.weight.exp()))

@@ -3,7 +3,7 @@
 use crate::LaunchedInference;
 use crate::gpu::GpuPredecoderError;
 use crate::trace::range;
-use ringcall::worker::{Hook, LaunchContext, LaunchError, Launcher};
+use ringcall::worker::{Hook, LaunchContext, LaunchError, LaunchFn};
 use ringcall::{Ring, Status};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Carrier, Context, Lane, LaneKernels, Stream};
@@ -139,7 +139,7 @@ impl LaunchedInference for GpuLanes {
         let [request_bytes, answer_bytes] = self.bytes();
         let staged = Arc::new(Mutex::new(Staged { lane, input: Err(UNSTAGED) }));
         let launched = Arc::clone(&staged);
-        let launcher: Launcher = Box::new(move |_| {
+        let launcher: LaunchFn = Box::new(move |_| {
             let _range = range(c"launch");
             let mut staged = lock(&launched);
             std::mem::replace(&mut staged.input, Err(UNSTAGED))?;

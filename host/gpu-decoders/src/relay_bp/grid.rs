@@ -91,7 +91,7 @@ impl GridHandler {
 
     /// The kernel's shape.
     #[must_use]
-    pub fn shape(&self) -> &'static ringcall_bp::kernel::Shape {
+    pub fn shape(&self) -> &'static ringcall_bp::kernel::KernelShape {
         self.loaded().shape
     }
 

@@ -4,7 +4,7 @@ use crate::relay_bp::cancel::CancelFlag;
 use crate::relay_bp::error::GpuError;
 use crate::relay_bp::params::{Params, RACE_BYTES, idle_race};
 use crate::relay_bp::{AnswerLayout, shapes};
-use ringcall_bp::kernel::{Shape, Tables, check_config};
+use ringcall_bp::kernel::{KernelShape, Tables, check_config};
 use ringcall_bp::{BpConfig, BpGraph};
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeviceBuffer, Launch, Linker, Module};
@@ -39,7 +39,7 @@ pub struct Bounds {
 pub(crate) struct Loaded {
     pub(crate) context: Arc<Context>,
     pub(crate) module: Module,
-    pub(crate) shape: &'static Shape,
+    pub(crate) shape: &'static KernelShape,
     pub(crate) ptx: &'static str,
     pub(crate) layout: AnswerLayout,
     pub(crate) config: BpConfig,
@@ -113,7 +113,7 @@ impl Loaded {
         context: &Arc<Context>,
         module: Module,
         tables: &Tables,
-        (shape, ptx): (&'static Shape, &'static str),
+        (shape, ptx): (&'static KernelShape, &'static str),
         config: &BpConfig,
         bounds: Bounds,
     ) -> Result<Self, GpuError> {

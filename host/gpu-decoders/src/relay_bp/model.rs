@@ -65,7 +65,7 @@ impl GpuModel {
 
     /// The kernel's shape.
     #[must_use]
-    pub fn shape(&self) -> &'static ringcall_bp::kernel::Shape {
+    pub fn shape(&self) -> &'static ringcall_bp::kernel::KernelShape {
         self.shared.loaded.shape
     }
 

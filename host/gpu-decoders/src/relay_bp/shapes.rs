@@ -1,6 +1,6 @@
 //! PTX of the kernel's shapes, in the order in which they are tried.
 
-use ringcall_bp::kernel::{SHAPES, Shape};
+use ringcall_bp::kernel::{KernelShape, SHAPES};
 
 macro_rules! ptx {
     ($name:literal) => {
@@ -13,7 +13,7 @@ const TEXTS: [(&str, &str); SHAPES.len()] =
     [ptx!("bb72_8"), ptx!("bb144_16n"), ptx!("bb144_8"), ptx!("wide_16"), ptx!("deep_16")];
 
 /// The shapes with their texts.
-pub(crate) fn all() -> impl Iterator<Item = (&'static Shape, &'static str)> {
+pub(crate) fn all() -> impl Iterator<Item = (&'static KernelShape, &'static str)> {
     SHAPES.iter().zip(TEXTS).map(|(shape, (_, text))| (shape, text))
 }
 

@@ -5,7 +5,7 @@ use crate::TensorSpec;
 /// What computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Provider {
+pub enum ExecutionProvider {
     /// The CPU, with so many threads a session, the caller's among them; 0 for as many as there are cores.
     Cpu {
         /// Threads.
@@ -23,7 +23,7 @@ pub enum Provider {
 pub(crate) struct Loaded {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
-    pub(crate) provider: Provider,
+    pub(crate) provider: ExecutionProvider,
     /// Sizes by symbol, for the session to know.
     pub(crate) symbols: Vec<(String, i64)>,
     pub(crate) inputs: Vec<TensorSpec>,

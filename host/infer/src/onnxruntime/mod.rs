@@ -11,11 +11,11 @@
 //!
 //! ```no_run
 //! use ringcall_infer::{Model, OnnxOptions};
-//! use ringcall_infer::onnxruntime::{OrtModel, Provider, Runtime};
+//! use ringcall_infer::onnxruntime::{OrtModel, ExecutionProvider, Runtime};
 //!
 //! let runtime = Runtime::load(None)?;
 //! let options = OnnxOptions::new().with_symbol("layers", 8).with_symbol("height", 7).with_symbol("width", 7);
-//! let model = OrtModel::load(&runtime, "predecoder_3x128.onnx", &options, Provider::Cpu { threads: 1 })?;
+//! let model = OrtModel::load(&runtime, "predecoder_3x128.onnx", &options, ExecutionProvider::Cpu { threads: 1 })?;
 //! let mut engine = model.instantiate()?;
 //! let volume = vec![0; model.inputs()[0].size_bytes()];
 //! let mut logits = vec![0; model.outputs()[0].size_bytes()];
@@ -28,6 +28,6 @@ mod model;
 mod runtime;
 mod tensor;
 
-pub use file::Provider;
+pub use file::ExecutionProvider;
 pub use model::OrtModel;
 pub use runtime::{LIBRARY_VARIABLE, OLDEST_MINOR, Runtime, RuntimeError};

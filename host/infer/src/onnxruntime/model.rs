@@ -2,7 +2,7 @@
 
 use crate::onnxruntime::Runtime;
 use crate::onnxruntime::engine::OrtEngine;
-use crate::onnxruntime::file::{Loaded, Provider};
+use crate::onnxruntime::file::{ExecutionProvider, Loaded};
 use crate::onnxruntime::tensor::element_type;
 use crate::pin::{self, Declared, Dimension};
 use crate::{Engine, InferError, Model, OnnxOptions, TensorSpec};
@@ -30,7 +30,7 @@ impl OrtModel {
         runtime: &Runtime,
         path: impl AsRef<Path>,
         options: &OnnxOptions,
-        provider: Provider,
+        provider: ExecutionProvider,
     ) -> Result<Self, InferError> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|source| InferError::Io { path: path.to_owned(), source })?;
@@ -47,7 +47,7 @@ impl OrtModel {
         name: &str,
         bytes: Vec<u8>,
         options: &OnnxOptions,
-        provider: Provider,
+        provider: ExecutionProvider,
     ) -> Result<Self, InferError> {
         let backend = |stage| {
             move |error: ort::Error| InferError::Backend {
@@ -57,7 +57,7 @@ impl OrtModel {
             }
         };
         // Once as it is, for what it declares; from then on with its sizes.
-        let session = builder(Provider::Cpu { threads: 1 }, &[])
+        let session = builder(ExecutionProvider::Cpu { threads: 1 }, &[])
             .and_then(|b| Ok(b.with_optimization_level(GraphOptimizationLevel::Disable)?))
             .and_then(|mut b| b.commit_from_memory(&bytes))
             .map_err(backend("reading the file"))?;
@@ -108,11 +108,11 @@ impl Loaded {
     }
 }
 
-fn builder(provider: Provider, symbols: &[(String, i64)]) -> ort::Result<SessionBuilder> {
+fn builder(provider: ExecutionProvider, symbols: &[(String, i64)]) -> ort::Result<SessionBuilder> {
     let mut builder = Session::builder()?.with_log_level(ort::logging::LogLevel::Error)?;
     builder = match provider {
-        Provider::Cpu { threads } => builder.with_intra_threads(threads)?,
-        Provider::Cuda { device } => {
+        ExecutionProvider::Cpu { threads } => builder.with_intra_threads(threads)?,
+        ExecutionProvider::Cuda { device } => {
             let cuda = CUDA::default().with_device_id(device).with_tf32(false);
             builder.with_intra_threads(1)?.with_execution_providers([cuda.build().error_on_failure()])?
         }

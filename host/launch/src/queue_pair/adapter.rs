@@ -13,9 +13,9 @@ use ringcall_dispatcher::queue_pair::Copying;
 use ringcall_gpu::shared::{Region, SharedError, Words};
 use ringcall_mlx5::CompletionQueue;
 use ringcall_mlx5::layout::cqe;
-use ringcall_rdma::command::{Path, Service};
+use ringcall_rdma::command::{ConnectionService, Path};
 use ringcall_rdma::context;
-use ringcall_rdma::devx::{self, DevxError, Layout, Memory, Slots};
+use ringcall_rdma::devx::{self, DevxError, Memory, QueuePairLayout, RegisteredSlots};
 use ringcall_rdma::unified::{QueuesError, UnifiedQueues};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ const GRANULE: usize = 2 << 20;
 /// Where each part lies in one piece of memory, in bytes from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Parts {
-    layout: Layout,
+    layout: QueuePairLayout,
     rx: usize,
     tx: usize,
     /// Bytes of the slots of one direction.
@@ -93,7 +93,7 @@ struct Parts {
 impl Parts {
     fn of(shape: &AdapterShape) -> Result<Self, DevxError> {
         let log = shape.slots.checked_ilog2().unwrap_or(0) as u8;
-        let layout = Layout::of(log, log)?;
+        let layout = QueuePairLayout::of(log, log)?;
         let slots = shape.slots as usize * shape.stride as usize;
         let rx = layout.bytes;
         let tx = (rx + slots).next_multiple_of(PAGE);
@@ -167,8 +167,8 @@ fn never_written(bytes: usize) -> Result<Vec<u8>, SharedError> {
 /// The objects of the adapter. They are dropped in this order: keys and queues before their memory.
 #[derive(Debug)]
 struct Held {
-    rx: Slots,
-    _tx: Slots,
+    rx: RegisteredSlots,
+    _tx: RegisteredSlots,
     pair: devx::QueuePair,
     _memory: Shared,
 }
@@ -194,8 +194,9 @@ impl AdapterPair {
         let memory = Shared::new(context, &parts, shape.memory)?;
         let at = memory.address()?;
         // SAFETY: the memory has as many bytes as the layout says, and is dropped after the queue pair.
-        let pair =
-            unsafe { devx::QueuePair::create(adapter, Service::Unreliable, parts.layout, memory.from(0)) }?;
+        let pair = unsafe {
+            devx::QueuePair::create(adapter, ConnectionService::Unreliable, parts.layout, memory.from(0))
+        }?;
         // SAFETY: as above, and the memory is dropped after the keys.
         let rx = unsafe { pair.register_slots(memory.from(parts.rx), parts.slots) }?;
         // SAFETY: as above.

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::{EndlessConfig, Shape};
-use crate::decoder::{Decoder, DecoderConfig};
+use crate::decoder::{DecoderConfig, MwpmDecoder};
 use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
 use crate::layers::{End, Layers, Window, check};
@@ -43,7 +43,7 @@ struct Plan {
 /// A window: its decoder, where each layer's detectors begin in its graph, and the layer of each detector.
 #[derive(Debug, Clone)]
 struct Pane {
-    decoder: Decoder,
+    decoder: MwpmDecoder,
     places: Arc<(Vec<u32>, Vec<u32>)>,
 }
 
@@ -55,7 +55,7 @@ impl Pane {
         }
         let mut config = DecoderConfig::default();
         (config.near_entries, config.correlations) = (near_entries, true);
-        Ok(Self { decoder: Decoder::with_config(graph, &config), places: Arc::new((bases, layer_of)) })
+        Ok(Self { decoder: MwpmDecoder::with_config(graph, &config), places: Arc::new((bases, layer_of)) })
     }
 }
 

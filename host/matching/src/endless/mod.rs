@@ -159,7 +159,7 @@ impl EndlessDecoder {
     }
 
     /// The fewest rounds of a run, including those of the tail. For shorter runs use
-    /// [`StreamingDecoder`](crate::StreamingDecoder) or [`Decoder`](crate::Decoder).
+    /// [`StreamingDecoder`](crate::StreamingDecoder) or [`MwpmDecoder`](crate::MwpmDecoder).
     pub fn least_rounds(&self) -> usize {
         on_run!(&self.run, run => run.least_rounds())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::error::BuildError;
+use crate::error::MatchingGraphError;
 use crate::weights::merge_independent;
 
 /// The errors of a model: which edges of a matching graph each crosses, and its log-likelihood ratio.
@@ -16,7 +16,7 @@ use crate::weights::merge_independent;
 /// let errors = ErrorTable::new(3, [(0.01, &[0, 1][..]), (0.02, &[2]), (0.01, &[1, 0])])?;
 /// assert_eq!(errors.len(), 2);
 /// assert!(ErrorTable::new(3, [(0.01, &[3][..])]).is_err());
-/// # Ok::<(), ringcall_matching::BuildError>(())
+/// # Ok::<(), ringcall_matching::MatchingGraphError>(())
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct ErrorTable {
@@ -38,14 +38,14 @@ impl ErrorTable {
     pub fn new<'a>(
         edges: usize,
         errors: impl IntoIterator<Item = (f64, &'a [u32])>,
-    ) -> Result<Self, BuildError> {
+    ) -> Result<Self, MatchingGraphError> {
         let mut found: HashMap<Vec<u32>, f64> = HashMap::new();
         for (probability, crossed) in errors {
             if !(0.0..=0.5).contains(&probability) {
-                return Err(BuildError::ErrorProbability { probability });
+                return Err(MatchingGraphError::ErrorProbability { probability });
             }
             if let Some(&edge) = crossed.iter().find(|&&edge| edge as usize >= edges) {
-                return Err(BuildError::NoSuchEdge { edge, edges });
+                return Err(MatchingGraphError::NoSuchEdge { edge, edges });
             }
             let mut crossed = crossed.to_vec();
             crossed.sort_unstable();

@@ -20,8 +20,8 @@ mod errors;
 
 use std::sync::Arc;
 
-use crate::decoder::{Decoder, Progress};
-use crate::error::DecodeError;
+use crate::decoder::{MwpmDecoder, Progress};
+use crate::error::MatchingError;
 use crate::solution::Solution;
 use crate::weighted::WeightedDecoder;
 use clusters::{Clusters, Weighed, mixed};
@@ -79,7 +79,7 @@ impl Decision {
 /// A decoder that decides between correlated matchings by the likelihood of the errors that they stand for.
 ///
 /// ```
-/// use ringcall_matching::{Decoder, DecoderConfig, EnsembleConfig, EnsembleDecoder, ErrorPart, ErrorTable, GraphBuilder};
+/// use ringcall_matching::{MwpmDecoder, DecoderConfig, EnsembleConfig, EnsembleDecoder, ErrorPart, ErrorTable, GraphBuilder};
 ///
 /// let part = |detectors, observables| ErrorPart { detectors, observables };
 /// let mut b = GraphBuilder::new();
@@ -93,7 +93,7 @@ impl Decision {
 /// )?;
 /// let mut config = DecoderConfig::default();
 /// config.correlations = true;
-/// let decoder = Decoder::with_config(graph, &config);
+/// let decoder = MwpmDecoder::with_config(graph, &config);
 /// let mut decoder = EnsembleDecoder::new(decoder, errors, EnsembleConfig::default());
 ///
 /// let decision = decoder.decode(&[0, 1, 2, 3])?;
@@ -105,7 +105,7 @@ impl Decision {
 #[derive(Debug)]
 pub struct EnsembleDecoder {
     shared: Arc<(ErrorTable, EnsembleConfig)>,
-    decoder: Decoder,
+    decoder: MwpmDecoder,
     weighted: WeightedDecoder,
     clusters: Clusters,
     /// Corrections of the shot, sorted: those of the first pass, the second pass, and so on.
@@ -133,12 +133,12 @@ impl EnsembleDecoder {
     /// # Panics
     /// If the errors refer to a graph with another number of edges.
     #[must_use]
-    pub fn new(decoder: Decoder, errors: ErrorTable, config: EnsembleConfig) -> Self {
+    pub fn new(decoder: MwpmDecoder, errors: ErrorTable, config: EnsembleConfig) -> Self {
         assert_eq!(errors.edges(), decoder.graph().num_edges(), "errors of another graph");
         Self::on(decoder, Arc::new((errors, config)))
     }
 
-    fn on(decoder: Decoder, shared: Arc<(ErrorTable, EnsembleConfig)>) -> Self {
+    fn on(decoder: MwpmDecoder, shared: Arc<(ErrorTable, EnsembleConfig)>) -> Self {
         let graph = decoder.graph();
         let observables = vec![0; graph.observable_words()];
         Self {
@@ -164,23 +164,23 @@ impl EnsembleDecoder {
     /// Decides on the observables for the detectors that fired, each given once, in any order.
     ///
     /// # Errors
-    /// As [`Decoder::decode`].
-    pub fn decode(&mut self, defects: &[u32]) -> Result<&Decision, DecodeError> {
+    /// As [`MwpmDecoder::decode`].
+    pub fn decode(&mut self, defects: &[u32]) -> Result<&Decision, MatchingError> {
         self.decoder.decode(defects)?;
         self.look_further(defects, &mut || false);
         Ok(&self.decision)
     }
 
     /// As [`decode`](Self::decode), until `expired` returns true; then the answer of the passes so far. `expired` is called
-    /// within the first two passes as by [`Decoder::decode_until`], and before each further pass.
+    /// within the first two passes as by [`MwpmDecoder::decode_until`], and before each further pass.
     ///
     /// # Errors
-    /// As [`Decoder::decode`].
+    /// As [`MwpmDecoder::decode`].
     pub fn decode_until(
         &mut self,
         defects: &[u32],
         mut expired: impl FnMut() -> bool,
-    ) -> Result<(&Decision, Progress), DecodeError> {
+    ) -> Result<(&Decision, Progress), MatchingError> {
         let (_, mut progress) = self.decoder.decode_until(defects, &mut expired)?;
         if !self.look_further(defects, &mut expired) {
             progress = Progress::SecondPass;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use ringcall_matching::{
-    BuildError, DecodeError, Decoder, DecoderConfig, ErrorPart, GraphBuilder, MatchingGraph,
+    DecoderConfig, ErrorPart, GraphBuilder, MatchingError, MatchingGraph, MatchingGraphError, MwpmDecoder,
 };
 
 /// An edge: its detectors in order.
@@ -103,7 +103,7 @@ pub(crate) fn parse(line: &str) -> (Model, Vec<Shot>) {
 }
 
 impl Model {
-    pub(crate) fn graph(&self) -> Result<MatchingGraph, BuildError> {
+    pub(crate) fn graph(&self) -> Result<MatchingGraph, MatchingGraphError> {
         let mut b = GraphBuilder::new();
         b.ensure_detectors(self.detectors).ensure_observables(self.observables);
         for (p, parts) in &self.errors {
@@ -140,8 +140,8 @@ impl Model {
 pub(crate) struct Checker {
     model: Model,
     implied: HashMap<Ends, Vec<(Ends, f64)>>,
-    plain: Decoder,
-    pub(crate) decoder: Decoder,
+    plain: MwpmDecoder,
+    pub(crate) decoder: MwpmDecoder,
 }
 
 impl Checker {
@@ -151,9 +151,9 @@ impl Checker {
         config.correlations = false;
         // A first pass is made without the table, and where there are ties it matters how they are broken.
         config.pair_table = false;
-        let plain = Decoder::with_config(graph.clone(), &config);
+        let plain = MwpmDecoder::with_config(graph.clone(), &config);
         config.correlations = true;
-        let decoder = Decoder::with_config(graph, &config);
+        let decoder = MwpmDecoder::with_config(graph, &config);
         Self { implied: model.implied(), model, plain, decoder }
     }
 
@@ -191,7 +191,7 @@ impl Checker {
     pub(crate) fn second(&self, first: &[Ends], defects: &[u32]) -> i64 {
         let mut config = DecoderConfig::default();
         config.near_entries = 0;
-        let mut fresh = Decoder::with_config(self.lowered(first), &config);
+        let mut fresh = MwpmDecoder::with_config(self.lowered(first), &config);
         fresh.decode(defects).expect("a solution").grid_weight()
     }
 
@@ -199,7 +199,7 @@ impl Checker {
     pub(crate) fn decode(&mut self, defects: &[u32], thorough: bool) -> Result<Option<i64>, String> {
         let solution = match self.decoder.decode(defects) {
             Ok(solution) => solution.clone(),
-            Err(DecodeError::OddParity { .. }) => return Ok(None),
+            Err(MatchingError::OddParity { .. }) => return Ok(None),
             Err(e) => return Err(format!("failed: {e}")),
         };
         if !thorough {

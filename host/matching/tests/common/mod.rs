@@ -1,7 +1,7 @@
 //! Reading problems with known answers (written by `tests/data/make.py`), and checking a decoder on them.
 
 use ringcall_matching::{
-    DecodeError, Decoder, DecoderConfig, GraphBuilder, MatchingGraph, MergeStrategy, Solution,
+    DecoderConfig, GraphBuilder, MatchingError, MatchingGraph, MergeStrategy, MwpmDecoder, Solution,
 };
 
 /// What is expected of one list of defects.
@@ -65,9 +65,9 @@ pub(crate) fn configs() -> [DecoderConfig; 4] {
 /// Decodes a shot and checks it: the weight, that the correction explains the defects, weighs that much and flips the
 /// observables predicted, and, if `prove` says so, the certificate. Says whether the prediction is also the expected one
 /// (at a tie it need not be).
-pub(crate) fn check(decoder: &mut Decoder, shot: &Shot, prove: bool) -> Result<bool, String> {
+pub(crate) fn check(decoder: &mut MwpmDecoder, shot: &Shot, prove: bool) -> Result<bool, String> {
     let solution = match (decoder.decode(&shot.defects), &shot.answer) {
-        (Err(DecodeError::OddParity { .. }), None) => return Ok(true),
+        (Err(MatchingError::OddParity { .. }), None) => return Ok(true),
         (Err(e), _) => return Err(format!("failed: {e}")),
         (Ok(s), None) => return Err(format!("weight {} where there is no correction", s.weight())),
         (Ok(s), Some(_)) => s.clone(),

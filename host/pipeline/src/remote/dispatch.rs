@@ -9,9 +9,9 @@ use crate::consumer::{CompletionHandler, IdExtender};
 use crate::dispatch::{Dispatch, Drained};
 use crate::error::{BoxError, PipelineError};
 use crate::monitor::requests_of;
-use crate::pipeline::{Idle, Pipeline};
+use crate::pipeline::{IdlePipeline, Pipeline};
 use crate::report::Dump;
-use crate::stage::Completion;
+use crate::stage::CompletedRequest;
 use crate::state::State;
 use crate::threads::{ConsumerState, Stop, ThreadSet, spawn};
 use ringcall::dispatcher::Watch;
@@ -34,7 +34,7 @@ pub struct RemotePipelineBuilder {
     answer_bytes: u32,
 }
 
-impl Pipeline<Idle> {
+impl Pipeline<IdlePipeline> {
     /// A builder of a pipeline around a remote dispatcher. See [`remote`](crate::remote).
     pub fn remote(dispatcher: impl RemoteDispatcher + 'static) -> RemotePipelineBuilder {
         RemotePipelineBuilder {
@@ -71,7 +71,7 @@ impl RemotePipelineBuilder {
     }
 
     /// Sets the completion handler. The consumer thread calls it once for each completed request, whatever the status.
-    pub fn on_completion(mut self, handler: impl FnMut(&Completion<'_>) + Send + 'static) -> Self {
+    pub fn on_completion(mut self, handler: impl FnMut(&CompletedRequest<'_>) + Send + 'static) -> Self {
         self.handler = Box::new(handler);
         self
     }
@@ -98,7 +98,7 @@ impl RemotePipelineBuilder {
         let consumer_state = (handler, IdExtender::new(ExternalIds::default()));
         let dispatch =
             Box::new(RemoteDispatch { dispatcher, stage, watchdog: None, failure: Failure::default() });
-        Ok(Pipeline::new(state, Idle { config, dispatch, consumer_state }))
+        Ok(Pipeline::new(state, IdlePipeline { config, dispatch, consumer_state }))
     }
 }
 

@@ -3,12 +3,12 @@
 //!
 //! | phase | device response outstanding | completion outstanding | left by |
 //! |---|---|---|---|
-//! | `Idle` | | | [`InFlightTable::reserve`] (injector) |
+//! | `IdlePipeline` | | | [`InFlightTable::reserve`] (injector) |
 //! | `Reserved` | | | [`InFlightTable::announce`] (injector) |
 //! | `Sent` | yes | yes | [`InFlightTable::claim`] (worker): `Taken`; [`InFlightTable::expire`]: `Expired` |
-//! | `Taken` | | yes | [`InFlightTable::complete`] (worker), [`InFlightTable::expire`]: `Idle` |
+//! | `Taken` | | yes | [`InFlightTable::complete`] (worker), [`InFlightTable::expire`]: `IdlePipeline` |
 //! | `Expired` | yes | | [`InFlightTable::claim`] (worker): `Discarding` |
-//! | `Discarding` | | | [`InFlightTable::discarded`] (worker): `Idle` |
+//! | `Discarding` | | | [`InFlightTable::discarded`] (worker): `IdlePipeline` |
 //!
 //! A slot whose device response is outstanding is not written again: the device may still read the request or write the
 //! response, even long after the request timed out. The device never accesses this table, so read-modify-write is allowed.

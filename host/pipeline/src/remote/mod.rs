@@ -29,7 +29,7 @@
 //!
 //! struct Doubling {
 //!     ring: Ring,
-//!     running: Option<HostDispatcher<dispatcher::Running>>,
+//!     running: Option<HostDispatcher<dispatcher::RunningPipeline>>,
 //! }
 //!
 //! impl RemoteDispatcher for Doubling {

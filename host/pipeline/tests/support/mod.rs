@@ -5,8 +5,8 @@ use ringcall::wire::schema::HandlerSchema;
 use ringcall::{FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status, Wait, dispatcher};
 use ringcall_pipeline::remote::{Health, RemoteDispatcher, RemoteStop};
 use ringcall_pipeline::{
-    BoxError, Completion, CpuStage, Deferral, Injector, Pipeline, PipelineBuilder, RequestView, StageConfig,
-    StageContext, StageError, StageOutcome, StageTimes, SubmitError, WorkerResources,
+    BoxError, CompletedRequest, CpuStage, Deferral, Injector, Pipeline, PipelineBuilder, RequestView,
+    StageConfig, StageContext, StageError, StageOutcome, StageTimes, SubmitError, WorkerResources,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -78,7 +78,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Log(Arc<Mutex<Vec<Done>>>);
 
 impl Log {
-    pub fn push(&self, completion: &Completion<'_>) {
+    pub fn push(&self, completion: &CompletedRequest<'_>) {
         let done = Done {
             id: completion.request_id,
             slot: completion.slot,

@@ -4,7 +4,7 @@ use ringcall_bp::BpConfig;
 use std::sync::Arc;
 
 use super::{
-    DecodeError, Decoder, DecoderFactory, MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges,
+    DecodeError, Decoder, DecoderFactory, DecodingGraph, MatchingEngine, MatchingFactory, ParallelEdges,
     RelayFactory, SliceFactory, WeightedMatching,
 };
 use crate::dem::DetectorErrorModel;
@@ -67,7 +67,7 @@ impl ModelDecoders {
     /// [`matching`](Self::matching) then reports.
     ///
     /// # Errors
-    /// The errors of [`MatchingGraph::from_dem`], [`MatchingFactory::new`] and [`RelayFactory::new`]; [`DecodeError::Hyperedge`]
+    /// The errors of [`DecodingGraph::from_dem`], [`MatchingFactory::new`] and [`RelayFactory::new`]; [`DecodeError::Hyperedge`]
     /// if the options ask for matching of a model that matching cannot decode; [`DecodeError::Plugin`] for plug-ins and slices,
     /// which have their own factories.
     pub fn new(model: &DetectorErrorModel, options: &DecoderOptions) -> Result<Self, DecodeError> {
@@ -85,7 +85,7 @@ impl ModelDecoders {
             }
             Some(DecoderFamily::Matching) | None => {}
         }
-        let graph = match MatchingGraph::from_dem(model, ParallelEdges::Independent) {
+        let graph = match DecodingGraph::from_dem(model, ParallelEdges::Independent) {
             Err(DecodeError::Hyperedge { .. }) if options.family.or(options.matching_family()).is_none() => {
                 return relay();
             }

@@ -113,7 +113,7 @@ pub enum DecodeError {
     },
     /// The matching engine cannot represent the graph.
     #[error(transparent)]
-    Graph(#[from] ringcall_matching::BuildError),
+    Graph(#[from] ringcall_matching::MatchingGraphError),
     /// Belief propagation cannot represent the model, or its configuration is out of range.
     #[error(transparent)]
     Relay(#[from] ringcall_bp::BpError),

@@ -35,16 +35,16 @@ pub struct GraphEdge {
 /// A matching graph without parallel edges.
 ///
 /// ```
-/// use ringcall_qec::decode::{MatchingGraph, ParallelEdges};
+/// use ringcall_qec::decode::{DecodingGraph, ParallelEdges};
 /// // The distance-3 repetition code: three data qubits, two checks.
 /// let rows = [vec![0, 1], vec![1, 2]];
-/// let graph = MatchingGraph::from_check_matrix(&rows, 3, None, ParallelEdges::SmallestWeight)?;
+/// let graph = DecodingGraph::from_check_matrix(&rows, 3, None, ParallelEdges::SmallestWeight)?;
 /// assert_eq!(graph.edges().len(), 3);
 /// assert_eq!((graph.edges()[1].node, graph.edges()[1].other), (0, Some(1)));
 /// # Ok::<(), ringcall_qec::decode::DecodeError>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct MatchingGraph {
+pub struct DecodingGraph {
     num_detectors: u32,
     num_observables: u32,
     parallel: ParallelEdges,
@@ -63,7 +63,7 @@ pub(super) struct CorrelatedError {
     pub(super) edges: Vec<u32>,
 }
 
-impl MatchingGraph {
+impl DecodingGraph {
     /// A graph without edges.
     pub fn new(num_detectors: u32, num_observables: u32, parallel: ParallelEdges) -> Self {
         Self {

@@ -1,20 +1,20 @@
 //! The matching decoder: `ringcall-matching` on a graph, with this crate's errors.
 
 use ringcall_matching::{
-    Decoder as Blossom, DecoderConfig, EnsembleConfig, EnsembleDecoder, ErrorTable, GraphBuilder, MAX_WEIGHT,
-    MergeStrategy, Progress, Solution,
+    DecoderConfig, EnsembleConfig, EnsembleDecoder, ErrorTable, GraphBuilder, MAX_WEIGHT, MergeStrategy,
+    MwpmDecoder, Progress, Solution,
 };
 
-use super::{DecodeError, Decoder, DecoderFactory, Matched, MatchingEngine, MatchingGraph, ParallelEdges};
+use super::{DecodeError, Decoder, DecoderFactory, DecodingGraph, Matched, MatchingEngine, ParallelEdges};
 use crate::dem::DetectorErrorModel;
 
-/// Minimum-weight perfect matching on a [`MatchingGraph`].
+/// Minimum-weight perfect matching on a [`DecodingGraph`].
 ///
 /// Weights are rounded to whole steps as PyMatching does: the largest in magnitude becomes `2^24 - 1` steps, and
 /// whole weights are kept as they are. Clones share the graph's tables.
 ///
 /// ```
-/// use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
+/// use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, DecodingGraph, ParallelEdges};
 ///
 /// // One error crosses two edges. The pair 2, 3 alone is explained without the observable; with 0, 1 it is not.
 /// let model = ringcall_qec::dem::text::parse(
@@ -24,7 +24,7 @@ use crate::dem::DetectorErrorModel;
 ///      error(0.001) D0
 ///      error(0.001) D1",
 /// )?;
-/// let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
+/// let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent)?;
 /// let mut decoder = MatchingDecoder::new(&graph, MatchingEngine::CorrelatedBlossom)?;
 /// let mut observables = [0u8];
 /// decoder.decode(&[2, 3], &mut observables)?;
@@ -35,7 +35,7 @@ use crate::dem::DetectorErrorModel;
 /// ```
 #[derive(Clone)]
 pub struct MatchingDecoder {
-    decoder: Blossom,
+    decoder: MwpmDecoder,
     /// The grid weight that all edges share, if there is one and it is not 0.
     uniform: Option<i64>,
     /// The decision by likelihood, for [`MatchingEngine::Ensemble`].
@@ -46,9 +46,9 @@ impl MatchingDecoder {
     /// Makes a decoder with the default engine on the graph of `model`, loaded as by PyMatching.
     ///
     /// # Errors
-    /// As [`MatchingGraph::from_dem`] and [`new`](Self::new).
+    /// As [`DecodingGraph::from_dem`] and [`new`](Self::new).
     pub fn from_dem(model: &DetectorErrorModel) -> Result<Self, DecodeError> {
-        let graph = MatchingGraph::from_dem(model, ParallelEdges::Independent)?;
+        let graph = DecodingGraph::from_dem(model, ParallelEdges::Independent)?;
         Self::new(&graph, MatchingEngine::default())
     }
 
@@ -57,7 +57,7 @@ impl MatchingDecoder {
     /// # Errors
     /// [`DecodeError::WeightRange`] for weights too far apart, [`DecodeError::Graph`] for a graph that is too large,
     /// [`DecodeError::Likely`] for an error above 0.5 if the engine uses correlations.
-    pub fn new(graph: &MatchingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
+    pub fn new(graph: &DecodingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
         Self::with(graph, engine, false)
     }
 
@@ -66,9 +66,9 @@ impl MatchingDecoder {
     /// [`Matched`] then describes the other parts alone. An ensemble weighs the likelihood of all errors, and leaves nothing out.
     ///
     /// ```
-    /// use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
+    /// use ringcall_qec::decode::{Decoder, MatchingDecoder, MatchingEngine, DecodingGraph, ParallelEdges};
     /// # let model = ringcall_qec::dem::text::parse("error(0.1) D0 L0\nerror(0.1) D0 D1\nerror(0.1) D1\nerror(0.1) D2")?;
-    /// let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
+    /// let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent)?;
     /// let mut decoder = MatchingDecoder::for_observables(&graph, MatchingEngine::SparseBlossom)?;
     /// let mut observables = [0u8];
     /// // Detector 2 is unrelated to any observable.
@@ -79,12 +79,12 @@ impl MatchingDecoder {
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn for_observables(graph: &MatchingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
+    pub fn for_observables(graph: &DecodingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
         Self::with(graph, engine, engine != MatchingEngine::Ensemble)
     }
 
     fn with(
-        graph: &MatchingGraph,
+        graph: &DecodingGraph,
         engine: MatchingEngine,
         observables_only: bool,
     ) -> Result<Self, DecodeError> {
@@ -115,7 +115,7 @@ impl MatchingDecoder {
             .map(|first| first.weight)
             .filter(|&weight| weight > 0.0 && graph.edges().iter().all(|edge| edge.weight == weight))
             .map(|_| built.grid_weight(0));
-        let decoder = Blossom::with_config(built, &config);
+        let decoder = MwpmDecoder::with_config(built, &config);
         let decides = engine == MatchingEngine::Ensemble && decoder.makes_second_pass();
         let ensemble = if decides {
             let errors = graph.errors().iter().map(|error| (error.probability, &error.edges[..]));
@@ -128,7 +128,7 @@ impl MatchingDecoder {
     }
 
     /// The engine: decoders that take a syndrome in parts share its tables.
-    pub fn engine(&self) -> &Blossom {
+    pub fn engine(&self) -> &MwpmDecoder {
         &self.decoder
     }
 
@@ -193,7 +193,7 @@ impl MatchingDecoder {
 }
 
 /// Checks that no weight would vanish next to others.
-fn check_range(graph: &MatchingGraph) -> Result<(), DecodeError> {
+fn check_range(graph: &DecodingGraph) -> Result<(), DecodeError> {
     let magnitudes = || graph.edges().iter().map(|edge| edge.weight.abs());
     let largest = magnitudes().fold(0.0, f64::max);
     if largest <= MAX_WEIGHT && magnitudes().all(|weight| weight.fract() == 0.0) {
@@ -265,8 +265,8 @@ fn copy_words(words: &[u64], observables: &mut [u8]) {
     }
 }
 
-pub(super) fn refusal(error: ringcall_matching::DecodeError, count: u32) -> DecodeError {
-    use ringcall_matching::DecodeError as Theirs;
+pub(super) fn refusal(error: ringcall_matching::MatchingError, count: u32) -> DecodeError {
+    use ringcall_matching::MatchingError as Theirs;
     match error {
         Theirs::DefectOutOfRange { defect: detector, .. } => DecodeError::Detector { detector, count },
         Theirs::DuplicateDefect { defect: detector } => DecodeError::Duplicate { detector },
@@ -306,7 +306,7 @@ impl MatchingFactory {
     ///
     /// # Errors
     /// As [`MatchingDecoder::new`].
-    pub fn new(graph: &MatchingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
+    pub fn new(graph: &DecodingGraph, engine: MatchingEngine) -> Result<Self, DecodeError> {
         Ok(Self { prototype: MatchingDecoder::new(graph, engine)? })
     }
 
@@ -314,10 +314,10 @@ impl MatchingFactory {
     /// says which.
     ///
     /// ```
-    /// use ringcall_qec::decode::{MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges};
+    /// use ringcall_qec::decode::{MatchingEngine, MatchingFactory, DecodingGraph, ParallelEdges};
     /// # let kind = |text: &str| -> Result<MatchingEngine, Box<dyn std::error::Error>> {
     /// #     let model = ringcall_qec::dem::text::parse(text)?;
-    /// let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
+    /// let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent)?;
     /// # Ok(
     /// MatchingFactory::best(&graph)?.kind()
     /// # )};
@@ -331,7 +331,7 @@ impl MatchingFactory {
     ///
     /// # Errors
     /// As [`new`](Self::new) for plain matching.
-    pub fn best(graph: &MatchingGraph) -> Result<Self, DecodeError> {
+    pub fn best(graph: &DecodingGraph) -> Result<Self, DecodeError> {
         Ok(Self { prototype: best_of(|engine| MatchingDecoder::new(graph, engine))? })
     }
 
@@ -340,7 +340,7 @@ impl MatchingFactory {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn for_observables(
-        graph: &MatchingGraph,
+        graph: &DecodingGraph,
         engine: Option<MatchingEngine>,
     ) -> Result<Self, DecodeError> {
         let make = |engine| MatchingDecoder::for_observables(graph, engine);

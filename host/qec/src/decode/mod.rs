@@ -1,6 +1,6 @@
 //! Decoding: which observables were most likely flipped, given the detectors that fired.
 //!
-//! * [`MatchingGraph`]: errors as weighted edges between detectors, from a detector error model or a check matrix;
+//! * [`DecodingGraph`]: errors as weighted edges between detectors, from a detector error model or a check matrix;
 //! * [`MatchingDecoder`]: minimum-weight perfect matching on such a graph, over a whole experiment in space and time;
 //! * [`WeightedMatching`]: the same with other weights for some edges of each shot, which [`ReadoutWeights`] finds;
 //! * [`RelayDecoder`]: belief propagation in relayed legs, for errors that flip any number of detectors;
@@ -44,13 +44,13 @@ mod weighted;
 pub use batch::BatchDecoder;
 pub use choice::{DecoderFamily, DecoderOptions, ModelDecoders};
 pub use error::DecodeError;
-pub use graph::{GraphEdge, MatchingGraph, ParallelEdges};
+pub use graph::{DecodingGraph, GraphEdge, ParallelEdges};
 pub use matching::{MatchingDecoder, MatchingFactory};
 pub use registry::{Constructor, DecoderInput, Param, Params, Registry, get};
 pub use relay::{RelayDecoder, RelayFactory};
 pub use ringcall_bp::{BpConfig, OrderedStatistics, UNIT as MEMORY_UNIT};
 pub use shot::ShotDecoder;
-pub use slices::{DecodeResponse, SliceDecoder, SliceFactory};
+pub use slices::{SliceDecoder, SliceFactory, SlicesResponse};
 pub use weighted::{ReadoutWeights, WeightedMatching};
 
 /// The result of a decode, besides the observables.

@@ -1,7 +1,7 @@
 //! Decoders by name: this crate's, and any that a program registers.
 
 use super::{
-    BpConfig, DecodeError, DecoderFactory, DecoderOptions, MatchingEngine, MatchingFactory, MatchingGraph,
+    BpConfig, DecodeError, DecoderFactory, DecoderOptions, DecodingGraph, MatchingEngine, MatchingFactory,
     ModelDecoders, ParallelEdges, RelayFactory,
 };
 use crate::dem::DetectorErrorModel;
@@ -259,14 +259,14 @@ fn matching(input: DecoderInput<'_>, params: &Params) -> Result<Arc<dyn DecoderF
         }
     };
     let graph = match input {
-        DecoderInput::Model(model) => MatchingGraph::from_dem(model, merge)?,
+        DecoderInput::Model(model) => DecodingGraph::from_dem(model, merge)?,
         DecoderInput::Checks { .. } if correlated => {
             return Err(refused(
                 "`enable_correlations` is for a model, whose errors have several parts".to_owned(),
             ));
         }
         DecoderInput::Checks { rows, columns } => {
-            MatchingGraph::from_check_matrix(rows, columns, None, merge)?
+            DecodingGraph::from_check_matrix(rows, columns, None, merge)?
         }
     };
     let engine = if correlated { MatchingEngine::CorrelatedBlossom } else { MatchingEngine::SparseBlossom };

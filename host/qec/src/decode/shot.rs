@@ -1,7 +1,7 @@
 //! Decoding of shots in packed bits.
 
 use super::{DecodeError, Decoder, Matched};
-use crate::shots::Bits;
+use crate::shots::BitRow;
 
 /// A decoder for shots in packed bits: lists the detectors that fired by a scan of words, and packs the answer.
 ///
@@ -52,7 +52,7 @@ impl<D: Decoder> ShotDecoder<D> {
     ///
     /// # Errors
     /// [`DecodeError::Length`] if a row has another length than the decoder needs, and the errors of [`Decoder::decode`].
-    pub fn decode(&mut self, detectors: &Bits, predicted: &mut Bits) -> Result<Matched, DecodeError> {
+    pub fn decode(&mut self, detectors: &BitRow, predicted: &mut BitRow) -> Result<Matched, DecodeError> {
         for (what, expected, row) in [
             ("detectors", self.decoder.num_detectors(), detectors),
             ("observables", self.decoder.num_observables(), &*predicted),

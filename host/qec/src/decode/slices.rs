@@ -7,17 +7,17 @@
 //! whose detectors it sorts into slices by basis and layer of time.
 
 use super::{
-    DecodeError, Decoder, DecoderFactory, Matched, MatchingDecoder, MatchingEngine, MatchingFactory,
-    MatchingGraph, ParallelEdges,
+    DecodeError, Decoder, DecoderFactory, DecodingGraph, Matched, MatchingDecoder, MatchingEngine,
+    MatchingFactory, ParallelEdges,
 };
 use crate::circuit::MemoryExperiment;
 use crate::code::{Basis, SurfaceCode};
-use crate::shots::Bits;
+use crate::shots::BitRow;
 use std::sync::Arc;
 
 /// The answer for one residual syndrome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DecodeResponse {
+pub struct SlicesResponse {
     /// The data qubits corrected, over all slices.
     pub total_corrections: i32,
     /// Whether every slice converged.
@@ -49,14 +49,14 @@ impl SliceDecoder {
     /// the same, and the first of parallel edges is kept.
     ///
     /// # Errors
-    /// As [`MatchingGraph::from_check_matrix`], and [`DecodeError::Length`] when the residual would not fit 32 bits.
+    /// As [`DecodingGraph::from_check_matrix`], and [`DecodeError::Length`] when the residual would not fit 32 bits.
     pub fn new(
         rows: &[impl AsRef<[u32]>],
         columns: u32,
         slices: u32,
         engine: MatchingEngine,
     ) -> Result<Self, DecodeError> {
-        let graph = MatchingGraph::from_check_matrix(rows, columns, None, ParallelEdges::SmallestWeight)?;
+        let graph = DecodingGraph::from_check_matrix(rows, columns, None, ParallelEdges::SmallestWeight)?;
         let checks = graph.num_detectors();
         if checks.checked_mul(slices).is_none() {
             let found = (u64::from(checks) * u64::from(slices)) as usize;
@@ -79,7 +79,7 @@ impl SliceDecoder {
     ///
     /// # Errors
     /// [`DecodeError::Length`], [`DecodeError::Residual`], and as [`Decoder::decode`] for each slice.
-    pub fn decode(&mut self, residual: &[i32]) -> Result<DecodeResponse, DecodeError> {
+    pub fn decode(&mut self, residual: &[i32]) -> Result<SlicesResponse, DecodeError> {
         self.expect(residual.len())?;
         if let Some(index) = residual.iter().position(|value| !matches!(value, 0 | 1)) {
             return Err(DecodeError::Residual { index, value: residual[index] });
@@ -91,7 +91,7 @@ impl SliceDecoder {
     ///
     /// # Errors
     /// [`DecodeError::Length`], and as [`Decoder::decode`] for each slice.
-    pub fn decode_bits(&mut self, residual: &Bits) -> Result<DecodeResponse, DecodeError> {
+    pub fn decode_bits(&mut self, residual: &BitRow) -> Result<SlicesResponse, DecodeError> {
         self.expect(residual.len() as usize)?;
         self.run(residual.iter_ones())
     }
@@ -105,9 +105,9 @@ impl SliceDecoder {
     }
 
     /// Decodes ascending defects of the whole residual.
-    fn run(&mut self, defects: impl Iterator<Item = u32>) -> Result<DecodeResponse, DecodeError> {
+    fn run(&mut self, defects: impl Iterator<Item = u32>) -> Result<SlicesResponse, DecodeError> {
         let checks = self.decoder.num_detectors();
-        let mut response = DecodeResponse { total_corrections: 0, converged: true };
+        let mut response = SlicesResponse { total_corrections: 0, converged: true };
         let mut start = 0;
         self.defects.clear();
         for defect in defects {
@@ -122,7 +122,7 @@ impl SliceDecoder {
     }
 
     /// Decodes the gathered defects, if any, and clears them.
-    fn finish_slice(&mut self, response: &mut DecodeResponse) -> Result<(), DecodeError> {
+    fn finish_slice(&mut self, response: &mut SlicesResponse) -> Result<(), DecodeError> {
         if self.defects.is_empty() {
             return Ok(());
         }
@@ -193,7 +193,7 @@ impl SliceFactory {
         let factory = |basis: Basis| {
             let checks_on = code.checks_on_data(basis);
             let mut graph =
-                MatchingGraph::new(code.num_stabilizers(basis), observables, ParallelEdges::SmallestWeight);
+                DecodingGraph::new(code.num_stabilizers(basis), observables, ParallelEdges::SmallestWeight);
             for (data, checks) in (0..).zip(&checks_on) {
                 let flips: &[u32] =
                     if predict && basis == experiment.basis && logical.contains(&data) { &[0] } else { &[] };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ringcall_matching::{WeightedDecoder, WeightsError, merge_independent};
 
 use super::matching::{matched, refusal};
-use super::{DecodeError, Matched, MatchingFactory, MatchingGraph};
+use super::{DecodeError, DecodingGraph, Matched, MatchingFactory};
 use crate::circuit::Circuit;
 use crate::dem::Component;
 
@@ -15,10 +15,10 @@ use crate::dem::Component;
 /// pass, and allocates nothing per decode.
 ///
 /// ```
-/// use ringcall_qec::decode::{MatchingEngine, MatchingFactory, MatchingGraph, ParallelEdges};
+/// use ringcall_qec::decode::{MatchingEngine, MatchingFactory, DecodingGraph, ParallelEdges};
 ///
 /// let model = ringcall_qec::dem::text::parse("error(0.1) D0\nerror(0.1) D0 D1\nerror(0.05) D1 L0")?;
-/// let graph = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
+/// let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent)?;
 /// let mut decoder = MatchingFactory::new(&graph, MatchingEngine::SparseBlossom)?.weighted();
 /// let mut observables = [0];
 /// decoder.decode(&[0], &[], &mut observables)?;
@@ -56,7 +56,7 @@ impl WeightedMatching {
         self.decoder.graph().num_observables() as u32
     }
 
-    /// Edges are `0..num_edges`, numbered as by [`MatchingGraph::edges`].
+    /// Edges are `0..num_edges`, numbered as by [`DecodingGraph::edges`].
     #[must_use]
     pub fn num_edges(&self) -> u32 {
         self.decoder.graph().num_edges() as u32
@@ -96,11 +96,11 @@ impl WeightedMatching {
 /// use ringcall_qec::circuit::MemoryExperiment;
 /// # use ringcall_qec::circuit::CircuitNoise;
 /// # use ringcall_qec::code::Basis;
-/// use ringcall_qec::decode::{MatchingGraph, ParallelEdges, ReadoutWeights};
+/// use ringcall_qec::decode::{DecodingGraph, ParallelEdges, ReadoutWeights};
 ///
 /// # let noise = CircuitNoise::uniform(0.003);
 /// # let experiment = MemoryExperiment { distance: 3, rounds: 3, basis: Basis::Z, noise };
-/// let graph = MatchingGraph::from_dem(&experiment.detector_error_model()?, ParallelEdges::Independent)?;
+/// let graph = DecodingGraph::from_dem(&experiment.detector_error_model()?, ParallelEdges::Independent)?;
 /// let mut readout = ReadoutWeights::new(&experiment.circuit()?, &graph)?;
 /// assert_eq!(readout.measurements(), 3 * 8 + 9);
 /// // The qubit of measurement 3 had left its two states, measurement 7 is sure to 1 in e^4.
@@ -139,7 +139,7 @@ impl ReadoutWeights {
     ///
     /// # Errors
     /// [`DecodeError::Measurement`] if a wrong outcome is not an edge of the graph, or is an edge of negative weight.
-    pub fn new(circuit: &Circuit, graph: &MatchingGraph) -> Result<Self, DecodeError> {
+    pub fn new(circuit: &Circuit, graph: &DecodingGraph) -> Result<Self, DecodeError> {
         let flips = circuit.measurement_flips();
         let edges = (0..).zip(&flips).map(|(measurement, flips)| edge(measurement, flips, graph));
         let edges = edges.collect::<Result<Vec<_>, _>>()?;
@@ -205,7 +205,7 @@ impl ReadoutWeights {
 }
 
 /// The edge that a wrong outcome crosses.
-fn edge(measurement: u32, flips: &Component, graph: &MatchingGraph) -> Result<u32, DecodeError> {
+fn edge(measurement: u32, flips: &Component, graph: &DecodingGraph) -> Result<u32, DecodeError> {
     let refuse = |reason: &str| Err(DecodeError::Measurement { measurement, reason: reason.to_owned() });
     let (node, other) = match *flips.detectors {
         [] => return Ok(NONE),

@@ -51,7 +51,7 @@ pub struct Component {
 
 /// One part of a mechanism, borrowed: a component, or the whole of an undecomposed mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Edge<'a> {
+pub struct MechanismPart<'a> {
     /// The detectors that it flips, sorted and unique.
     pub detectors: &'a [u32],
     /// The observables that it flips, sorted and unique.
@@ -74,13 +74,13 @@ pub struct DetectorErrorModel {
 
 impl Mechanism {
     /// The components, or the mechanism itself as one component if it has none.
-    pub fn edges(&self) -> impl Iterator<Item = Edge<'_>> {
-        let whole = Edge { detectors: &self.detectors, observables: &self.observables };
+    pub fn edges(&self) -> impl Iterator<Item = MechanismPart<'_>> {
+        let whole = MechanismPart { detectors: &self.detectors, observables: &self.observables };
         let undecomposed = self.components.is_empty().then_some(whole);
         undecomposed.into_iter().chain(
             self.components
                 .iter()
-                .map(|part| Edge { detectors: &part.detectors, observables: &part.observables }),
+                .map(|part| MechanismPart { detectors: &part.detectors, observables: &part.observables }),
         )
     }
 
@@ -103,7 +103,8 @@ impl DetectorErrorModel {
             if !(0.0..=1.0).contains(&mechanism.probability) {
                 return fail(format!("probability {} is not between 0 and 1", mechanism.probability));
             }
-            let whole = Edge { detectors: &mechanism.detectors, observables: &mechanism.observables };
+            let whole =
+                MechanismPart { detectors: &mechanism.detectors, observables: &mechanism.observables };
             for edge in std::iter::once(whole).chain(mechanism.edges()) {
                 for (kind, list, count) in [
                     ("detector", edge.detectors, self.num_detectors),

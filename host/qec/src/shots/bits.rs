@@ -6,20 +6,20 @@
 /// format. Bits past the end are always 0.
 ///
 /// ```
-/// use ringcall_qec::shots::Bits;
-/// let mut bits = Bits::new(70);
+/// use ringcall_qec::shots::BitRow;
+/// let mut bits = BitRow::new(70);
 /// bits.set(3, true);
 /// bits.flip(69);
 /// assert_eq!(bits.iter_ones().collect::<Vec<_>>(), [3, 69]);
 /// assert_eq!(bits.get(70), None);
 /// ```
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub struct Bits {
+pub struct BitRow {
     words: Vec<u64>,
     len: u32,
 }
 
-impl Bits {
+impl BitRow {
     /// `len` bits, all 0.
     pub fn new(len: u32) -> Self {
         Self { words: vec![0; (len as usize).div_ceil(64)], len }
@@ -126,7 +126,7 @@ impl Bits {
     }
 }
 
-impl std::fmt::Debug for Bits {
+impl std::fmt::Debug for BitRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Bits({} of {}: ", self.count_ones(), self.len)?;
         f.debug_list().entries(self.iter_ones()).finish()?;
@@ -134,7 +134,7 @@ impl std::fmt::Debug for Bits {
     }
 }
 
-/// The indices of the ones of a [`Bits`], ascending.
+/// The indices of the ones of a [`BitRow`], ascending.
 #[derive(Debug, Clone)]
 pub struct Ones<'a> {
     words: &'a [u64],

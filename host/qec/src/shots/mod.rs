@@ -1,6 +1,6 @@
 //! Shots and their files: Stim's six result formats, `01`, `b8`, `r8`, `ptb64`, `hits` and `dets`, in and out.
 //!
-//! A [`Shot`] is the result of one run of an experiment: measurements, detectors and observables, each a row of [`Bits`]; a
+//! A [`Shot`] is the result of one run of an experiment: measurements, detectors and observables, each a row of [`BitRow`]; a
 //! [`ShotLayout`] says how many of each, in this order. Files have no header, so the reader must know the layout. Stim's
 //! `--append_observables` and PyMatching's `--in_includes_appended_observables` mean a layout with detectors *and* observables;
 //! without the flag a file has no observables.
@@ -38,7 +38,7 @@ mod group;
 mod reader;
 mod writer;
 
-pub use bits::{Bits, Ones};
+pub use bits::{BitRow, Ones};
 pub use error::ShotError;
 pub use reader::ShotReader;
 pub use writer::ShotWriter;
@@ -92,20 +92,20 @@ impl std::fmt::Display for ShotLayout {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Shot {
     /// The raw measurement results, if the layout has any.
-    pub measurements: Bits,
+    pub measurements: BitRow,
     /// The detectors: 1 where a parity check changed.
-    pub detectors: Bits,
+    pub detectors: BitRow,
     /// The logical observables: the truth in a sampled shot, the prediction in a decoded one.
-    pub observables: Bits,
+    pub observables: BitRow,
 }
 
 impl Shot {
     /// A shot of zeros.
     pub fn new(layout: ShotLayout) -> Self {
         Self {
-            measurements: Bits::new(layout.measurements),
-            detectors: Bits::new(layout.detectors),
-            observables: Bits::new(layout.observables),
+            measurements: BitRow::new(layout.measurements),
+            detectors: BitRow::new(layout.detectors),
+            observables: BitRow::new(layout.observables),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
 use super::group::{Group, SHOTS};
-use super::{Bits, Shot, ShotError, ShotFormat, ShotLayout, row_width};
+use super::{BitRow, Shot, ShotError, ShotFormat, ShotLayout, row_width};
 
 /// Reads shots one by one; memory use does not grow with the file. See the [module](super) for the formats.
 #[derive(Debug)]
@@ -283,7 +283,7 @@ impl<R: Read> ShotReader<R> {
     }
 
     /// Sets the bit that a `dets` line names.
-    fn mark(&self, bits: &mut Bits, kind: char, index: u64, start: u64) -> Result<(), ShotError> {
+    fn mark(&self, bits: &mut BitRow, kind: char, index: u64, start: u64) -> Result<(), ShotError> {
         let reason = match u32::try_from(index).ok().and_then(|index| bits.set(index, true)) {
             Some(false) => return Ok(()),
             Some(true) => format!("{kind}{index} occurs twice"),

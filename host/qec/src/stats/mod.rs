@@ -14,7 +14,7 @@ mod scaling;
 
 use statrs::distribution::{Beta, ContinuousCDF, Normal};
 
-use crate::shots::Bits;
+use crate::shots::BitRow;
 
 pub use paired::PairedErrors;
 pub use scaling::{Measured, ScalingPoint, Threshold, suppression, threshold};
@@ -169,7 +169,7 @@ pub struct SyndromeDensity {
 
 impl SyndromeDensity {
     /// Counts the detectors of one shot.
-    pub fn record(&mut self, detectors: &Bits) {
+    pub fn record(&mut self, detectors: &BitRow) {
         self.fired += u64::from(detectors.count_ones());
         self.detectors += u64::from(detectors.len());
     }
@@ -290,7 +290,7 @@ mod tests {
         assert!((two.rate_per_round(2) - 0.1).abs() < 1e-15);
         assert!(LogicalErrorRate { shots: 4, errors: 3 }.rate_per_round(3).is_nan());
 
-        let mut bits = Bits::new(8);
+        let mut bits = BitRow::new(8);
         bits.set(3, true);
         let mut density = SyndromeDensity::default();
         density.record(&bits);

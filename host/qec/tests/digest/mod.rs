@@ -1,7 +1,7 @@
 //! The digest of a detector error model that the Python scripts of `data` compute from Stim's.
 #![allow(dead_code)]
 
-use ringcall_qec::dem::{DetectorErrorModel, Edge};
+use ringcall_qec::dem::{DetectorErrorModel, MechanismPart};
 
 /// The digest that `data/dem/make.py` defines.
 pub(crate) struct Digest {
@@ -20,7 +20,7 @@ impl Digest {
     pub(crate) fn of(model: &DetectorErrorModel) -> Self {
         let mut digest = Self { count: 0, hashes: 0, sums: [0.0; 5] };
         for mechanism in &model.mechanisms {
-            let part = |edge: Edge<'_>| {
+            let part = |edge: MechanismPart<'_>| {
                 let detectors = edge.detectors.iter().map(|id| format!("D{id}"));
                 detectors
                     .chain(edge.observables.iter().map(|id| format!("L{id}")))

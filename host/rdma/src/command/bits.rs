@@ -2,14 +2,14 @@
 
 /// A field's offset and width, in bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field {
+pub struct BitField {
     /// Offset of the first bit.
     pub at: usize,
     /// Number of bits.
     pub bits: usize,
 }
 
-impl Field {
+impl BitField {
     pub(super) const fn new(at: usize, bits: usize) -> Self {
         Self { at, bits }
     }
@@ -55,15 +55,15 @@ mod tests {
     #[test]
     fn the_first_bit_is_the_most_significant() {
         let mut bytes = [0; 4];
-        Field::new(0, 16).put(&mut bytes, 0x0500);
-        Field::new(19, 5).put(&mut bytes, 0b10001);
+        BitField::new(0, 16).put(&mut bytes, 0x0500);
+        BitField::new(19, 5).put(&mut bytes, 0b10001);
         assert_eq!(bytes, [5, 0, 0b0001_0001, 0]);
     }
 
     proptest! {
         #[test]
         fn a_field_is_read_as_written_and_touches_no_other(at in 0_usize..200, bits in 1_usize..65, value: u64) {
-            let field = Field::new(at, bits);
+            let field = BitField::new(at, bits);
             for before in [0, 0xFF] {
                 let mut bytes = [before; 40];
                 field.put(&mut bytes, value);

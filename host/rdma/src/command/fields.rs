@@ -1,14 +1,14 @@
 //! Offset and width of each command field: `(first bit, bits)`, as in the public mlx5_ifc.h. A test compares them with
 //! that file.
 
-use super::bits::Field;
+use super::bits::BitField;
 
 macro_rules! fields {
     ($($constant:ident = $name:literal $at:literal $bits:literal;)*) => {
-        $(pub(super) const $constant: Field = Field::new($at, $bits);)*
+        $(pub(super) const $constant: BitField = BitField::new($at, $bits);)*
         /// Every field, by its name in mlx5_ifc.h.
         #[cfg(test)]
-        pub(super) const ALL: &[(&str, Field)] = &[$(($name, $constant),)*];
+        pub(super) const ALL: &[(&str, BitField)] = &[$(($name, $constant),)*];
     };
 }
 

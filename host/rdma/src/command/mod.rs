@@ -24,7 +24,7 @@
 mod bits;
 mod fields;
 
-pub use bits::Field;
+pub use bits::BitField;
 
 use fields::*;
 use std::net::Ipv4Addr;
@@ -104,7 +104,7 @@ pub struct Completions {
 
 /// Service of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Service {
+pub enum ConnectionService {
     /// Reliable: acknowledged and retransmitted.
     Reliable,
     /// Unreliable: the service that a sensor bridge uses.
@@ -113,9 +113,9 @@ pub enum Service {
 
 /// A queue pair of 64-byte send requests and 16-byte receive requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pair {
+pub struct QueuePairSettings {
     /// Its service.
-    pub service: Service,
+    pub service: ConnectionService,
     /// The protection domain.
     pub protection_domain: u32,
     /// The doorbell page.
@@ -193,7 +193,7 @@ impl Writer {
         Self { bytes, error: None }
     }
 
-    fn put(&mut self, what: &'static str, field: Field, value: impl Into<u64>) -> &mut Self {
+    fn put(&mut self, what: &'static str, field: BitField, value: impl Into<u64>) -> &mut Self {
         let value = value.into();
         if value > field.max() {
             self.error.get_or_insert(CommandError::Field { what, value, bits: field.bits });
@@ -202,15 +202,15 @@ impl Writer {
         self
     }
 
-    fn cq(&mut self, what: &'static str, field: Field, value: impl Into<u64>) -> &mut Self {
+    fn cq(&mut self, what: &'static str, field: BitField, value: impl Into<u64>) -> &mut Self {
         self.put(what, field.within(CQ_CONTEXT), value)
     }
 
-    fn qp(&mut self, what: &'static str, field: Field, value: impl Into<u64>) -> &mut Self {
+    fn qp(&mut self, what: &'static str, field: BitField, value: impl Into<u64>) -> &mut Self {
         self.put(what, field.within(QP_CONTEXT), value)
     }
 
-    fn path(&mut self, what: &'static str, field: Field, value: impl Into<u64>) -> &mut Self {
+    fn path(&mut self, what: &'static str, field: BitField, value: impl Into<u64>) -> &mut Self {
         self.qp(what, field.within(PRIMARY_PATH), value)
     }
 
@@ -244,10 +244,10 @@ pub fn create_cq(cq: &Completions) -> Result<Command, CommandError> {
         .done()
 }
 
-const fn service_number(service: Service) -> u8 {
+const fn service_number(service: ConnectionService) -> u8 {
     match service {
-        Service::Reliable => 0,
-        Service::Unreliable => 1,
+        ConnectionService::Reliable => 0,
+        ConnectionService::Unreliable => 1,
     }
 }
 
@@ -258,7 +258,7 @@ const MIGRATED: u8 = 3;
 ///
 /// # Errors
 /// A value that does not fit its field.
-pub fn create_qp(pair: &Pair) -> Result<Command, CommandError> {
+pub fn create_qp(pair: &QueuePairSettings) -> Result<Command, CommandError> {
     let Queue { umem, offset, record_umem, record_offset } = pair.queue;
     Writer::new(opcode::CREATE_QP)
         .put("the queues' offset", WQ_UMEM_OFFSET, offset)
@@ -285,7 +285,7 @@ pub fn create_qp(pair: &Pair) -> Result<Command, CommandError> {
         .done()
 }
 
-fn modify(opcode: u16, qp: u32, service: Service) -> Writer {
+fn modify(opcode: u16, qp: u32, service: ConnectionService) -> Writer {
     let mut writer = Writer::new(opcode);
     writer.put("the queue pair", MODIFY_QPN, qp).qp("the service", SERVICE, service_number(service)).qp(
         "the path's state",
@@ -299,7 +299,12 @@ fn modify(opcode: u16, qp: u32, service: Service) -> Writer {
 ///
 /// # Errors
 /// A value that does not fit its field.
-pub fn to_init(qp: u32, service: Service, port: u8, pkey_index: u16) -> Result<Command, CommandError> {
+pub fn to_init(
+    qp: u32,
+    service: ConnectionService,
+    port: u8,
+    pkey_index: u16,
+) -> Result<Command, CommandError> {
     modify(opcode::RST2INIT_QP, qp, service)
         .qp("remote writes", REMOTE_WRITE, true)
         .path("the partition key", PATH_PKEY_INDEX, pkey_index)
@@ -314,7 +319,7 @@ const LOG_MESSAGE: u8 = 30;
 ///
 /// # Errors
 /// A value that does not fit its field.
-pub fn to_receive(qp: u32, service: Service, path: &Path) -> Result<Command, CommandError> {
+pub fn to_receive(qp: u32, service: ConnectionService, path: &Path) -> Result<Command, CommandError> {
     let [m0, m1, m2, m3, m4, m5] = path.mac;
     let mut writer = modify(opcode::INIT2RTR_QP, qp, service);
     writer
@@ -331,9 +336,9 @@ pub fn to_receive(qp: u32, service: Service, path: &Path) -> Result<Command, Com
         .path("the MAC address", PATH_MAC_HIGH, u16::from_be_bytes([m0, m1]))
         .path("the MAC address", PATH_MAC_LOW, u32::from_be_bytes([m2, m3, m4, m5]));
     for (index, byte) in path.gid.into_iter().enumerate() {
-        writer.path("the peer's address", Field::new(PATH_GID + 8 * index, 8), byte);
+        writer.path("the peer's address", BitField::new(PATH_GID + 8 * index, 8), byte);
     }
-    if service == Service::Reliable {
+    if service == ConnectionService::Reliable {
         writer.qp("the wait for credit", MIN_NO_CREDIT_TIMER, 12_u8).qp("reads", LOG_READS_IN, 0_u8);
     }
     writer.done()
@@ -343,10 +348,10 @@ pub fn to_receive(qp: u32, service: Service, path: &Path) -> Result<Command, Com
 ///
 /// # Errors
 /// A value that does not fit its field.
-pub fn to_send(qp: u32, service: Service, psn: u32) -> Result<Command, CommandError> {
+pub fn to_send(qp: u32, service: ConnectionService, psn: u32) -> Result<Command, CommandError> {
     let mut writer = modify(opcode::RTR2RTS_QP, qp, service);
     writer.qp("the sequence number", NEXT_SEND_PSN, psn);
-    if service == Service::Reliable {
+    if service == ConnectionService::Reliable {
         writer
             .qp("acknowledgements", LOG_ACK_FREQUENCY, 8_u8)
             .qp("reads", LOG_READS_OUT, 0_u8)

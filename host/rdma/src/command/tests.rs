@@ -2,8 +2,8 @@ use super::*;
 
 const QUEUE: Queue =
     Queue { umem: 0x1122_3344, offset: 0x1000, record_umem: 0x5566_7788, record_offset: 0x40 };
-const PAIR: Pair = Pair {
-    service: Service::Unreliable,
+const PAIR: QueuePairSettings = QueuePairSettings {
+    service: ConnectionService::Unreliable,
     protection_domain: 0x00AB_CDEF,
     uar_page: 0x12,
     send_cq: 0x34,
@@ -89,13 +89,14 @@ fn a_queue_pair_byte_by_byte() {
         (268, 0x80), // is valid
     ];
     assert_eq!(set(&create_qp(&PAIR).expect("it fits")), expected);
-    let reliable = create_qp(&Pair { service: Service::Reliable, ..PAIR }).expect("it fits");
+    let reliable =
+        create_qp(&QueuePairSettings { service: ConnectionService::Reliable, ..PAIR }).expect("it fits");
     assert_eq!(reliable[25], 0);
 }
 
 #[test]
 fn the_way_to_ready() {
-    let init = to_init(0x00C0_FFEE, Service::Unreliable, 1, 2).expect("it fits");
+    let init = to_init(0x00C0_FFEE, ConnectionService::Unreliable, 1, 2).expect("it fits");
     let common =
         |opcode: u8| vec![(0, 0x05), (1, opcode), (9, 0xC0), (10, 0xFF), (11, 0xEE), (25, 1), (26, 0x18)];
     // Byte 48: the path. Byte 170: what the peer may do.
@@ -113,7 +114,7 @@ fn the_way_to_ready() {
         qp: 0x00AA_BBCC,
         psn: 0x0011_2233,
     };
-    let receive = to_receive(0x00C0_FFEE, Service::Unreliable, &path).expect("it fits");
+    let receive = to_receive(0x00C0_FFEE, ConnectionService::Unreliable, &path).expect("it fits");
     let expected = vec![
         (32, 5 << 5 | 30), // MTU, longest message
         (45, 0xAA),
@@ -141,22 +142,22 @@ fn the_way_to_ready() {
     ];
     assert_eq!(set(&receive), [common(3), expected].concat());
 
-    let send = to_send(0x00C0_FFEE, Service::Unreliable, 0x0044_5566).expect("it fits");
+    let send = to_send(0x00C0_FFEE, ConnectionService::Unreliable, 0x0044_5566).expect("it fits");
     assert_eq!(set(&send), [common(4), vec![(145, 0x44), (146, 0x55), (147, 0x66)]].concat());
-    let reliable = to_send(0x00C0_FFEE, Service::Reliable, 0).expect("it fits");
+    let reliable = to_send(0x00C0_FFEE, ConnectionService::Reliable, 0).expect("it fits");
     // A reliable connection repeats.
     assert_eq!((reliable[136], reliable[137], reliable[138]), (8 << 4, 7, 7 << 5));
 }
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let entries = create_qp(&Pair { log_send: 16, ..PAIR });
+    let entries = create_qp(&QueuePairSettings { log_send: 16, ..PAIR });
     let what = "the number of send requests, as a power of two";
     assert_eq!(entries, Err(CommandError::Field { what, value: 16, bits: 4 }));
-    assert!(create_qp(&Pair { protection_domain: 1 << 24, ..PAIR }).is_err());
-    assert!(create_qp(&Pair { send_record_mode: 4, ..PAIR }).is_err());
-    assert!(to_init(1 << 24, Service::Unreliable, 1, 0).is_err());
-    assert!(to_send(1, Service::Unreliable, 1 << 24).is_err());
+    assert!(create_qp(&QueuePairSettings { protection_domain: 1 << 24, ..PAIR }).is_err());
+    assert!(create_qp(&QueuePairSettings { send_record_mode: 4, ..PAIR }).is_err());
+    assert!(to_init(1 << 24, ConnectionService::Unreliable, 1, 0).is_err());
+    assert!(to_send(1, ConnectionService::Unreliable, 1 << 24).is_err());
 }
 
 #[test]

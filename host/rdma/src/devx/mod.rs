@@ -1,14 +1,14 @@
 //! Queue pairs of mlx5 adapters through rdma-core's DevX, which is loaded at run time.
 //!
 //! ```no_run
-//! use ringcall_rdma::command::{Mtu, Path, Service, gid_of};
-//! use ringcall_rdma::devx::{Layout, Library, Memory, QueuePair};
+//! use ringcall_rdma::command::{Mtu, Path, ConnectionService, gid_of};
+//! use ringcall_rdma::devx::{QueuePairLayout, Library, Memory, QueuePair};
 //!
 //! let device = Library::load()?.open(None)?;
-//! let layout = Layout::of(6, 6)?;
+//! let layout = QueuePairLayout::of(6, 6)?;
 //! # let memory: *mut u8 = std::ptr::null_mut(); // page-aligned, `layout.bytes` long, as long as the queue pair
 //! // SAFETY: the memory is mapped, and outlives the queue pair.
-//! let pair = unsafe { QueuePair::create(&device, Service::Unreliable, layout, Memory::Host(memory)) }?;
+//! let pair = unsafe { QueuePair::create(&device, ConnectionService::Unreliable, layout, Memory::Host(memory)) }?;
 //! let path = Path {
 //!     port: 1, gid_index: 3, mtu: Mtu::B4096, hop_limit: 255, traffic_class: 0, udp_port: 0xC000,
 //!     gid: gid_of("192.168.0.2".parse()?), mac: [2, 0, 0, 0, 0, 2], qp: 2, psn: 0,
@@ -27,7 +27,7 @@ mod pair;
 #[cfg(test)]
 mod stand_in;
 
-pub use pair::{Layout, Memory, QueuePair, Slots};
+pub use pair::{Memory, QueuePair, QueuePairLayout, RegisteredSlots};
 
 use crate::command::{self, Command, CommandError};
 use api::{Api, ContextAttributes, Handle, Objects, Pd};

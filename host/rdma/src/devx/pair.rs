@@ -2,7 +2,7 @@
 
 use super::api::{Mr, Uar, Umem, UmemIn};
 use super::{Device, DevxError, Domain, Object, some};
-use crate::command::{self, Completions, Pair, Path, Queue, Service};
+use crate::command::{self, Completions, ConnectionService, Path, Queue, QueuePairSettings};
 use ringcall_mlx5::layout::{RECEIVE_WQE_BYTES, RECORD_BYTES, cqe, wqe};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -14,9 +14,9 @@ use std::time::Duration;
 /// Offsets of the parts of a queue pair's memory, in bytes from its start.
 ///
 /// ```
-/// use ringcall_rdma::devx::Layout;
+/// use ringcall_rdma::devx::QueuePairLayout;
 ///
-/// let layout = Layout::of(6, 6)?;
+/// let layout = QueuePairLayout::of(6, 6)?;
 /// assert_eq!((layout.receive_completions, layout.send_completions), (0, 4096));
 /// // Receive requests first, then send requests: one queue to the adapter.
 /// assert_eq!((layout.receive, layout.send), (8192, 8192 + 64 * 16));
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// # Ok::<(), ringcall_rdma::devx::DevxError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+pub struct QueuePairLayout {
     /// Send requests, as a power of two.
     pub log_send: u8,
     /// Receive requests, as a power of two.
@@ -51,7 +51,7 @@ const LEAST_LOG_RECEIVE: u8 = (wqe::BYTES / RECEIVE_WQE_BYTES).ilog2() as u8;
 /// Each record has a cache line to itself, since different agents write them.
 const LINE: usize = 64;
 
-impl Layout {
+impl QueuePairLayout {
     /// The layout for queues of these sizes, each a power of two: 0 to 15 for sends, 2 to 15 for receives.
     ///
     /// # Errors
@@ -114,13 +114,13 @@ impl Layout {
     #[must_use]
     pub fn pair(
         &self,
-        service: Service,
+        service: ConnectionService,
         umem: u32,
         uar_page: u32,
         protection_domain: u32,
         [receive_cq, send_cq]: [u32; 2],
-    ) -> Pair {
-        Pair {
+    ) -> QueuePairSettings {
+        QueuePairSettings {
             service,
             protection_domain,
             uar_page,
@@ -169,13 +169,13 @@ impl Memory<'_> {
 
 /// Registered slots.
 #[derive(Debug)]
-pub struct Slots {
+pub struct RegisteredSlots {
     /// The domain of the registration, which keeps it valid even after the queue pair is dropped.
     domain: Arc<Domain>,
     region: NonNull<Mr>,
 }
 
-impl Slots {
+impl RegisteredSlots {
     /// The key for requests of this side.
     #[must_use]
     pub fn lkey(&self) -> u32 {
@@ -192,11 +192,11 @@ impl Slots {
 }
 
 // SAFETY: rdma-core's memory regions may be used by any thread; the keys never change.
-unsafe impl Send for Slots {}
+unsafe impl Send for RegisteredSlots {}
 // SAFETY: as above.
-unsafe impl Sync for Slots {}
+unsafe impl Sync for RegisteredSlots {}
 
-impl Drop for Slots {
+impl Drop for RegisteredSlots {
     fn drop(&mut self) {
         // SAFETY: registered, and not used any more.
         unsafe { (self.domain.device.api().dereg_mr)(self.region.as_ptr()) };
@@ -302,7 +302,7 @@ pub struct QueuePair {
     _memory: Registered,
     page: Page,
     domain: Arc<Domain>,
-    service: Service,
+    service: ConnectionService,
 }
 
 // SAFETY: rdma-core's objects may be used by any thread, and its calls lock.
@@ -315,7 +315,7 @@ impl QueuePair {
     /// have been [prepared](ringcall_mlx5::CompletionQueue::prepare).
     ///
     /// # Safety
-    /// `memory` is valid for [`Layout::bytes`] until the queue pair is dropped: the adapter writes there.
+    /// `memory` is valid for [`QueuePairLayout::bytes`] until the queue pair is dropped: the adapter writes there.
     /// All access of this process is through atomic words.
     ///
     /// # Errors
@@ -323,8 +323,8 @@ impl QueuePair {
     /// device.
     pub unsafe fn create(
         device: &Arc<Device>,
-        service: Service,
-        layout: Layout,
+        service: ConnectionService,
+        layout: QueuePairLayout,
         memory: Memory<'_>,
     ) -> Result<Self, DevxError> {
         memory.check()?;
@@ -361,7 +361,11 @@ impl QueuePair {
     ///
     /// # Errors
     /// rdma-core's error.
-    pub unsafe fn register_slots(&self, slots: Memory<'_>, bytes: usize) -> Result<Slots, DevxError> {
+    pub unsafe fn register_slots(
+        &self,
+        slots: Memory<'_>,
+        bytes: usize,
+    ) -> Result<RegisteredSlots, DevxError> {
         let access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE;
         let (api, domain) = (self.domain.device.api(), self.domain.domain.as_ptr());
         let region = match slots {
@@ -377,7 +381,7 @@ impl QueuePair {
                 some("ibv_reg_dmabuf_mr", region)?
             }
         };
-        Ok(Slots { domain: Arc::clone(&self.domain), region })
+        Ok(RegisteredSlots { domain: Arc::clone(&self.domain), region })
     }
 
     /// Connects the queue pair to the peer of `path` and makes it ready to send, with `psn` as the first sequence
@@ -414,7 +418,7 @@ mod tests {
     fn nothing_overlaps_and_everything_is_aligned() {
         for log_send in 0..16 {
             for log_receive in 2..16 {
-                let layout = Layout::of(log_send, log_receive).expect("a size");
+                let layout = QueuePairLayout::of(log_send, log_receive).expect("a size");
                 let (sends, receives) = (1 << log_send, 1 << log_receive);
                 let parts = [
                     (layout.receive_completions, receives * 64),
@@ -435,19 +439,19 @@ mod tests {
             }
         }
         for (log_send, log_receive, wrong) in [(16, 6, 16), (6, 16, 16), (6, 1, 1), (6, 0, 0)] {
-            let layout = Layout::of(log_send, log_receive);
+            let layout = QueuePairLayout::of(log_send, log_receive);
             assert!(matches!(layout, Err(DevxError::Size(log)) if log == wrong), "{layout:?}");
         }
     }
 
     #[test]
     fn commands_name_the_layout_s_offsets() {
-        let layout = Layout::of(5, 7).expect("a size");
+        let layout = QueuePairLayout::of(5, 7).expect("a size");
         let [receives, sends] = layout.completions(9, 3, 1);
         assert_eq!((receives.log_entries, sends.log_entries), (7, 5));
         assert_eq!((receives.queue.offset, sends.queue.offset), (0, 8192));
         assert_ne!(receives.queue.record_offset, sends.queue.record_offset);
-        let pair = layout.pair(Service::Unreliable, 9, 3, 4, [10, 11]);
+        let pair = layout.pair(ConnectionService::Unreliable, 9, 3, 4, [10, 11]);
         assert_eq!((pair.receive_cq, pair.send_cq, pair.queue.umem), (10, 11, 9));
         assert_eq!(
             (pair.queue.offset, pair.queue.record_offset),

@@ -1,8 +1,8 @@
 //! DevX against stand-ins for rdma-core, which check their arguments. A process of its own loads them in place of the libraries.
 
-use super::pair::{Layout, Memory, QueuePair};
+use super::pair::{Memory, QueuePair, QueuePairLayout};
 use super::{DevxError, Library};
-use crate::command::Service;
+use crate::command::ConnectionService;
 use std::fs::{File, create_dir_all, remove_dir_all, write};
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -82,11 +82,12 @@ fn opened() -> std::sync::Arc<super::Device> {
 #[test]
 #[ignore = "needs the stand-ins: the next test runs it"]
 fn queue_pair_in_a_dmabuf() {
-    let (device, layout) = (opened(), Layout::of(6, 6).expect("a size"));
+    let (device, layout) = (opened(), QueuePairLayout::of(6, 6).expect("a size"));
     let file = File::open("/dev/null").expect("a file");
     let at = |offset| Memory::Dmabuf(file.as_fd(), offset);
     // SAFETY: the stand-ins write to no memory.
-    let create = |memory| unsafe { QueuePair::create(&device, Service::Unreliable, layout, memory) };
+    let create =
+        |memory| unsafe { QueuePair::create(&device, ConnectionService::Unreliable, layout, memory) };
     assert!(matches!(create(at(100)), Err(DevxError::Misaligned(100))));
     assert!(matches!(create(Memory::Host(std::ptr::null_mut())), Err(DevxError::Misaligned(0))));
     if std::env::var_os("NO_DMABUF").is_some() {

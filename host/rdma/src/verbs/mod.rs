@@ -1,8 +1,8 @@
 //! RDMA verbs: a queue pair of an adapter, through rdma-core's libibverbs, loaded at run time.
 //!
-//! A [`Pair`] has a device opened by name, a window of slots that peers write, slots to send from, and one queue pair
+//! A [`VerbsQueuePair`] has a device opened by name, a window of slots that peers write, slots to send from, and one queue pair
 //! with posted receives, whose completions are polled. Every failure has a name ([`VerbsError`], [`PairFault`]), and a
-//! failed pair can be [connected](Pair::connect) again. Linux's software adapter (`rdma_rxe`) serves as a device like
+//! failed pair can be [connected](VerbsQueuePair::connect) again. Linux's software adapter (`rdma_rxe`) serves as a device like
 //! any other.
 
 #![allow(unsafe_code)] // libibverbs' functions
@@ -14,7 +14,7 @@ mod ports;
 mod sys;
 
 pub use error::{PairFault, SendError, VerbsError};
-pub use pair::{Completion, Operation, Pair, PairOptions, Remote};
+pub use pair::{PairOptions, RemoteQueuePair, SendOperation, VerbsQueuePair, WorkCompletion};
 
 /// The address of a device's first port for RoCE v2 over IPv4, the first of several, and its index among the port's addresses.
 ///

@@ -35,7 +35,7 @@ pub struct PairOptions {
 
 /// The peer's queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Remote {
+pub struct RemoteQueuePair {
     /// The queue pair's number.
     pub qp: u32,
     /// The peer's address.
@@ -44,7 +44,7 @@ pub struct Remote {
 
 /// A message's operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub enum SendOperation {
     /// SEND.
     Send,
     /// RDMA WRITE with immediate.
@@ -60,7 +60,7 @@ pub enum Operation {
 
 /// A completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Completion {
+pub enum WorkCompletion {
     /// The peer wrote into the window.
     Written {
         /// The immediate of the write.
@@ -68,7 +68,7 @@ pub enum Completion {
         /// Bytes of the last message.
         bytes: u32,
     },
-    /// The peer's SEND is in a slot of the window until [`Pair::release`].
+    /// The peer's SEND is in a slot of the window until [`VerbsQueuePair::release`].
     Received {
         /// The slot.
         slot: u32,
@@ -129,7 +129,7 @@ impl Drop for Made {
 }
 
 /// A queue pair with its window and its memory to send from. Nothing is allocated after [`Self::open`].
-pub struct Pair {
+pub struct VerbsQueuePair {
     // The first field, so that it is released before the memory that the adapter writes.
     made: Made,
     window: Memory,
@@ -151,7 +151,7 @@ pub struct Pair {
     here: usize,
 }
 
-impl std::fmt::Debug for Pair {
+impl std::fmt::Debug for VerbsQueuePair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { options, connected, fault, number, .. } = self;
         f.debug_struct("Pair")
@@ -213,7 +213,7 @@ fn open_device(library: &Ibverbs, name: &str) -> Result<*mut ibv_context, VerbsE
     opened
 }
 
-impl Pair {
+impl VerbsQueuePair {
     /// Opens a device, registers memory, and creates an unconnected queue pair.
     ///
     /// # Errors
@@ -332,7 +332,7 @@ impl Pair {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn connect(&mut self, remote: Remote) -> Result<(), VerbsError> {
+    pub fn connect(&mut self, remote: RemoteQueuePair) -> Result<(), VerbsError> {
         (self.connected, self.fault) = (false, None);
         (self.under_way, self.next) = (0, 0);
         self.number = self.number.wrapping_add(1);
@@ -407,7 +407,7 @@ impl Pair {
     ///
     /// # Errors
     /// See [`SendError`].
-    pub fn send(&mut self, operation: Operation, bytes: &[u8]) -> Result<(), SendError> {
+    pub fn send(&mut self, operation: SendOperation, bytes: &[u8]) -> Result<(), SendError> {
         if !self.connected || self.fault.is_some() {
             return Err(SendError::NotConnected);
         }
@@ -431,7 +431,7 @@ impl Pair {
         request.num_sge = i32::from(!bytes.is_empty());
         request.send_flags = IBV_SEND_SIGNALED;
         request.opcode = IBV_WR_SEND;
-        if let Operation::WriteImmediate { address, key, immediate } = operation {
+        if let SendOperation::WriteImmediate { address, key, immediate } = operation {
             request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
             request.__bindgen_anon_1.imm_data = immediate.to_be();
             request.wr.rdma.remote_addr = address;
@@ -465,7 +465,7 @@ impl Pair {
     ///
     /// # Errors
     /// The connection has ended; [`fault`](Self::fault) returns why from now on.
-    pub fn poll(&mut self) -> Result<Option<Completion>, PairFault> {
+    pub fn poll(&mut self) -> Result<Option<WorkCompletion>, PairFault> {
         if !self.connected {
             return Ok(None);
         }
@@ -493,14 +493,14 @@ impl Pair {
             let slot = (done.wr_id & SLOT) as u32;
             let bytes = done.byte_len;
             if done.opcode != IBV_WC_RECV_RDMA_WITH_IMM {
-                return Ok(Some(Completion::Received { slot, bytes }));
+                return Ok(Some(WorkCompletion::Received { slot, bytes }));
             }
             if self.release(slot).is_err() {
                 return Err(self.fail(PairFault::Error("a receive could not be posted again")));
             }
             // SAFETY: completions of this kind have an immediate.
             let immediate = u32::from_be(unsafe { done.__bindgen_anon_1.imm_data });
-            return Ok(Some(Completion::Written { immediate, bytes }));
+            return Ok(Some(WorkCompletion::Written { immediate, bytes }));
         }
         Ok(None)
     }
@@ -688,7 +688,7 @@ fn check(options: &PairOptions) -> Result<(), VerbsError> {
 /// Registers memory with the adapter, with 0 as its first address.
 fn register(made_so_far: &Made, memory: &Memory, access: u32) -> Result<*mut ibv_mr, VerbsError> {
     let start = NonNull::new(memory.address()).map_or(null_mut(), |start| start.as_ptr().cast());
-    // SAFETY: the domain is live, and the memory outlives its registration: `Pair` gives the registration back first.
+    // SAFETY: the domain is live, and the memory outlives its registration: `VerbsQueuePair` gives the registration back first.
     let region =
         unsafe { made_so_far.library.ibv_reg_mr_iova2(made_so_far.domain, start, memory.bytes(), 0, access) };
     made("registering memory (ulimit -l bounds it)", region)

@@ -53,7 +53,7 @@ impl Drop for MalformedGuard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dispatcher::{HostDispatcher, Step, Stepped};
+    use crate::dispatcher::{DispatchStep, HostDispatcher, Stepped};
     use crate::external::{BadRequests, RingCompat};
     use crate::{Client, FunctionTable, Ring, RingConfig};
     use ringcall_protocol::RingMemory;
@@ -83,10 +83,10 @@ mod tests {
         let guard = lock.take();
         assert!(guard.is_some() && lock.take().is_none());
         shared.forge_request(slot, &[7; 24], ring.geometry().request_address(slot));
-        assert_eq!(dispatcher.step(), Step::Idle);
+        assert_eq!(dispatcher.step(), DispatchStep::Idle);
         // The dispatcher polls again before it may end.
         dispatcher.drain();
-        assert_eq!(dispatcher.step(), Step::Idle);
+        assert_eq!(dispatcher.step(), DispatchStep::Idle);
         assert_eq!((shared.tx(slot), dispatcher.counters().answered()), (flag::FREE, 0));
         // Well-formed requests are served meanwhile.
         let reply = |dispatcher: &mut HostDispatcher<Stepped>, slot| {
@@ -99,6 +99,6 @@ mod tests {
         assert_eq!(reply(&mut dispatcher, slot), Status::BAD_MAGIC);
         assert_eq!((shared.rx(slot), dispatcher.counters().get(Counter::BadMagic)), (flag::FREE, 1));
         assert!(lock.take().is_some(), "released");
-        assert_eq!(dispatcher.step(), Step::Ended);
+        assert_eq!(dispatcher.step(), DispatchStep::Ended);
     }
 }

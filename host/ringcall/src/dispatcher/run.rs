@@ -5,7 +5,7 @@ use super::malformed::MalformedLock;
 use super::pool::Pool;
 use super::scanner::Scanner;
 use super::{DispatcherError, HostOptions};
-use crate::external::{Claim, ExternalExecutor, Marks, RingCompat};
+use crate::external::{ExecutorClaim, ExternalExecutor, Marks, RingCompat};
 use crate::shared::{Control, Shared};
 use crate::table::{Function, FunctionTable, Slots};
 use crate::wait::TURNS_PER_CHECK;
@@ -29,7 +29,7 @@ pub(super) const HALT_TIMEOUT_NS: u64 = 200_000_000;
 
 /// Result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum DispatchStep {
     /// There was something to do: step again at once.
     Busy,
     /// There was nothing to do.
@@ -91,37 +91,37 @@ impl Loop {
         let mut pace = Pace::new(&self.options);
         loop {
             match self.step(&shared, &mut pace) {
-                Step::Busy => waiter.reset(),
-                Step::Idle if !self.ends_round() => (),
-                Step::Idle => {
+                DispatchStep::Busy => waiter.reset(),
+                DispatchStep::Idle if !self.ends_round() => (),
+                DispatchStep::Idle => {
                     let _ = waiter.idle();
                 }
-                Step::Ended => return,
+                DispatchStep::Ended => return,
             }
         }
     }
 
     /// One turn; some turns also check for late requests and read the control word.
     #[inline(always)]
-    pub(super) fn step(&mut self, shared: &Shared, pace: &mut Pace) -> Step {
+    pub(super) fn step(&mut self, shared: &Shared, pace: &mut Pace) -> DispatchStep {
         let busy = self.turn(shared) > 0;
         pace.turn = pace.turn.wrapping_add(1);
         if busy && !pace.turn.is_multiple_of(TURNS_PER_CHECK) {
-            return Step::Busy;
+            return DispatchStep::Busy;
         }
         if pace.timer.due(pace.turn) {
             let _ = self.pool.give_up(shared, Status::TIMED_OUT, pace.timer.oldest());
         }
         match shared.control() {
             Control::Run => (),
-            Control::Drain if !busy && self.is_drained(shared) => return Step::Ended,
+            Control::Drain if !busy && self.is_drained(shared) => return DispatchStep::Ended,
             Control::Drain => (),
             Control::Halt => {
                 self.halt(shared, HALT_TIMEOUT_NS);
-                return Step::Ended;
+                return DispatchStep::Ended;
             }
         }
-        if busy { Step::Busy } else { Step::Idle }
+        if busy { DispatchStep::Busy } else { DispatchStep::Idle }
     }
 
     /// Whether every slot was polled since this function last returned true.
@@ -292,12 +292,12 @@ impl PollContext<'_> {
         }
         let slot = request.slot();
         let worker = match executor.claim(slot, request.header(), u64::from_le_bytes(key)) {
-            Claim::Worker(worker) => worker,
-            Claim::Later => {
+            ExecutorClaim::Worker(worker) => worker,
+            ExecutorClaim::Later => {
                 request.leave();
                 return 0;
             }
-            Claim::Never => return refuse(request),
+            ExecutorClaim::Never => return refuse(request),
         };
         shared.bank.count(Counter::Received);
         shared.bank.count(Counter::Dispatched);

@@ -1,6 +1,6 @@
 //! A dispatcher driven by its caller's thread.
 
-use super::run::{HALT_TIMEOUT_NS, Loop, Pace, Step};
+use super::run::{DispatchStep, HALT_TIMEOUT_NS, Loop, Pace};
 use super::{Ending, HostDispatcher, Stopped, Wired};
 use crate::shared::Control;
 use ringcall_protocol::SlotIndex;
@@ -18,7 +18,7 @@ impl HostDispatcher<Wired> {
     /// and the wait strategy are ignored, since the caller decides them.
     ///
     /// ```
-    /// use ringcall::dispatcher::Step;
+    /// use ringcall::dispatcher::DispatchStep;
     /// use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig};
     /// use std::time::Duration;
     ///
@@ -31,7 +31,7 @@ impl HostDispatcher<Wired> {
     ///
     /// let mut client = Client::new(&ring);
     /// let slot = client.send(FunctionId::of("count"), 1, 0, &[7; 5])?;
-    /// assert_eq!(dispatcher.step(), Step::Busy);
+    /// assert_eq!(dispatcher.step(), DispatchStep::Busy);
     /// assert_eq!(client.wait(slot, Duration::from_secs(5))?.result, [5]);
     /// assert_eq!(dispatcher.finish(Duration::from_secs(5)).report.dropped, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -49,7 +49,7 @@ impl HostDispatcher<Wired> {
 impl HostDispatcher<Stepped> {
     /// Polls the ring and the queues once. Inline calls run within it; nothing else takes long.
     #[inline]
-    pub fn step(&mut self) -> Step {
+    pub fn step(&mut self) -> DispatchStep {
         let Self { shared, state: Stepped { lp, pace } } = self;
         lp.step(shared, pace)
     }
@@ -70,7 +70,7 @@ impl HostDispatcher<Stepped> {
         self.state.lp.hint_next(slot);
     }
 
-    /// From now on a step returns [`Step::Ended`] if every request is answered. Requests that come later are still
+    /// From now on a step returns [`DispatchStep::Ended`] if every request is answered. Requests that come later are still
     /// served if the caller continues to step.
     pub fn drain(&mut self) {
         self.shared.set_control(Control::Drain);
@@ -95,14 +95,14 @@ impl HostDispatcher<Stepped> {
         let mut unfinished = None;
         loop {
             match lp.step(&shared, &mut pace) {
-                Step::Ended => break,
-                Step::Busy | Step::Idle if unfinished.is_some() => (),
-                Step::Busy | Step::Idle if begin.elapsed() >= deadline => {
+                DispatchStep::Ended => break,
+                DispatchStep::Busy | DispatchStep::Idle if unfinished.is_some() => (),
+                DispatchStep::Busy | DispatchStep::Idle if begin.elapsed() >= deadline => {
                     unfinished = Some(shared.dump());
                     shared.set_control(Control::Halt);
                 }
-                Step::Busy => (),
-                Step::Idle => std::thread::yield_now(),
+                DispatchStep::Busy => (),
+                DispatchStep::Idle => std::thread::yield_now(),
             }
         }
         let report = ending.report(&shared, false, unfinished);

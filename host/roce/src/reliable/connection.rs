@@ -1,13 +1,15 @@
 //! A reliable connection: a queue pair's sending and receiving half.
 
-use crate::message::Operation;
+use crate::message::MessageOperation;
 use crate::opcode::Verb;
 use crate::packet::Packet;
 use crate::psn::Psn;
 use crate::reason::Reason;
-use crate::reliable::requester::{PostError, ReliableError, Requester, RequesterOptions, RequesterStats};
+use crate::reliable::requester::{
+    MessagePostError, ReliableError, Requester, RequesterOptions, RequesterStats,
+};
 use crate::reliable::responder::{ReliableResponder, ReliableStats};
-use crate::responder::{Event, Memory, QueuePair, QueuePairError, Responder};
+use crate::responder::{LocalQueuePair, PacketEffect, PeerMemory, QueuePairError, Responder};
 use serde::Serialize;
 
 /// Options of a reliable connection.
@@ -35,13 +37,13 @@ pub struct ConnectionCounts {
 ///
 /// ```
 /// use ringcall_roce::reliable::{Connection, ConnectionOptions};
-/// use ringcall_roce::{Event, Immediate, Operation, PortOptions, Psn};
+/// use ringcall_roce::{PacketEffect, Immediate, MessageOperation, PortOptions, Psn};
 ///
 /// let port = PortOptions { qp: 2, ..PortOptions::new(4, 256) };
 /// let mut here = Connection::new(PortOptions { qp: 2, ..port }.queue_pair(), ConnectionOptions::default())?;
 /// let mut there = Connection::new(port.queue_pair(), ConnectionOptions::default())?;
 /// let immediate = Some(Immediate::new(1, Psn::new(0)).0);
-/// here.post(Operation::Write { address: 256, key: port.key, immediate }, b"hello")?;
+/// here.post(MessageOperation::Write { address: 256, key: port.key, immediate }, b"hello")?;
 /// let mut memory = vec![0; 1024];
 /// let mut arrived = 0;
 /// here.transmit(0, |_| {
@@ -50,7 +52,7 @@ pub struct ConnectionCounts {
 /// });
 /// let overdue = here.deadline_ns().expect("an acknowledgement is waited for");
 /// here.transmit(overdue, |packet| {
-///     arrived += u32::from(matches!(there.receive(packet, &mut memory[..], overdue), Ok(Some(Event::Arrived(_)))));
+///     arrived += u32::from(matches!(there.receive(packet, &mut memory[..], overdue), Ok(Some(PacketEffect::Arrived(_)))));
 ///     true
 /// });
 /// there.transmit(overdue, |acknowledgement| {
@@ -74,7 +76,7 @@ impl Connection {
     ///
     /// # Errors
     /// The numbers of `qp` do not form a valid queue pair.
-    pub fn new(qp: QueuePair, options: ConnectionOptions) -> Result<Self, QueuePairError> {
+    pub fn new(qp: LocalQueuePair, options: ConnectionOptions) -> Result<Self, QueuePairError> {
         let ConnectionOptions { requester, gathered_bytes, not_ready_timer } = options;
         let responder = Responder::new(qp)?.gathering(gathered_bytes);
         Ok(Self {
@@ -136,8 +138,8 @@ impl Connection {
     /// Queues a message. [`transmit`](Self::transmit) sends it, again if necessary, until the peer has acknowledged it.
     ///
     /// # Errors
-    /// See [`PostError`].
-    pub fn post(&mut self, operation: Operation, bytes: &[u8]) -> Result<(), PostError> {
+    /// See [`MessagePostError`].
+    pub fn post(&mut self, operation: MessageOperation, bytes: &[u8]) -> Result<(), MessagePostError> {
         self.requester.post(operation, bytes)
     }
 
@@ -145,12 +147,12 @@ impl Connection {
     ///
     /// # Errors
     /// Why the packet was refused; the refusal is counted.
-    pub fn receive<'a, M: Memory + ?Sized>(
+    pub fn receive<'a, M: PeerMemory + ?Sized>(
         &mut self,
         packet: &Packet<'a>,
         memory: &mut M,
         now_ns: u64,
-    ) -> Result<Option<Event<'a>>, Reason> {
+    ) -> Result<Option<PacketEffect<'a>>, Reason> {
         let Some(aeth) = packet.aeth.filter(|_| packet.bth.opcode.verb() == Verb::Acknowledge) else {
             return self.responder.receive(packet, memory).map(Some);
         };

@@ -13,6 +13,6 @@ mod responder;
 mod syndrome;
 
 pub use connection::{Connection, ConnectionCounts, ConnectionOptions};
-pub use requester::{PostError, ReliableError, Requester, RequesterOptions, RequesterStats};
+pub use requester::{MessagePostError, ReliableError, Requester, RequesterOptions, RequesterStats};
 pub use responder::{ReliableResponder, ReliableStats};
-pub use syndrome::{Nak, Syndrome, rnr_ns};
+pub use syndrome::{AckSyndrome, Nak, rnr_ns};

@@ -1,11 +1,11 @@
 //! The sending half of a reliable connection: keeps and retransmits messages until the peer acknowledges them.
 
-use crate::message::{Message, Operation};
+use crate::message::{Message, MessageOperation};
 use crate::mtu::PathMtu;
 use crate::opcode::{Part, Service};
 use crate::packet::{Aeth, Packet};
 use crate::psn::Psn;
-use crate::reliable::syndrome::{Nak, Syndrome, rnr_ns};
+use crate::reliable::syndrome::{AckSyndrome, Nak, rnr_ns};
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -71,7 +71,7 @@ pub enum ReliableError {
 
 /// Why a message was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PostError {
+pub enum MessagePostError {
     /// As many messages as allowed are queued.
     #[error("{0} messages wait for acknowledgements")]
     Full(usize),
@@ -113,7 +113,7 @@ pub struct RequesterStats {
 
 #[derive(Clone, Copy, Debug)]
 struct Posted {
-    operation: Operation,
+    operation: MessageOperation,
     first: Psn,
     packets: u32,
     /// The part of the buffer that holds the message, and the message's length.
@@ -218,17 +218,17 @@ impl Requester {
     /// Queues a message for `transmit`.
     ///
     /// # Errors
-    /// See [`PostError`].
-    pub fn post(&mut self, operation: Operation, bytes: &[u8]) -> Result<(), PostError> {
+    /// See [`MessagePostError`].
+    pub fn post(&mut self, operation: MessageOperation, bytes: &[u8]) -> Result<(), MessagePostError> {
         if let Some(error) = self.ended {
             return Err(error.into());
         }
         let RequesterOptions { messages, message_bytes: most, mtu, .. } = self.options;
         if bytes.len() > most {
-            return Err(PostError::TooLong { bytes: bytes.len(), most });
+            return Err(MessagePostError::TooLong { bytes: bytes.len(), most });
         }
         if self.queue.len() == messages {
-            return Err(PostError::Full(messages));
+            return Err(MessagePostError::Full(messages));
         }
         let slot = self.slot;
         self.slot = if slot + 1 < messages { slot + 1 } else { 0 };
@@ -283,7 +283,7 @@ impl Requester {
             return;
         }
         let place = psn.offset_from(self.oldest);
-        let Some(syndrome) = Syndrome::from_code(aeth.syndrome) else {
+        let Some(syndrome) = AckSyndrome::from_code(aeth.syndrome) else {
             self.stats.stale += 1;
             return;
         };
@@ -293,8 +293,8 @@ impl Requester {
             return;
         }
         match syndrome {
-            Syndrome::Ack => self.advance(psn.next(), now_ns),
-            Syndrome::NotReady { timer } => {
+            AckSyndrome::Ack => self.advance(psn.next(), now_ns),
+            AckSyndrome::NotReady { timer } => {
                 self.stats.not_ready += 1;
                 self.advance(psn, now_ns);
                 self.cursor = psn;
@@ -305,14 +305,14 @@ impl Requester {
                     self.end(ReliableError::NotReadyRetriesExceeded);
                 }
             }
-            Syndrome::Nak(Nak::Sequence) => {
+            AckSyndrome::Nak(Nak::Sequence) => {
                 self.stats.nak_sequence += 1;
                 self.advance(psn, now_ns);
                 self.again();
             }
-            Syndrome::Nak(Nak::InvalidRequest) => self.end(ReliableError::InvalidRequest),
-            Syndrome::Nak(Nak::RemoteAccess) => self.end(ReliableError::RemoteAccess),
-            Syndrome::Nak(Nak::RemoteOperation) => self.end(ReliableError::RemoteOperation),
+            AckSyndrome::Nak(Nak::InvalidRequest) => self.end(ReliableError::InvalidRequest),
+            AckSyndrome::Nak(Nak::RemoteAccess) => self.end(ReliableError::RemoteAccess),
+            AckSyndrome::Nak(Nak::RemoteOperation) => self.end(ReliableError::RemoteOperation),
         }
     }
 

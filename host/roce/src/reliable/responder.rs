@@ -4,8 +4,8 @@ use crate::opcode::{Part, Service};
 use crate::packet::{Aeth, Packet};
 use crate::psn::Psn;
 use crate::reason::Reason;
-use crate::reliable::syndrome::{Nak, Syndrome};
-use crate::responder::{Event, Memory, Responder};
+use crate::reliable::syndrome::{AckSyndrome, Nak};
+use crate::responder::{PacketEffect, PeerMemory, Responder};
 use serde::Serialize;
 
 /// Counters of the receiving half, besides its [`ResponderStats`](crate::ResponderStats).
@@ -33,7 +33,7 @@ pub struct ReliableResponder {
     message: u32,
     /// A refusal was sent since the last packet in order: later packets out of order are dropped silently.
     refused: bool,
-    reply: Option<(Psn, Syndrome)>,
+    reply: Option<(Psn, AckSyndrome)>,
     not_ready_timer: u8,
     stats: ReliableStats,
 }
@@ -81,11 +81,11 @@ impl ReliableResponder {
     ///
     /// # Errors
     /// Why the packet was refused; the refusal is counted.
-    pub fn receive<'a, M: Memory + ?Sized>(
+    pub fn receive<'a, M: PeerMemory + ?Sized>(
         &mut self,
         packet: &Packet<'a>,
         memory: &mut M,
-    ) -> Result<Event<'a>, Reason> {
+    ) -> Result<PacketEffect<'a>, Reason> {
         let bth = &packet.bth;
         if bth.destination_qp != self.inner.queue_pair().number {
             return self.refuse(Reason::WrongQp);
@@ -96,11 +96,11 @@ impl ReliableResponder {
         let ahead = bth.psn.offset_from(self.expected);
         if ahead < 0 {
             // A duplicate: its acknowledgement was lost, or is under way. A pending refusal acknowledges as much.
-            let _ = self.reply.get_or_insert((self.expected.plus(Psn::MASK), Syndrome::Ack));
+            let _ = self.reply.get_or_insert((self.expected.plus(Psn::MASK), AckSyndrome::Ack));
             return self.refuse(Reason::Duplicate);
         }
         if ahead > 0 {
-            self.tell(self.expected, Syndrome::Nak(Nak::Sequence));
+            self.tell(self.expected, AckSyndrome::Nak(Nak::Sequence));
             return self.refuse(Reason::WrongPsn);
         }
         let event = self.inner.accept(packet, memory);
@@ -111,14 +111,14 @@ impl ReliableResponder {
                 let ends = matches!(bth.opcode.part(), Part::Last | Part::Only);
                 self.message = (self.message + u32::from(ends)) & Psn::MASK;
                 if ends || bth.acknowledge {
-                    self.reply = Some((bth.psn, Syndrome::Ack));
+                    self.reply = Some((bth.psn, AckSyndrome::Ack));
                 }
             }
-            Err(Reason::Busy) => self.tell(bth.psn, Syndrome::NotReady { timer: self.not_ready_timer }),
+            Err(Reason::Busy) => self.tell(bth.psn, AckSyndrome::NotReady { timer: self.not_ready_timer }),
             Err(Reason::WrongKey | Reason::OutOfRange | Reason::CrossesSlot) => {
-                self.tell(bth.psn, Syndrome::Nak(Nak::RemoteAccess));
+                self.tell(bth.psn, AckSyndrome::Nak(Nak::RemoteAccess));
             }
-            Err(_) => self.tell(bth.psn, Syndrome::Nak(Nak::InvalidRequest)),
+            Err(_) => self.tell(bth.psn, AckSyndrome::Nak(Nak::InvalidRequest)),
         }
         event
     }
@@ -129,9 +129,9 @@ impl ReliableResponder {
     }
 
     /// Prepares a refusal, once for each kind that may repeat.
-    fn tell(&mut self, psn: Psn, syndrome: Syndrome) {
+    fn tell(&mut self, psn: Psn, syndrome: AckSyndrome) {
         // Another packet of the same number may be refused for another reason, so only "sequence" is sent just once.
-        if syndrome != Syndrome::Nak(Nak::Sequence) || !self.refused {
+        if syndrome != AckSyndrome::Nak(Nak::Sequence) || !self.refused {
             self.reply = Some((psn, syndrome));
         }
         self.refused = true;
@@ -142,11 +142,11 @@ impl ReliableResponder {
         let (psn, syndrome) = self.reply.take()?;
         let stats = &mut self.stats;
         *match syndrome {
-            Syndrome::Ack => &mut stats.acks,
-            Syndrome::NotReady { .. } => &mut stats.nak_not_ready,
-            Syndrome::Nak(Nak::Sequence) => &mut stats.nak_sequence,
-            Syndrome::Nak(Nak::RemoteAccess) => &mut stats.nak_access,
-            Syndrome::Nak(Nak::InvalidRequest | Nak::RemoteOperation) => &mut stats.nak_invalid,
+            AckSyndrome::Ack => &mut stats.acks,
+            AckSyndrome::NotReady { .. } => &mut stats.nak_not_ready,
+            AckSyndrome::Nak(Nak::Sequence) => &mut stats.nak_sequence,
+            AckSyndrome::Nak(Nak::RemoteAccess) => &mut stats.nak_access,
+            AckSyndrome::Nak(Nak::InvalidRequest | Nak::RemoteOperation) => &mut stats.nak_invalid,
         } += 1;
         Some((psn, Aeth { syndrome: syndrome.code(), message: self.message }))
     }

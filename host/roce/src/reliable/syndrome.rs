@@ -2,7 +2,7 @@
 
 /// The meaning of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Syndrome {
+pub enum AckSyndrome {
     /// Every packet up to this one has been received.
     Ack,
     /// The receiver has no room for this message now (receiver not ready). The timer's code says how long to wait: see
@@ -32,7 +32,7 @@ pub enum Nak {
 const NO_CREDITS: u8 = 0x1F;
 const LOW: u8 = 0x1F;
 
-impl Syndrome {
+impl AckSyndrome {
     /// The syndrome's eight bits.
     #[must_use]
     pub const fn code(self) -> u8 {
@@ -75,13 +75,13 @@ mod tests {
     #[test]
     fn codes_are_read_as_they_were_written() {
         let naks = [Nak::Sequence, Nak::InvalidRequest, Nak::RemoteAccess, Nak::RemoteOperation];
-        let timers = (0..32).map(|timer| Syndrome::NotReady { timer });
-        for syndrome in naks.map(Syndrome::Nak).into_iter().chain(timers).chain([Syndrome::Ack]) {
-            assert_eq!(Syndrome::from_code(syndrome.code()), Some(syndrome));
+        let timers = (0..32).map(|timer| AckSyndrome::NotReady { timer });
+        for syndrome in naks.map(AckSyndrome::Nak).into_iter().chain(timers).chain([AckSyndrome::Ack]) {
+            assert_eq!(AckSyndrome::from_code(syndrome.code()), Some(syndrome));
         }
-        let codes = naks.map(|nak| Syndrome::Nak(nak).code());
-        assert_eq!((codes, Syndrome::Ack.code()), ([0x60, 0x61, 0x62, 0x63], 0x1F));
-        assert_eq!((Syndrome::from_code(0x65), Syndrome::from_code(0x40)), (None, None));
+        let codes = naks.map(|nak| AckSyndrome::Nak(nak).code());
+        assert_eq!((codes, AckSyndrome::Ack.code()), ([0x60, 0x61, 0x62, 0x63], 0x1F));
+        assert_eq!((AckSyndrome::from_code(0x65), AckSyndrome::from_code(0x40)), (None, None));
         assert_eq!((rnr_ns(1), rnr_ns(12), rnr_ns(0)), (10_000, 640_000, 655_360_000));
     }
 }

@@ -5,8 +5,8 @@ use crate::fpga::error::EmulatorError;
 use crate::fpga::outgoing::{flush, push};
 use ringcall::thread::{GRACE_PERIOD, STOP_CHECK_INTERVAL, StopFlag, Supervised};
 use ringcall_roce::{
-    Event, IcrcCheck, Inbox, Incomplete, MAX_OVERHEAD_BYTES, Outbox, Packet, Psn, QueuePair, Responder,
-    ResponderStats, RoceSocket,
+    IcrcCheck, Inbox, Incomplete, LocalQueuePair, MAX_OVERHEAD_BYTES, Packet, PacketEffect, PacketOutbox,
+    Psn, Responder, ResponderStats, RoceSocket,
 };
 use ringcall_wire::{FunctionId, HEADER_BYTES, RequestHeader, ResponseHeader, Status, names};
 use std::net::SocketAddrV4;
@@ -18,7 +18,7 @@ pub type Handler = fn(&[u8], &mut [u8]) -> usize;
 #[derive(Clone, Copy, Debug)]
 pub struct LoopbackConfig {
     /// Its queue pair and window.
-    pub queue_pair: QueuePair,
+    pub queue_pair: LocalQueuePair,
     /// The queue pair that answers are addressed to.
     pub remote_qp: u32,
     /// Makes the answers.
@@ -28,7 +28,7 @@ pub struct LoopbackConfig {
 impl Default for LoopbackConfig {
     fn default() -> Self {
         Self {
-            queue_pair: QueuePair {
+            queue_pair: LocalQueuePair {
                 number: 0x12,
                 key: 0xBEEF,
                 base: 0,
@@ -72,7 +72,7 @@ pub fn increment(request: &[u8], answer: &mut [u8]) -> usize {
 #[derive(Debug)]
 pub struct Loopback {
     address: SocketAddrV4,
-    queue_pair: QueuePair,
+    queue_pair: LocalQueuePair,
     stop: StopFlag,
     thread: Supervised<Result<LoopbackStats, EmulatorError>>,
 }
@@ -98,7 +98,7 @@ impl Loopback {
     /// Where its window is.
     #[must_use]
     pub const fn target(&self) -> PlayerTarget {
-        let QueuePair { number, key, base, slot_bytes, slots, .. } = self.queue_pair;
+        let LocalQueuePair { number, key, base, slot_bytes, slots, .. } = self.queue_pair;
         PlayerTarget { peer: self.address, qp: number, key, base, page_bytes: slot_bytes, pages: slots }
     }
 
@@ -127,12 +127,12 @@ fn serve(
     config: &LoopbackConfig,
     stop: &StopFlag,
 ) -> Result<LoopbackStats, EmulatorError> {
-    let QueuePair { slot_bytes, slots, .. } = config.queue_pair;
+    let LocalQueuePair { slot_bytes, slots, .. } = config.queue_pair;
     let slot_bytes = slot_bytes as usize;
     let mut memory = vec![0; slot_bytes * slots as usize];
     let mut answer = vec![0; slot_bytes];
     let packet_bytes = slot_bytes + MAX_OVERHEAD_BYTES;
-    let (mut inbox, mut outbox) = (Inbox::new(packet_bytes), Outbox::new(packet_bytes));
+    let (mut inbox, mut outbox) = (Inbox::new(packet_bytes), PacketOutbox::new(packet_bytes));
     let mut datagram = vec![0; packet_bytes];
     let mut psn = Psn::new(0);
     let mut peer = None;
@@ -154,7 +154,7 @@ fn serve(
             }
             let envelope = socket.envelope_from(from);
             let event = responder.receive_datagram(bytes, &envelope, IcrcCheck::Recover, &mut memory[..]);
-            let Ok(Event::Arrived(arrived)) = event else { continue };
+            let Ok(PacketEffect::Arrived(arrived)) = event else { continue };
             let slot = &memory[arrived.slot as usize * slot_bytes..][..arrived.bytes as usize];
             let length = (config.handler)(slot, &mut answer);
             if length == 0 {

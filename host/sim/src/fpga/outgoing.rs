@@ -2,7 +2,7 @@
 
 use crate::fpga::error::EmulatorError;
 use ringcall_gpu::clock;
-use ringcall_roce::{Outbox, PacketError, PushError, RoceSocket};
+use ringcall_roce::{PacketError, PacketOutbox, PushError, RoceSocket};
 use std::net::SocketAddrV4;
 
 /// How long the kernel may take nothing.
@@ -10,7 +10,7 @@ const STUCK_NS: u64 = 1_000_000_000;
 
 /// Puts a datagram into the outbox, which is sent first if it is full.
 pub(crate) fn push(
-    outbox: &mut Outbox,
+    outbox: &mut PacketOutbox,
     socket: &RoceSocket,
     peer: SocketAddrV4,
     datagram: &[u8],
@@ -25,7 +25,7 @@ pub(crate) fn push(
 }
 
 /// Sends all that is in the outbox.
-pub(crate) fn flush(outbox: &mut Outbox, socket: &RoceSocket) -> Result<(), EmulatorError> {
+pub(crate) fn flush(outbox: &mut PacketOutbox, socket: &RoceSocket) -> Result<(), EmulatorError> {
     let mut stuck_ns = None;
     while !outbox.is_empty() {
         if socket.send(outbox).map_err(EmulatorError::io("sending"))? > 0 {

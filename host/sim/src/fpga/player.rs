@@ -11,8 +11,8 @@ use crate::fpga::request_log::RequestLog;
 use crate::fpga::windows::{Checker, Windows};
 use ringcall_gpu::clock;
 use ringcall_roce::{
-    BATCH, Envelope, Event, Immediate, Inbox, Incomplete, MAX_OVERHEAD_BYTES, NoMemory, Outbox, Packet,
-    PathMtu, Psn, QueuePair, Reason, Responder, Reth, RoceSocket,
+    BATCH, Envelope, Immediate, Inbox, Incomplete, LocalQueuePair, MAX_OVERHEAD_BYTES, NoMemory, Packet,
+    PacketEffect, PacketOutbox, PathMtu, Psn, Reason, Responder, Reth, RoceSocket,
 };
 use ringcall_wire::tag::TAG_BYTES;
 use ringcall_wire::{HEADER_BYTES, RequestHeader};
@@ -36,7 +36,7 @@ pub struct Player {
     envelope: Envelope,
     log: RequestLog,
     injector: Injector,
-    outbox: Outbox,
+    outbox: PacketOutbox,
     inbox: Inbox,
     answers: Responder,
     reliable: Option<Box<Reliable>>,
@@ -64,7 +64,7 @@ impl Player {
     /// Settings that do not work.
     pub fn new(socket: RoceSocket, config: PlayerConfig) -> Result<Self, EmulatorError> {
         config.check()?;
-        let qp = QueuePair {
+        let qp = LocalQueuePair {
             number: config.qp,
             key: 0,
             base: 0,
@@ -82,7 +82,7 @@ impl Player {
             envelope: socket.envelope_to(config.target.peer),
             log: RequestLog::new(&config),
             injector: Injector::new(config.faults),
-            outbox: Outbox::new(datagram.len()),
+            outbox: PacketOutbox::new(datagram.len()),
             inbox: Inbox::new(ANSWER_BYTES),
             answers,
             reliable,
@@ -353,8 +353,8 @@ impl Player {
                 None => answers.receive_datagram(datagram, &envelope, config.icrc, &mut NoMemory).map(Some),
             };
             let answer = match event {
-                Ok(Some(Event::Message(answer))) => answer,
-                Ok(Some(Event::Gathered)) => match reliable {
+                Ok(Some(PacketEffect::Message(answer))) => answer,
+                Ok(Some(PacketEffect::Gathered)) => match reliable {
                     Some(reliable) => reliable.connection.responder().responder().gathered(),
                     None => answers.gathered(),
                 },

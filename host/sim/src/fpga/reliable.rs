@@ -4,10 +4,10 @@ use crate::fpga::config::PlayerConfig;
 use crate::fpga::error::EmulatorError;
 use crate::fpga::faults::Injector;
 use crate::fpga::outgoing::push;
-use ringcall_roce::reliable::{Connection, ConnectionOptions, PostError, RequesterOptions};
+use ringcall_roce::reliable::{Connection, ConnectionOptions, MessagePostError, RequesterOptions};
 use ringcall_roce::{
-    Envelope, Event, IcrcCheck, Immediate, NoMemory, Operation, Outbox, Packet, PathMtu, Psn, QueuePair,
-    Reason, RoceSocket,
+    Envelope, IcrcCheck, Immediate, LocalQueuePair, MessageOperation, NoMemory, Packet, PacketEffect,
+    PacketOutbox, PathMtu, Psn, Reason, RoceSocket,
 };
 use ringcall_wire::HEADER_BYTES;
 
@@ -26,7 +26,11 @@ pub(crate) struct Reliable {
 const LONGEST: u64 = 8;
 
 impl Reliable {
-    pub(crate) fn new(config: &PlayerConfig, qp: QueuePair, mtu: PathMtu) -> Result<Self, EmulatorError> {
+    pub(crate) fn new(
+        config: &PlayerConfig,
+        qp: LocalQueuePair,
+        mtu: PathMtu,
+    ) -> Result<Self, EmulatorError> {
         let requester = RequesterOptions {
             destination_qp: config.target.qp,
             first: Psn::new(config.first_psn.unwrap_or(0)),
@@ -57,11 +61,12 @@ impl Reliable {
         let address = target.base + u64::from(page) * u64::from(target.page_bytes);
         let psn = self.connection.requester().last_of_next(window.len());
         let immediate = Some(Immediate::new(page, psn).0);
-        let posted = self.connection.post(Operation::Write { address, key: target.key, immediate }, window);
+        let posted =
+            self.connection.post(MessageOperation::Write { address, key: target.key, immediate }, window);
         posted.map_err(|error| match error {
-            PostError::Ended(error) => error.into(),
-            PostError::Full(_) => EmulatorError::Stuck,
-            PostError::TooLong { bytes, most } => {
+            MessagePostError::Ended(error) => error.into(),
+            MessagePostError::Full(_) => EmulatorError::Stuck,
+            MessagePostError::TooLong { bytes, most } => {
                 EmulatorError::Window { index: 0, bytes, least: HEADER_BYTES, most: most as u32 }
             }
         })
@@ -74,7 +79,7 @@ impl Reliable {
         envelope: &Envelope,
         icrc: IcrcCheck,
         now_ns: u64,
-    ) -> Result<Option<Event<'a>>, Reason> {
+    ) -> Result<Option<PacketEffect<'a>>, Reason> {
         let packet =
             envelope.check(datagram, icrc).and_then(|()| Packet::parse(datagram)).map_err(|error| {
                 let reason = Reason::from(error);
@@ -92,7 +97,7 @@ impl Reliable {
         (socket, envelope): (&RoceSocket, &Envelope),
         config: &PlayerConfig,
         injector: &mut Injector,
-        outbox: &mut Outbox,
+        outbox: &mut PacketOutbox,
         datagram: &mut [u8],
     ) -> Result<usize, EmulatorError> {
         let peer = config.target.peer;

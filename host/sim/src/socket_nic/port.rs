@@ -5,8 +5,8 @@ use crate::socket_nic::counts::{Count, Counts};
 use ringcall_roce::introduced::{Introduced, Introduction};
 use ringcall_roce::opcode::{Part, Service};
 use ringcall_roce::{
-    BATCH, Busy, Event, Inbox, MAX_OVERHEAD_BYTES, Memory, Operation, Outbox, Packet, PathMtu, Peers,
-    PortOptions, Psn, QueuePairError, Reason, Responder, RoceSocket, SocketError,
+    BATCH, Busy, Inbox, MAX_OVERHEAD_BYTES, MessageOperation, Packet, PacketEffect, PacketOutbox, PathMtu,
+    PeerMemory, Peers, PortOptions, Psn, QueuePairError, Reason, Responder, RoceSocket, SocketError,
 };
 use ringcall_wire::HEADER_BYTES;
 use ringcall_wire::header::{RequestHeader, ResponseHeader};
@@ -125,7 +125,7 @@ struct LastPacket {
     message: Vec<u8>,
 }
 
-impl Memory for LastPacket {
+impl PeerMemory for LastPacket {
     fn bytes(&self) -> u64 {
         self.window_bytes
     }
@@ -144,7 +144,7 @@ impl LastPacket {
         &mut self,
         options: &PortOptions,
         packet: &Packet<'_>,
-        event: Event<'_>,
+        event: PacketEffect<'_>,
         payload: &mut Vec<u8>,
     ) -> Option<Message> {
         let PortOptions { key: rkey, base, .. } = *options;
@@ -161,8 +161,12 @@ impl LastPacket {
         payload.extend_from_slice(&self.message);
         let address = base + self.begun;
         Some(match event {
-            Event::Arrived(arrived) => Message::WriteImm { address, rkey, immediate: arrived.immediate.0 },
-            Event::Written | Event::Message(_) | Event::Gathered => Message::Write { address, rkey },
+            PacketEffect::Arrived(arrived) => {
+                Message::WriteImm { address, rkey, immediate: arrived.immediate.0 }
+            }
+            PacketEffect::Written | PacketEffect::Message(_) | PacketEffect::Gathered => {
+                Message::Write { address, rkey }
+            }
         })
     }
 }
@@ -186,7 +190,7 @@ pub struct RocePort {
     inbox: Inbox,
     seen: usize,
     here: usize,
-    outbox: Outbox,
+    outbox: PacketOutbox,
     /// Of each packet in the outbox: whether it ends its message.
     ends: VecDeque<bool>,
     /// A packet of the message that is going out has failed.
@@ -241,7 +245,7 @@ impl RocePort {
             inbox: Inbox::new(packet_bytes),
             seen: 0,
             here: 0,
-            outbox: Outbox::with_room(OUTBOX_PACKETS, options.mtu.bytes() + MAX_OVERHEAD_BYTES),
+            outbox: PacketOutbox::with_room(OUTBOX_PACKETS, options.mtu.bytes() + MAX_OVERHEAD_BYTES),
             ends: VecDeque::with_capacity(OUTBOX_PACKETS),
             is_broken: false,
             counts: Arc::default(),
@@ -389,12 +393,12 @@ impl RocePort {
                 counts.add(Count::Incomplete, peer.newly_incomplete());
                 let message = match outcome {
                     Err(reason) => return refuse_for(reason),
-                    Ok(Event::Written | Event::Gathered) => None,
-                    Ok(Event::Message(bytes)) => {
+                    Ok(PacketEffect::Written | PacketEffect::Gathered) => None,
+                    Ok(PacketEffect::Message(bytes)) => {
                         payload.extend_from_slice(bytes);
                         Some(send_of(&packet))
                     }
-                    Ok(Event::Arrived(arrived)) => {
+                    Ok(PacketEffect::Arrived(arrived)) => {
                         let bytes = &peer.page(arrived.slot)[..arrived.bytes as usize];
                         if requests.as_mut().is_some_and(|all| !all.begin(arrived.slot, bytes, from)) {
                             let header = header_of(bytes);
@@ -425,7 +429,7 @@ impl RocePort {
                 counts.set(Count::Incomplete, responder.stats().incomplete);
                 match outcome {
                     Err(reason) => return refuse_for(reason),
-                    Ok(Event::Message(bytes)) => {
+                    Ok(PacketEffect::Message(bytes)) => {
                         payload.extend_from_slice(bytes);
                         Some(send_of(&packet))
                     }
@@ -456,11 +460,13 @@ impl RocePort {
         let Some(to) = to else { return lost(self) };
         let Some(&mut psn) = self.number(to) else { return lost(self) };
         let operation = match message {
-            Message::Send => Operation::Send { immediate: None },
-            Message::SendImm { immediate } => Operation::Send { immediate: Some(immediate) },
-            Message::Write { address, rkey: key } => Operation::Write { address, key, immediate: None },
+            Message::Send => MessageOperation::Send { immediate: None },
+            Message::SendImm { immediate } => MessageOperation::Send { immediate: Some(immediate) },
+            Message::Write { address, rkey: key } => {
+                MessageOperation::Write { address, key, immediate: None }
+            }
             Message::WriteImm { address, rkey: key, immediate } => {
-                Operation::Write { address, key, immediate: Some(immediate) }
+                MessageOperation::Write { address, key, immediate: Some(immediate) }
             }
         };
         let PortOptions { remote_qp, mtu, .. } = self.options;

@@ -461,7 +461,7 @@ impl SteppedService {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringcall_roce::{Immediate, Outbox, Packet, Psn, Reth};
+    use ringcall_roce::{Immediate, Packet, PacketOutbox, Psn, Reth};
     use ringcall_wire::counter::Counter;
     use ringcall_wire::{FunctionId, names};
 
@@ -479,7 +479,7 @@ mod tests {
     }
 
     fn push(peer: &RoceSocket, to: SocketAddrV4, packet: &Packet<'_>) {
-        let mut outbox = Outbox::new(1024);
+        let mut outbox = PacketOutbox::new(1024);
         outbox.push(peer, to, packet).expect("room");
         assert_eq!(peer.send(&mut outbox).expect("sent"), 1);
     }

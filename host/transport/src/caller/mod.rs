@@ -4,8 +4,8 @@ mod table;
 
 use crate::outbox::Tag;
 use crate::stats::LiveCallerCounters;
-use crate::wire::{Arrival, BATCH};
-use crate::{CallerStatistics, Endpoint, Outbox, TransportError, Wire};
+use crate::wire::{BATCH, WireArrival};
+use crate::{CallerStatistics, Outbox, TransportAddress, TransportError, Wire};
 use ringcall::FunctionId;
 use ringcall_gpu::clock;
 use ringcall_wire::call::RoundTrip;
@@ -46,7 +46,7 @@ impl Default for CallerOptions {
 
 /// Why a request was not sent, or a call got no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
+pub enum CallerError {
     /// The payload does not fit.
     #[error("a payload of {len} bytes does not fit a frame that takes {capacity}")]
     TooLong {
@@ -68,7 +68,7 @@ pub enum CallError {
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome<'a> {
+pub enum RequestOutcome<'a> {
     /// An answer: header and result, as long as the header says.
     Answered(ResponseHeader, &'a [u8]),
     /// No answer before the deadline.
@@ -79,22 +79,22 @@ pub enum Outcome<'a> {
 
 /// A request that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended<'a> {
+pub struct EndedRequest<'a> {
     /// The request's id.
     pub id: u32,
     /// How long it was in flight.
     pub took: Duration,
     /// The request's outcome.
-    pub outcome: Outcome<'a>,
+    pub outcome: RequestOutcome<'a>,
 }
 
-impl Ended<'_> {
+impl EndedRequest<'_> {
     /// The answer's status; `None` without an answer.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         match self.outcome {
-            Outcome::Answered(header, _) => Some(header.status()),
-            Outcome::Lost | Outcome::Unsent => None,
+            RequestOutcome::Answered(header, _) => Some(header.status()),
+            RequestOutcome::Lost | RequestOutcome::Unsent => None,
         }
     }
 
@@ -102,15 +102,15 @@ impl Ended<'_> {
     #[must_use]
     pub fn result(&self) -> &[u8] {
         match self.outcome {
-            Outcome::Answered(_, result) => result,
-            Outcome::Lost | Outcome::Unsent => &[],
+            RequestOutcome::Answered(_, result) => result,
+            RequestOutcome::Lost | RequestOutcome::Unsent => &[],
         }
     }
 }
 
 /// A copied answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct CallerReply {
     /// 0 for success, positive from the handler, negative from the protocol.
     pub status: Status,
     /// The request's id.
@@ -174,7 +174,7 @@ impl<W: Wire> Caller<W> {
 
     /// The address to which answers come.
     #[must_use]
-    pub fn endpoint(&self) -> Endpoint {
+    pub fn endpoint(&self) -> TransportAddress {
         self.wire.endpoint()
     }
 
@@ -214,15 +214,15 @@ impl<W: Wire> Caller<W> {
         function: FunctionId,
         ptp_timestamp: u64,
         payload: &[u8],
-    ) -> Result<u32, CallError> {
+    ) -> Result<u32, CallerError> {
         let capacity = self.options.frame_bytes - HEADER_BYTES;
         if payload.len() > capacity {
-            return Err(CallError::TooLong { len: payload.len(), capacity });
+            return Err(CallerError::TooLong { len: payload.len(), capacity });
         }
         if self.outbox.room() == 0 {
             self.flush();
         }
-        let full = CallError::Full(self.table.waiting());
+        let full = CallerError::Full(self.table.waiting());
         if self.outbox.room() == 0 {
             return Err(full);
         }
@@ -248,8 +248,8 @@ impl<W: Wire> Caller<W> {
     ///
     /// # Errors
     /// The window is full.
-    pub fn withhold(&mut self) -> Result<u32, CallError> {
-        let (id, _) = self.table.open(clock::now_ns()).ok_or(CallError::Full(self.table.waiting()))?;
+    pub fn withhold(&mut self) -> Result<u32, CallerError> {
+        let (id, _) = self.table.open(clock::now_ns()).ok_or(CallerError::Full(self.table.waiting()))?;
         self.counters.sent.one();
         self.counters.withheld.one();
         Ok(id)
@@ -286,7 +286,7 @@ impl<W: Wire> Caller<W> {
     /// Sends the batch, takes a batch of arrived answers, and passes every ended request to `each`. Returns how many
     /// ended, without blocking.
     #[inline]
-    pub fn poll(&mut self, mut each: impl FnMut(Ended<'_>)) -> usize {
+    pub fn poll(&mut self, mut each: impl FnMut(EndedRequest<'_>)) -> usize {
         self.flush();
         let Self { wire, table, counters, .. } = self;
         let mut ended = 0;
@@ -294,8 +294,8 @@ impl<W: Wire> Caller<W> {
         let mut now = 0;
         let outcome = wire.receive(BATCH, &mut |arrival| {
             let frame = match arrival {
-                Arrival::Frame(frame) => frame,
-                Arrival::WrongTag => return counters.wrong_tag.one(),
+                WireArrival::Frame(frame) => frame,
+                WireArrival::WrongTag => return counters.wrong_tag.one(),
                 _ => return counters.malformed.one(),
             };
             let Some((header, result)) = parse(frame.bytes) else { return counters.malformed.one() };
@@ -308,7 +308,11 @@ impl<W: Wire> Caller<W> {
                     if negative { &counters.refused } else { &counters.answered }.one();
                     ended += 1;
                     let took = Duration::from_nanos(now.saturating_sub(sent_ns));
-                    each(Ended { id: header.request_id, took, outcome: Outcome::Answered(header, result) });
+                    each(EndedRequest {
+                        id: header.request_id,
+                        took,
+                        outcome: RequestOutcome::Answered(header, result),
+                    });
                 }
                 Answer::Again => counters.duplicates.one(),
                 Answer::Late => counters.late.one(),
@@ -331,7 +335,7 @@ impl<W: Wire> Caller<W> {
 
     /// Ends requests that have timed out, and returns how many. Checks eight times within each deadline.
     #[inline]
-    fn overdue(&mut self, each: &mut impl FnMut(Ended<'_>)) -> usize {
+    fn overdue(&mut self, each: &mut impl FnMut(EndedRequest<'_>)) -> usize {
         let mut ended = 0;
         let unsent = self.table.take_unsent();
         if self.table.waiting() == 0 && unsent.is_empty() {
@@ -340,7 +344,7 @@ impl<W: Wire> Caller<W> {
         for (id, _) in unsent {
             self.counters.unsent.one();
             ended += 1;
-            each(Ended { id, took: Duration::ZERO, outcome: Outcome::Unsent });
+            each(EndedRequest { id, took: Duration::ZERO, outcome: RequestOutcome::Unsent });
         }
         let now = clock::now_ns();
         if now < self.next_check_ns {
@@ -352,10 +356,10 @@ impl<W: Wire> Caller<W> {
         table.expire(now, allowed, |id, sent_ns| {
             counters.lost.one();
             ended += 1;
-            each(Ended {
+            each(EndedRequest {
                 id,
                 took: Duration::from_nanos(now.saturating_sub(sent_ns)),
-                outcome: Outcome::Lost,
+                outcome: RequestOutcome::Lost,
             });
         });
         ended
@@ -366,11 +370,11 @@ impl<W: Wire> Caller<W> {
     ///
     /// # Errors
     /// As for [`send`](Self::send), or no answer before the deadline.
-    pub fn call(&mut self, function: &str, payload: &[u8]) -> Result<Reply, CallError> {
+    pub fn call(&mut self, function: &str, payload: &[u8]) -> Result<CallerReply, CallerError> {
         self.call_id(FunctionId::of(function), payload)
     }
 
-    fn call_id(&mut self, function: FunctionId, payload: &[u8]) -> Result<Reply, CallError> {
+    fn call_id(&mut self, function: FunctionId, payload: &[u8]) -> Result<CallerReply, CallerError> {
         let id = self.send(function, 0, payload)?;
         let mut reply = None;
         let mut turns = 0_u32;
@@ -378,13 +382,13 @@ impl<W: Wire> Caller<W> {
             let ended = self.poll(|ended| {
                 if ended.id == id {
                     reply = Some(match ended.outcome {
-                        Outcome::Answered(header, result) => Ok(Reply {
+                        RequestOutcome::Answered(header, result) => Ok(CallerReply {
                             status: header.status(),
                             request_id: header.request_id,
                             result: result.to_vec(),
                         }),
-                        Outcome::Lost => Err(CallError::Lost(ended.took)),
-                        Outcome::Unsent => Err(CallError::Unsent),
+                        RequestOutcome::Lost => Err(CallerError::Lost(ended.took)),
+                        RequestOutcome::Unsent => Err(CallerError::Unsent),
                     });
                 }
             });
@@ -393,7 +397,7 @@ impl<W: Wire> Caller<W> {
                 std::thread::yield_now();
             }
         }
-        reply.unwrap_or(Err(CallError::Unsent))
+        reply.unwrap_or(Err(CallerError::Unsent))
     }
 
     /// Blocks until a frame arrives, or until `at_most`: for an idle caller.
@@ -415,14 +419,14 @@ fn parse(bytes: &[u8]) -> Option<(ResponseHeader, &[u8])> {
 
 /// Typed calls of handlers, each within [`CallerOptions::deadline`].
 impl<W: Wire> RoundTrip for Caller<W> {
-    type Error = CallError;
+    type Error = CallerError;
 
     fn round_trip(
         &mut self,
         function: FunctionId,
         payload: &[u8],
         result: &mut [u8],
-    ) -> Result<(Status, usize), CallError> {
+    ) -> Result<(Status, usize), CallerError> {
         let reply = self.call_id(function, payload)?;
         result.iter_mut().zip(&reply.result).for_each(|(out, byte)| *out = *byte);
         Ok((reply.status, reply.result.len()))

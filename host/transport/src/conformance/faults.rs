@@ -1,6 +1,6 @@
 //! Network faults for the suite: loss, duplicates and reordering, reproducible from a seed.
 
-use super::Client;
+use super::FrameClient;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::time::Duration;
@@ -60,13 +60,13 @@ impl Passed {
 
 /// A client behind a bad network, which affects its requests.
 pub struct Faulty<'a> {
-    client: &'a mut dyn Client,
+    client: &'a mut dyn FrameClient,
     way: Passed,
 }
 
 impl<'a> Faulty<'a> {
     /// `client` with faults between it and the service.
-    pub fn new(client: &'a mut dyn Client, faults: Faults, seed: u64) -> Self {
+    pub fn new(client: &'a mut dyn FrameClient, faults: Faults, seed: u64) -> Self {
         Self { client, way: Passed::new(faults, seed) }
     }
 
@@ -85,7 +85,7 @@ impl<'a> Faulty<'a> {
     }
 }
 
-impl Client for Faulty<'_> {
+impl FrameClient for Faulty<'_> {
     fn send(&mut self, frame: &[u8]) {
         Faulty::send(self, frame);
     }

@@ -1,6 +1,6 @@
 //! A simulated foreign dispatcher, which breaks rules that Ringcall's dispatchers keep.
 
-use super::{Outcome, until};
+use super::{CaseResult, until};
 use ringcall::Ring;
 use ringcall_protocol::scan::Scan;
 use ringcall_protocol::{InFlight, RingMemory, SharedRing};
@@ -69,7 +69,7 @@ impl Foreign {
         &mut self,
         count: usize,
         mut act: impl FnMut(&RequestHeader, &[u8]) -> Act,
-    ) -> Outcome {
+    ) -> CaseResult {
         let target = self.served + count;
         until("requests reach the ring", || {
             self.turn(&mut act);

@@ -1,8 +1,8 @@
 //! Cases of frames: received, answered, refused.
 
 use super::{
-    FUNCTION, Faults, Faulty, Outcome, Subject, call, ensure, equal, incremented, left_out, refused, reply,
-    request, service, stop, text,
+    CaseResult, FUNCTION, Faults, Faulty, Subject, call, ensure, equal, incremented, left_out, refused,
+    reply, request, service, stop, text,
 };
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::{FunctionId, Status};
@@ -14,7 +14,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Payloads of any length up to a whole slot are served, padding is ignored, and unknown functions are left to the
 /// dispatcher to refuse.
-pub(super) fn answers_are_exact(subject: &dyn Subject) -> Outcome {
+pub(super) fn answers_are_exact(subject: &dyn Subject) -> CaseResult {
     let ring = subject.ring(8, SLOT_BYTES)?;
     let service = service(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
@@ -39,7 +39,7 @@ pub(super) fn answers_are_exact(subject: &dyn Subject) -> Outcome {
 }
 
 /// Three clients use the same ids at once.
-pub(super) fn each_client_gets_its_own_answers(subject: &dyn Subject) -> Outcome {
+pub(super) fn each_client_gets_its_own_answers(subject: &dyn Subject) -> CaseResult {
     if subject.takes_one_client() {
         return left_out("it has several clients at once");
     }
@@ -68,7 +68,7 @@ pub(super) fn each_client_gets_its_own_answers(subject: &dyn Subject) -> Outcome
 }
 
 /// Each frame that gets through is answered, and no other is.
-pub(super) fn faults_are_survived(subject: &dyn Subject) -> Outcome {
+pub(super) fn faults_are_survived(subject: &dyn Subject) -> CaseResult {
     let ring = subject.ring(32, SLOT_BYTES)?;
     let service = service(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
@@ -106,7 +106,7 @@ pub(super) fn faults_are_survived(subject: &dyn Subject) -> Outcome {
 }
 
 /// Runts and responses are ignored, wrong magics refused, and other frames do no harm.
-pub(super) fn garbage_is_counted_and_hurts_nobody(subject: &dyn Subject) -> Outcome {
+pub(super) fn garbage_is_counted_and_hurts_nobody(subject: &dyn Subject) -> CaseResult {
     let ring = subject.ring(8, SLOT_BYTES)?;
     let service = service(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
@@ -145,7 +145,7 @@ pub(super) fn garbage_is_counted_and_hurts_nobody(subject: &dyn Subject) -> Outc
 }
 
 /// Frames longer than a slot, or shorter than they say.
-pub(super) fn frames_that_do_not_fit_are_refused(subject: &dyn Subject) -> Outcome {
+pub(super) fn frames_that_do_not_fit_are_refused(subject: &dyn Subject) -> CaseResult {
     let ring = subject.ring(8, SLOT_BYTES)?;
     let service = service(subject, &ring)?;
     let mut client = subject.client(service.endpoint());

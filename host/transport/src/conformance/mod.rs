@@ -14,7 +14,7 @@ mod trouble;
 pub use faults::{Faults, Faulty, Passed};
 pub use subjects::{alone, beside, datagrams, serve};
 
-use crate::{Endpoint, RingFilling, TransportError};
+use crate::{RingFilling, TransportAddress, TransportError};
 use foreign::Foreign;
 use ringcall::dispatcher::Wired;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
@@ -32,12 +32,12 @@ pub trait Subject {
     fn start(
         &self,
         ring: &Ring,
-        at: Option<&Endpoint>,
+        at: Option<&TransportAddress>,
         dispatcher: Option<HostDispatcher<Wired>>,
     ) -> Result<Box<dyn RingFilling>, TransportError>;
 
     /// A client of a service, with an address of its own.
-    fn client(&self, service: &Endpoint) -> Box<dyn Client>;
+    fn client(&self, service: &TransportAddress) -> Box<dyn FrameClient>;
 
     /// The ring on which to start the transport: a new one if the transport cannot attach to any ring.
     ///
@@ -66,7 +66,7 @@ pub trait Subject {
 }
 
 /// A client that sends and receives whole frames and keeps no records.
-pub trait Client {
+pub trait FrameClient {
     /// Sends a request.
     fn send(&mut self, frame: &[u8]);
     /// Sends bytes unchanged, as one packet.
@@ -76,7 +76,7 @@ pub trait Client {
 }
 
 /// A case's result: the error says what went wrong.
-pub type Outcome = Result<(), String>;
+pub type CaseResult = Result<(), String>;
 
 /// A property that every transport has to have.
 #[derive(Clone, Copy)]
@@ -84,7 +84,7 @@ pub struct Case {
     /// Its name.
     pub name: &'static str,
     /// Runs it.
-    pub run: fn(&dyn Subject) -> Outcome,
+    pub run: fn(&dyn Subject) -> CaseResult,
 }
 
 /// Every case.
@@ -108,7 +108,7 @@ pub const CASES: &[Case] = &[
 ///
 /// # Errors
 /// The first case that failed, and why.
-pub fn check(subject: &dyn Subject) -> Outcome {
+pub fn check(subject: &dyn Subject) -> CaseResult {
     CASES.iter().try_for_each(|case| (case.run)(subject).map_err(|why| format!("{}: {why}", case.name)))
 }
 
@@ -129,7 +129,7 @@ use ensure;
 
 /// Reports that a case does not apply to a transport.
 #[allow(clippy::print_stdout, clippy::unnecessary_wraps)] // says what was skipped, as a case's outcome
-fn left_out(why: &str) -> Outcome {
+fn left_out(why: &str) -> CaseResult {
     println!("skipped: this case does not apply: {why}");
     Ok(())
 }
@@ -167,14 +167,14 @@ fn request(id: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Reply {
+struct CallerReply {
     id: u32,
     status: Status,
     result: Vec<u8>,
 }
 
 /// The next answer, which must be exactly as long as it says and echo its request's time stamp.
-fn reply(client: &mut dyn Client) -> Result<Reply, String> {
+fn reply(client: &mut dyn FrameClient) -> Result<CallerReply, String> {
     let frame = client.receive(TIMEOUT).ok_or("no answer came")?;
     let header = ResponseHeader::from_bytes(&frame).and_then(ResponseHeader::check_magic).map_err(text)?;
     ensure!(
@@ -183,30 +183,30 @@ fn reply(client: &mut dyn Client) -> Result<Reply, String> {
         frame.len(),
         header.result_len
     );
-    Ok(Reply { id: header.request_id, status: header.status(), result: frame[HEADER_BYTES..].to_vec() })
+    Ok(CallerReply { id: header.request_id, status: header.status(), result: frame[HEADER_BYTES..].to_vec() })
 }
 
-fn incremented(id: u32, payload: &[u8]) -> Reply {
+fn incremented(id: u32, payload: &[u8]) -> CallerReply {
     let result = payload.iter().map(|byte| byte.wrapping_add(1)).collect();
-    Reply { id, status: Status::OK, result }
+    CallerReply { id, status: Status::OK, result }
 }
 
-fn refused(id: u32, status: Status) -> Reply {
-    Reply { id, status, result: Vec::new() }
+fn refused(id: u32, status: Status) -> CallerReply {
+    CallerReply { id, status, result: Vec::new() }
 }
 
-fn equal<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> Outcome {
+fn equal<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> CaseResult {
     if got == expected { Ok(()) } else { Err(format!("{what}: {got:?}, expected {expected:?}")) }
 }
 
 /// A complete call: when it returns, every frame sent before it has been received.
-fn call(client: &mut dyn Client, id: u32, payload: &[u8]) -> Outcome {
+fn call(client: &mut dyn FrameClient, id: u32, payload: &[u8]) -> CaseResult {
     client.send(&request(id, payload));
     equal("answer", &reply(client)?, &incremented(id, payload))
 }
 
 /// Waits until `is` returns true, with a deadline.
-fn until(what: &str, mut is: impl FnMut() -> bool) -> Outcome {
+fn until(what: &str, mut is: impl FnMut() -> bool) -> CaseResult {
     let begin = Instant::now();
     while !is() {
         ensure!(begin.elapsed() < TIMEOUT, "never: {what}");
@@ -216,7 +216,7 @@ fn until(what: &str, mut is: impl FnMut() -> bool) -> Outcome {
 }
 
 /// Stops the service, and checks that every frame is accounted for.
-fn stop(service: Box<dyn RingFilling>, deadline: Duration) -> Result<crate::StopReport, String> {
+fn stop(service: Box<dyn RingFilling>, deadline: Duration) -> Result<crate::TransportStopReport, String> {
     let report = service.stop(deadline);
     ensure!(!report.stuck, "the transport is stuck: {report}");
     equal("frames and slots unaccounted for", &report.statistics.balance(), &(0, 0))?;

@@ -2,8 +2,8 @@
 
 use super::foreign::Act;
 use super::{
-    Outcome, Reply, Subject, bare, call, ensure, equal, incrementer, left_out, reply, request, stop, text,
-    until,
+    CallerReply, CaseResult, Subject, bare, call, ensure, equal, incrementer, left_out, reply, request, stop,
+    text, until,
 };
 use ringcall_wire::Status;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Some requests are answered, some in flight, some unread: each sender gets one answer, and the report says how many
 /// of each.
-pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> Outcome {
+pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> CaseResult {
     if subject.overwrites_pages() {
         return left_out("its client overwrites a page in use");
     }
@@ -39,7 +39,7 @@ pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> Outcome {
     let mut told: BTreeMap<Status, u64> = BTreeMap::new();
     let mut ids: Vec<u32> = Vec::new();
     for _ in 0..60 {
-        let Reply { id, status, .. } = reply(&mut *client)?;
+        let CallerReply { id, status, .. } = reply(&mut *client)?;
         *told.entry(status).or_default() += 1;
         ids.push(id);
     }
@@ -51,7 +51,7 @@ pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> Outcome {
 }
 
 /// With enough time every request in flight is answered.
-pub(super) fn a_stop_drains(subject: &dyn Subject) -> Outcome {
+pub(super) fn a_stop_drains(subject: &dyn Subject) -> CaseResult {
     let ring = subject.ring(8, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
@@ -69,7 +69,7 @@ pub(super) fn a_stop_drains(subject: &dyn Subject) -> Outcome {
 }
 
 /// The next service at the same address and on the same ring serves the same client, and answers only its own requests.
-pub(super) fn the_service_restarts(subject: &dyn Subject) -> Outcome {
+pub(super) fn the_service_restarts(subject: &dyn Subject) -> CaseResult {
     let ring = subject.ring(4, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let endpoint = service.endpoint().clone();

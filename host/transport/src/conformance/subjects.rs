@@ -1,8 +1,9 @@
 //! Parts of the suite's subjects: transports with a dispatcher, and clients that send datagrams.
 
-use super::Client;
+use super::FrameClient;
 use crate::{
-    Endpoint, Link, OneThread, RingFilling, StopReport, ThreadOptions, Threaded, TransportError, Watch, Wire,
+    Link, OneThread, RingFilling, ThreadOptions, Threaded, TransportAddress, TransportError,
+    TransportStopReport, TransportWatch, Wire,
 };
 use ringcall::HostDispatcher;
 use ringcall::dispatcher::{Running, Wired};
@@ -51,7 +52,7 @@ pub fn alone(both: OneThread) -> Box<dyn RingFilling> {
 ///
 /// # Errors
 /// The socket's error.
-pub fn datagrams(service: &Endpoint) -> io::Result<Box<dyn Client>> {
+pub fn datagrams(service: &TransportAddress) -> io::Result<Box<dyn FrameClient>> {
     let local: IpAddr = match service.address.ip() {
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
@@ -67,15 +68,15 @@ struct Beside<T> {
 }
 
 impl<T: RingFilling> RingFilling for Beside<T> {
-    fn endpoint(&self) -> &Endpoint {
+    fn endpoint(&self) -> &TransportAddress {
         self.transport.endpoint()
     }
 
-    fn watch(&self) -> Watch {
+    fn watch(&self) -> TransportWatch {
         self.transport.watch()
     }
 
-    fn stop(self: Box<Self>, deadline: Duration) -> StopReport {
+    fn stop(self: Box<Self>, deadline: Duration) -> TransportStopReport {
         let Self { transport, dispatcher } = *self;
         let report = Box::new(transport).stop(deadline);
         assert!(dispatcher.is_none_or(|dispatcher| !dispatcher.stop(deadline).report.stuck));
@@ -86,15 +87,15 @@ impl<T: RingFilling> RingFilling for Beside<T> {
 struct Alone(OneThread);
 
 impl RingFilling for Alone {
-    fn endpoint(&self) -> &Endpoint {
+    fn endpoint(&self) -> &TransportAddress {
         self.0.endpoint()
     }
 
-    fn watch(&self) -> Watch {
+    fn watch(&self) -> TransportWatch {
         self.0.watch()
     }
 
-    fn stop(self: Box<Self>, deadline: Duration) -> StopReport {
+    fn stop(self: Box<Self>, deadline: Duration) -> TransportStopReport {
         let (report, dispatcher) = self.0.stop(deadline);
         assert!(dispatcher.is_some());
         report
@@ -103,7 +104,7 @@ impl RingFilling for Alone {
 
 struct Datagrams(UdpSocket);
 
-impl Client for Datagrams {
+impl FrameClient for Datagrams {
     fn send(&mut self, frame: &[u8]) {
         self.send_raw(frame);
     }

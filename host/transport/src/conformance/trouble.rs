@@ -1,7 +1,9 @@
 //! Cases of dispatchers and clients that misbehave.
 
 use super::foreign::Act;
-use super::{Outcome, Reply, Subject, bare, ensure, equal, left_out, refused, reply, request, stop, until};
+use super::{
+    CallerReply, CaseResult, Subject, bare, ensure, equal, left_out, refused, reply, request, stop, until,
+};
 use ringcall_wire::Status;
 use ringcall_wire::header::RequestHeader;
 use std::collections::BTreeSet;
@@ -15,12 +17,12 @@ fn echo(_: &RequestHeader, payload: &[u8]) -> Act {
     Act::Answer(payload.to_vec())
 }
 
-fn echoed(id: u32, payload: &[u8]) -> Reply {
-    Reply { id, status: Status::OK, result: payload.to_vec() }
+fn echoed(id: u32, payload: &[u8]) -> CallerReply {
+    CallerReply { id, status: Status::OK, result: payload.to_vec() }
 }
 
 /// Three of four slots are never answered; requests in the fourth are.
-pub(super) fn no_answer_stalls_no_other(subject: &dyn Subject) -> Outcome {
+pub(super) fn no_answer_stalls_no_other(subject: &dyn Subject) -> CaseResult {
     let ring = subject.ring(4, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let mut silent = subject.client(service.endpoint());
@@ -42,7 +44,7 @@ pub(super) fn no_answer_stalls_no_other(subject: &dyn Subject) -> Outcome {
     equal("dropped", &report.dropped, &3)?;
     let told: BTreeSet<u32> = (0..3)
         .map(|_| match reply(&mut *silent)? {
-            Reply { id, status: Status::SHUTTING_DOWN, .. } => Ok(id),
+            CallerReply { id, status: Status::SHUTTING_DOWN, .. } => Ok(id),
             got => Err(format!("{got:?}")),
         })
         .collect::<Result<_, _>>()?;
@@ -50,7 +52,7 @@ pub(super) fn no_answer_stalls_no_other(subject: &dyn Subject) -> Outcome {
 }
 
 /// Answers are sent as they become ready.
-pub(super) fn answers_in_any_order(subject: &dyn Subject) -> Outcome {
+pub(super) fn answers_in_any_order(subject: &dyn Subject) -> CaseResult {
     let ring = subject.ring(16, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
@@ -72,11 +74,11 @@ pub(super) fn answers_in_any_order(subject: &dyn Subject) -> Outcome {
 }
 
 /// Error marks become errors, and an answer to another request is not passed on.
-pub(super) fn bad_answers_are_told(subject: &dyn Subject) -> Outcome {
+pub(super) fn bad_answers_are_told(subject: &dyn Subject) -> CaseResult {
     let ring = subject.ring(1, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let mut client = subject.client(service.endpoint());
-    let mut ask = |id: u32, act: fn() -> Act, expected: Reply| {
+    let mut ask = |id: u32, act: fn() -> Act, expected: CallerReply| {
         client.send(&request(id, b"abc"));
         foreign.serve(1, |_, _| act())?;
         equal("answer", &reply(&mut *client)?, &expected)
@@ -92,7 +94,7 @@ pub(super) fn bad_answers_are_told(subject: &dyn Subject) -> Outcome {
 }
 
 /// A full ring takes no more requests than it has slots; the rest waits, and is answered later.
-pub(super) fn a_full_ring_holds_back(subject: &dyn Subject) -> Outcome {
+pub(super) fn a_full_ring_holds_back(subject: &dyn Subject) -> CaseResult {
     if subject.overwrites_pages() {
         return left_out("its client overwrites a page in use");
     }
@@ -123,7 +125,7 @@ pub(super) fn a_full_ring_holds_back(subject: &dyn Subject) -> Outcome {
 }
 
 /// A client goes away with requests in flight; the next client does not see their answers.
-pub(super) fn a_client_restarts(subject: &dyn Subject) -> Outcome {
+pub(super) fn a_client_restarts(subject: &dyn Subject) -> CaseResult {
     let ring = subject.ring(8, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let mut first = subject.client(service.endpoint());

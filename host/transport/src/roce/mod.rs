@@ -40,13 +40,13 @@ mod reliable;
 pub use reliable::{ReliableOptions, ReliableRoce};
 
 use crate::udp::MAX_DATAGRAM_BYTES;
-use crate::wire::{Arrival, Frame, KernelDrops, Sent, Wire};
-use crate::{Endpoint, Outbox, TransportError};
+use crate::wire::{KernelDrops, ReceivedFrame, Sent, Wire, WireArrival};
+use crate::{Outbox, TransportAddress, TransportError};
 use ringcall_roce::introduced::{Introduced, Introduction};
 use ringcall_roce::opcode::{Service, Verb};
 use ringcall_roce::{
-    BATCH, Event, Inbox, MAX_OVERHEAD_BYTES, MAX_PAGES, Message, Operation, PAGE_UNIT_BYTES, Peers,
-    PortOptions, Reason, RoceSocket,
+    BATCH, Inbox, MAX_OVERHEAD_BYTES, MAX_PAGES, Message, MessageOperation, PAGE_UNIT_BYTES, PacketEffect,
+    Peers, PortOptions, Reason, RoceSocket,
 };
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -55,7 +55,7 @@ use std::time::Duration;
 
 /// The most peers known at a time, unless [`RoceOptions::peers`] says otherwise.
 pub const DEFAULT_PEERS: usize = 64;
-/// The transport's name in an [`Endpoint`].
+/// The transport's name in an [`TransportAddress`].
 pub const NAME: &str = "roce";
 
 /// Options of a RoCE wire.
@@ -99,7 +99,7 @@ impl RoceOptions {
 ///
 /// ```
 /// use ringcall_roce::PortOptions;
-/// use ringcall_transport::{Endpoint, Wire, roce};
+/// use ringcall_transport::{TransportAddress, Wire, roce};
 ///
 /// let wire = roce::Roce::bind(&roce::RoceOptions { port: PortOptions::new(8, 256), ..Default::default() })?;
 /// let line = wire.endpoint().to_string();
@@ -117,7 +117,7 @@ pub struct Roce {
     /// Processed datagrams of the inbox, and how many it has.
     seen: usize,
     here: usize,
-    out: ringcall_roce::Outbox,
+    out: ringcall_roce::PacketOutbox,
     /// Packets of the next frame that were sent before the send buffer was full.
     begun: u32,
     receive_bytes: usize,
@@ -144,7 +144,7 @@ impl Roce {
     pub fn over(socket: RoceSocket, options: &RoceOptions) -> Result<Self, TransportError> {
         options.check()?;
         let peers = Peers::new(options.port.queue_pair(), options.peers)?.numbered_from(socket.first_psn());
-        let (inbox, out) = (Inbox::new(0), ringcall_roce::Outbox::new(0));
+        let (inbox, out) = (Inbox::new(0), ringcall_roce::PacketOutbox::new(0));
         Ok(Self {
             socket,
             options: *options,
@@ -174,7 +174,7 @@ impl Roce {
         let Some(psn) = peers.number(to) else { return Err(io::ErrorKind::NotConnected.into()) };
         let PortOptions { remote_qp, mtu, .. } = options.port;
         let destination_qp = introduced.queue_pair(to).unwrap_or(remote_qp);
-        let operation = Operation::Send { immediate: None };
+        let operation = MessageOperation::Send { immediate: None };
         let message = Message { service: Service::Uc, operation, destination_qp, mtu, bytes };
         let packets = message.packets();
         let left = packets - begun.min(packets - 1);
@@ -192,15 +192,15 @@ impl Roce {
     }
 }
 
-const fn ignored<P>(reason: Reason) -> Arrival<'static, P> {
+const fn ignored<P>(reason: Reason) -> WireArrival<'static, P> {
     match reason {
-        Reason::Duplicate => Arrival::Repeated,
-        Reason::WrongPeer => Arrival::Forbidden,
-        Reason::WrongIcrc => Arrival::WrongIcrc,
-        Reason::WrongKey => Arrival::WrongKey,
-        Reason::NoMessage => Arrival::NoMessage,
-        Reason::WrongPsn => Arrival::WrongPsn,
-        _ => Arrival::Malformed,
+        Reason::Duplicate => WireArrival::Repeated,
+        Reason::WrongPeer => WireArrival::Forbidden,
+        Reason::WrongIcrc => WireArrival::WrongIcrc,
+        Reason::WrongKey => WireArrival::WrongKey,
+        Reason::NoMessage => WireArrival::NoMessage,
+        Reason::WrongPsn => WireArrival::WrongPsn,
+        _ => WireArrival::Malformed,
     }
 }
 
@@ -208,9 +208,9 @@ impl Wire for Roce {
     type Peer = SocketAddrV4;
     const NAMES_SLOTS: bool = true;
 
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         let address = SocketAddr::V4(self.socket.local_addr());
-        Endpoint { transport: NAME, address, details: self.options.port.details() }
+        TransportAddress { transport: NAME, address, details: self.options.port.details() }
     }
 
     fn max_frame_bytes(&self) -> usize {
@@ -225,11 +225,15 @@ impl Wire for Roce {
         let mtu = self.options.port.mtu;
         let packets = BATCH.max(mtu.packets(send_bytes) as usize);
         let packet_bytes = send_bytes.min(mtu.bytes()) + MAX_OVERHEAD_BYTES;
-        self.out = ringcall_roce::Outbox::with_room(packets, packet_bytes);
+        self.out = ringcall_roce::PacketOutbox::with_room(packets, packet_bytes);
         Ok(())
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, SocketAddrV4>)) -> io::Result<()> {
+    fn receive(
+        &mut self,
+        limit: usize,
+        take: &mut impl FnMut(WireArrival<'_, SocketAddrV4>),
+    ) -> io::Result<()> {
         let Self { socket, options, peers, introduced, inbox, seen, here, receive_bytes, .. } = self;
         while let Some(met) = introduced.take_next() {
             peers.forget(options.port.peer.unwrap_or(met.address()));
@@ -238,7 +242,7 @@ impl Wire for Roce {
             (*seen, *here) = (0, 0);
             let before = inbox.too_long();
             let outcome = socket.receive(inbox);
-            (before..inbox.too_long()).for_each(|_| take(Arrival::Malformed));
+            (before..inbox.too_long()).for_each(|_| take(WireArrival::Malformed));
             outcome?;
             *here = inbox.iter().count();
         }
@@ -266,26 +270,26 @@ impl Wire for Roce {
             let event = peer.receive(&packet);
             let (lost, incomplete) = (peer.newly_lost(), peer.newly_incomplete());
             if lost > 0 {
-                take(Arrival::Lost(lost));
+                take(WireArrival::Lost(lost));
             }
             if incomplete > 0 {
-                take(Arrival::Incomplete(incomplete));
+                take(WireArrival::Incomplete(incomplete));
             }
             match event {
-                Ok(Event::Written) => (),
-                Ok(Event::Arrived(arrived)) => {
+                Ok(PacketEffect::Written) => (),
+                Ok(PacketEffect::Arrived(arrived)) => {
                     frames += 1;
                     let len = arrived.bytes as usize;
                     let bytes = &peer.page(arrived.slot)[..len.min(*receive_bytes)];
-                    take(Arrival::Frame(Frame { from, slot: Some(arrived.slot), bytes, len }));
+                    take(WireArrival::Frame(ReceivedFrame { from, slot: Some(arrived.slot), bytes, len }));
                 }
                 Err(reason) => take(ignored(reason)),
-                Ok(Event::Message(_) | Event::Gathered) => take(Arrival::Malformed),
+                Ok(PacketEffect::Message(_) | PacketEffect::Gathered) => take(WireArrival::Malformed),
             }
         }
         let evicted = peers.newly_evicted();
         if evicted > 0 {
-            take(Arrival::Evicted(evicted));
+            take(WireArrival::Evicted(evicted));
         }
         Ok(())
     }

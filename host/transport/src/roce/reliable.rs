@@ -1,13 +1,14 @@
 //! Reliable RoCE v2 transport with one peer: both sides send packets again until they are acknowledged.
 
 use crate::roce::{MAX_FRAME_BYTES, NAME, RoceOptions, ignored};
-use crate::wire::{Arrival, Frame, KernelDrops, Sent, Wire};
-use crate::{Endpoint, Outbox, TransportError};
+use crate::wire::{KernelDrops, ReceivedFrame, Sent, Wire, WireArrival};
+use crate::{Outbox, TransportAddress, TransportError};
 use ringcall_gpu::clock;
 use ringcall_roce::introduced::{Introduced, Introduction};
-use ringcall_roce::reliable::{Connection, ConnectionOptions, PostError, RequesterOptions};
+use ringcall_roce::reliable::{Connection, ConnectionOptions, MessagePostError, RequesterOptions};
 use ringcall_roce::{
-    BATCH, Event, Inbox, MAX_OVERHEAD_BYTES, Operation, PortOptions, Psn, QueuePairError, RoceSocket,
+    BATCH, Inbox, MAX_OVERHEAD_BYTES, MessageOperation, PacketEffect, PortOptions, Psn, QueuePairError,
+    RoceSocket,
 };
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -25,7 +26,7 @@ pub struct ReliableOptions {
 
 /// An answer's recipient: the connection on which its request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Connected {
+pub struct RoceConnection {
     address: SocketAddrV4,
     /// Number of earlier connections.
     number: u64,
@@ -49,14 +50,14 @@ pub struct ReliableRoce {
     socket: RoceSocket,
     options: ReliableOptions,
     connection: Connection,
-    peer: Option<Connected>,
+    peer: Option<RoceConnection>,
     introduced: Introduced,
     window: Box<[u8]>,
     inbox: Inbox,
     /// Processed datagrams of the inbox, and how many it has.
     seen: usize,
     here: usize,
-    out: ringcall_roce::Outbox,
+    out: ringcall_roce::PacketOutbox,
     receive_bytes: usize,
     /// Retransmitted packets reported so far.
     resent: u64,
@@ -98,13 +99,13 @@ impl ReliableRoce {
             socket,
             options: *options,
             connection: connection(options, 0)?,
-            peer: options.port.peer.map(|address| Connected { address, number: 0 }),
+            peer: options.port.peer.map(|address| RoceConnection { address, number: 0 }),
             introduced: Introduced::none(),
             window: Box::default(),
             inbox: Inbox::new(0),
             seen: 0,
             here: 0,
-            out: ringcall_roce::Outbox::new(0),
+            out: ringcall_roce::PacketOutbox::new(0),
             receive_bytes: 0,
             resent: 0,
         })
@@ -120,7 +121,7 @@ impl ReliableRoce {
 
     fn restart(&mut self, address: SocketAddrV4, remote_qp: u32) {
         let number = self.peer.map_or(0, |peer| peer.number + 1);
-        self.peer = Some(Connected { address, number });
+        self.peer = Some(RoceConnection { address, number });
         self.connection.restart(remote_qp);
         self.window.fill(0);
     }
@@ -135,7 +136,7 @@ impl ReliableRoce {
     /// again later.
     fn transmit(&mut self) -> io::Result<()> {
         let Self { socket, connection, peer, out, .. } = self;
-        let Some(Connected { address, .. }) = *peer else { return Ok(()) };
+        let Some(RoceConnection { address, .. }) = *peer else { return Ok(()) };
         loop {
             let room = out.room();
             let taken =
@@ -185,15 +186,15 @@ fn connection(options: &ReliableOptions, message_bytes: usize) -> Result<Connect
 }
 
 impl Wire for ReliableRoce {
-    type Peer = Connected;
+    type Peer = RoceConnection;
     const NAMES_SLOTS: bool = true;
 
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         let address = SocketAddr::V4(self.socket.local_addr());
         let mut details = self.options.port.details();
         details.push(("service", "rc".to_owned()));
         details.push(("psn", format!("{:#x}", self.options.first_psn)));
-        Endpoint { transport: NAME, address, details }
+        TransportAddress { transport: NAME, address, details }
     }
 
     fn max_frame_bytes(&self) -> usize {
@@ -205,18 +206,22 @@ impl Wire for ReliableRoce {
         self.receive_bytes = receive_bytes;
         self.window = vec![0; pages as usize * page_bytes as usize].into();
         self.inbox = Inbox::new(self.max_frame_bytes() + MAX_OVERHEAD_BYTES);
-        self.out = ringcall_roce::Outbox::new(send_bytes.min(mtu.bytes()) + MAX_OVERHEAD_BYTES);
+        self.out = ringcall_roce::PacketOutbox::new(send_bytes.min(mtu.bytes()) + MAX_OVERHEAD_BYTES);
         self.connection = connection(&self.options, send_bytes).map_err(io::Error::other)?;
         Ok(())
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, Connected>)) -> io::Result<()> {
+    fn receive(
+        &mut self,
+        limit: usize,
+        take: &mut impl FnMut(WireArrival<'_, RoceConnection>),
+    ) -> io::Result<()> {
         self.meet();
         if self.seen == self.here {
             (self.seen, self.here) = (0, 0);
             let before = self.inbox.too_long();
             let outcome = self.socket.receive(&mut self.inbox);
-            (before..self.inbox.too_long()).for_each(|_| take(Arrival::Malformed));
+            (before..self.inbox.too_long()).for_each(|_| take(WireArrival::Malformed));
             outcome?;
             self.here = self.inbox.iter().count();
         }
@@ -230,37 +235,42 @@ impl Wire for ReliableRoce {
             }
             *seen += 1;
             let Some(from) = peer.filter(|peer| peer.address.ip() == source.ip()) else {
-                take(Arrival::Forbidden);
+                take(WireArrival::Forbidden);
                 continue;
             };
             let packet = options.port.accept(socket, source, datagram);
             match packet.and_then(|packet| connection.receive(&packet, &mut window[..], now)) {
-                Ok(Some(Event::Arrived(arrived))) => {
+                Ok(Some(PacketEffect::Arrived(arrived))) => {
                     frames += 1;
                     let len = arrived.bytes as usize;
                     let page = &window[arrived.slot as usize * page_bytes..][..len.min(*receive_bytes)];
-                    take(Arrival::Frame(Frame { from, slot: Some(arrived.slot), bytes: page, len }));
+                    take(WireArrival::Frame(ReceivedFrame {
+                        from,
+                        slot: Some(arrived.slot),
+                        bytes: page,
+                        len,
+                    }));
                 }
-                Ok(Some(Event::Written) | None) => (),
-                Ok(Some(Event::Message(_) | Event::Gathered)) => take(Arrival::Malformed),
+                Ok(Some(PacketEffect::Written) | None) => (),
+                Ok(Some(PacketEffect::Message(_) | PacketEffect::Gathered)) => take(WireArrival::Malformed),
                 Err(reason) => take(ignored(reason)),
             }
         }
         let outcome = self.transmit();
         let resent = self.connection.requester().stats().retransmitted;
         if resent > self.resent {
-            take(Arrival::Resent(resent - self.resent));
+            take(WireArrival::Resent(resent - self.resent));
             self.resent = resent;
         }
         if let (Some(error), Some(peer)) = (self.connection.ended(), self.peer) {
-            take(Arrival::Broken(error.into()));
+            take(WireArrival::Broken(error.into()));
             let remote_qp = self.connection.remote_qp();
             self.restart(peer.address, remote_qp);
         }
         outcome
     }
 
-    fn send(&mut self, outbox: &Outbox<Connected>) -> Sent {
+    fn send(&mut self, outbox: &Outbox<RoceConnection>) -> Sent {
         let mut frames = 0;
         let mut error = None;
         for frame in outbox.frames() {
@@ -268,13 +278,13 @@ impl Wire for ReliableRoce {
                 error = Some(io::ErrorKind::NotConnected.into());
                 break;
             }
-            match self.connection.post(Operation::Send { immediate: None }, frame.bytes) {
+            match self.connection.post(MessageOperation::Send { immediate: None }, frame.bytes) {
                 Ok(()) => frames += 1,
                 Err(why) => {
                     error = Some(match why {
-                        PostError::Full(_) => io::ErrorKind::WouldBlock.into(),
-                        PostError::TooLong { .. } => io::Error::new(io::ErrorKind::InvalidInput, why),
-                        PostError::Ended(_) => io::Error::new(io::ErrorKind::NotConnected, why),
+                        MessagePostError::Full(_) => io::ErrorKind::WouldBlock.into(),
+                        MessagePostError::TooLong { .. } => io::Error::new(io::ErrorKind::InvalidInput, why),
+                        MessagePostError::Ended(_) => io::Error::new(io::ErrorKind::NotConnected, why),
                     });
                     break;
                 }

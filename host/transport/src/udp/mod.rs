@@ -26,14 +26,14 @@
 //! Batches use `recvmmsg` and `sendmmsg` for up to [`BATCH`](crate::wire::BATCH) datagrams; single datagrams use
 //! `recvfrom` and `sendto`, which are faster. A socket bound to every address of this machine (0.0.0.0, ::) moves one
 //! datagram at a time by `recvmsg` and `sendmsg`, which carry the local address; this `sendmsg` allocates. No call
-//! blocks: a thread polls, and blocks in `poll` only after it has found nothing for long ([`Idle`](crate::Idle)).
+//! blocks: a thread polls, and blocks in `poll` only after it has found nothing for long ([`IdleStrategy`](crate::IdleStrategy)).
 
 mod allowed;
 mod socket;
 mod wildcard;
 
-use crate::wire::{Arrival, KernelDrops, Sent, Wire};
-use crate::{Endpoint, Outbox, TransportError};
+use crate::wire::{KernelDrops, Sent, Wire, WireArrival};
+use crate::{Outbox, TransportAddress, TransportError};
 pub use allowed::{AllowedPeer, NoPeer};
 use ringcall_roce::SocketDrops;
 use socket::Batches;
@@ -44,7 +44,7 @@ use std::time::Duration;
 /// The most bytes of a UDP datagram over IPv4.
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 
-/// The transport's name in an [`Endpoint`].
+/// The transport's name in an [`TransportAddress`].
 pub const NAME: &str = "udp";
 
 /// Options of a UDP socket.
@@ -147,8 +147,8 @@ impl Wire for Udp {
     type Peer = Peer;
     const NAMES_SLOTS: bool = false;
 
-    fn endpoint(&self) -> Endpoint {
-        Endpoint::new(NAME, self.address)
+    fn endpoint(&self) -> TransportAddress {
+        TransportAddress::new(NAME, self.address)
     }
 
     fn max_frame_bytes(&self) -> usize {
@@ -160,14 +160,14 @@ impl Wire for Udp {
         Ok(())
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, Peer>)) -> io::Result<()> {
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(WireArrival<'_, Peer>)) -> io::Result<()> {
         let Self { socket, batches, wildcard, allowed, .. } = self;
         if allowed.is_empty() {
             return batches.receive(socket, limit, *wildcard, take);
         }
         batches.receive(socket, limit, *wildcard, &mut |arrival| match arrival {
-            Arrival::Frame(frame) if !allowed.iter().any(|peer| peer.is(frame.from.address)) => {
-                take(Arrival::Forbidden);
+            WireArrival::Frame(frame) if !allowed.iter().any(|peer| peer.is(frame.from.address)) => {
+                take(WireArrival::Forbidden);
             }
             arrival => take(arrival),
         })

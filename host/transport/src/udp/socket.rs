@@ -1,7 +1,7 @@
 //! UDP sockets that receive and send batches of datagrams.
 
 use super::{Peer, wildcard};
-use crate::wire::{Arrival, BATCH, Frame, Sent};
+use crate::wire::{BATCH, ReceivedFrame, Sent, WireArrival};
 use crate::{Outbox, Outgoing};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, SockaddrIn6, SockaddrLike, recvmmsg};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -47,7 +47,7 @@ impl Batches {
         socket: &UdpSocket,
         limit: usize,
         any_address: bool,
-        take: &mut impl FnMut(Arrival<'_, Peer>),
+        take: &mut impl FnMut(WireArrival<'_, Peer>),
     ) -> io::Result<()> {
         let ask = self.want.min(limit);
         let outcome = if any_address {
@@ -74,20 +74,20 @@ impl Batches {
     fn receive_one(
         &mut self,
         socket: &UdpSocket,
-        take: &mut impl FnMut(Arrival<'_, Peer>),
+        take: &mut impl FnMut(WireArrival<'_, Peer>),
     ) -> io::Result<usize> {
         // With TRUNC the call returns the datagram's whole length, however much of it fitted.
         let (_, len, from) = recvfrom(socket, &mut self.buffers[..self.stride], RecvFlags::TRUNC)?;
         match from.and_then(|from| SocketAddr::try_from(from).ok()) {
             Some(from) => {
-                take(Arrival::Frame(Frame {
+                take(WireArrival::Frame(ReceivedFrame {
                     from: from.into(),
                     slot: None,
                     bytes: &self.buffers[..len.min(self.stride)],
                     len,
                 }));
             }
-            None => take(Arrival::Malformed),
+            None => take(WireArrival::Malformed),
         }
         Ok(1)
     }
@@ -97,7 +97,7 @@ impl Batches {
         &mut self,
         socket: &UdpSocket,
         limit: usize,
-        take: &mut impl FnMut(Arrival<'_, Peer>),
+        take: &mut impl FnMut(WireArrival<'_, Peer>),
     ) -> io::Result<usize> {
         for count in 0..limit {
             let (len, from) = match wildcard::receive(socket, &mut self.buffers[..self.stride]) {
@@ -106,8 +106,8 @@ impl Batches {
             };
             let bytes = &self.buffers[..len.min(self.stride)];
             match from {
-                Some(from) => take(Arrival::Frame(Frame { from, slot: None, bytes, len })),
-                None => take(Arrival::Malformed),
+                Some(from) => take(WireArrival::Frame(ReceivedFrame { from, slot: None, bytes, len })),
+                None => take(WireArrival::Malformed),
             }
         }
         Ok(limit)
@@ -119,7 +119,7 @@ impl Batches {
         ask: usize,
         headers: &mut MultiHeaders<S>,
         address: impl Fn(&S) -> SocketAddr,
-        take: &mut impl FnMut(Arrival<'_, Peer>),
+        take: &mut impl FnMut(WireArrival<'_, Peer>),
     ) -> io::Result<usize> {
         let mut arrived = [(0_usize, None); BATCH];
         let mut count = 0;
@@ -141,13 +141,13 @@ impl Batches {
         }
         for (&(len, from), buffer) in arrived[..count].iter().zip(self.buffers.chunks_exact(self.stride)) {
             match from {
-                Some(from) => take(Arrival::Frame(Frame {
+                Some(from) => take(WireArrival::Frame(ReceivedFrame {
                     from: Peer::from(from),
                     slot: None,
                     bytes: &buffer[..len.min(self.stride)],
                     len,
                 })),
-                None => take(Arrival::Malformed),
+                None => take(WireArrival::Malformed),
             }
         }
         Ok(count)

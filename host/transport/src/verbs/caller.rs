@@ -1,10 +1,12 @@
 //! Caller over an adapter's queue pair.
 
 use crate::verbs::{endpoint, side, unsent};
-use crate::wire::{Arrival, BATCH, Frame, Sent, Wire};
-use crate::{Endpoint, Outbox};
-use ringcall_rdma::verbs::{Completion, Operation, Pair, PairFault, PairOptions, Remote, VerbsError};
-use ringcall_roce::rendezvous::Side;
+use crate::wire::{BATCH, ReceivedFrame, Sent, Wire, WireArrival};
+use crate::{Outbox, TransportAddress};
+use ringcall_rdma::verbs::{
+    PairFault, PairOptions, RemoteQueuePair, SendOperation, VerbsError, VerbsQueuePair, WorkCompletion,
+};
+use ringcall_roce::rendezvous::ConnectionSide;
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use std::collections::VecDeque;
 use std::io;
@@ -27,7 +29,7 @@ pub struct VerbsWindow {
 /// SEND. Call [`Self::connect`] before the first request.
 #[derive(Debug)]
 pub struct VerbsCaller {
-    pair: Pair,
+    pair: VerbsQueuePair,
     window: Option<VerbsWindow>,
     free: VecDeque<u32>,
     /// Pages whose answers have not come, with the ids of their requests, the oldest first. If no page is free, the
@@ -44,12 +46,19 @@ impl VerbsCaller {
     /// See [`VerbsError`].
     pub fn open(options: PairOptions) -> Result<Self, VerbsError> {
         let (free, taken) = (VecDeque::new(), VecDeque::new());
-        Ok(Self { pair: Pair::open(options)?, window: None, free, taken, answer: Vec::new(), fault: None })
+        Ok(Self {
+            pair: VerbsQueuePair::open(options)?,
+            window: None,
+            free,
+            taken,
+            answer: Vec::new(),
+            fault: None,
+        })
     }
 
     /// Message for the service about the caller's queue pair.
     #[must_use]
-    pub fn side(&self) -> Side {
+    pub fn side(&self) -> ConnectionSide {
         side(&self.pair)
     }
 
@@ -57,7 +66,7 @@ impl VerbsCaller {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn connect(&mut self, service: Remote, window: VerbsWindow) -> Result<(), VerbsError> {
+    pub fn connect(&mut self, service: RemoteQueuePair, window: VerbsWindow) -> Result<(), VerbsError> {
         self.free = (0..window.pages).collect();
         self.taken = VecDeque::with_capacity(window.pages as usize);
         self.window = Some(window);
@@ -88,7 +97,7 @@ impl Wire for VerbsCaller {
     type Peer = ();
     const NAMES_SLOTS: bool = true;
 
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         endpoint(&self.pair)
     }
 
@@ -102,22 +111,27 @@ impl Wire for VerbsCaller {
         Ok(())
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, ()>)) -> io::Result<()> {
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(WireArrival<'_, ()>)) -> io::Result<()> {
         for _ in 0..limit {
             match self.pair.poll() {
                 Ok(None) => break,
-                Ok(Some(Completion::Received { slot, bytes })) => {
+                Ok(Some(WorkCompletion::Received { slot, bytes })) => {
                     let mut answer = std::mem::take(&mut self.answer);
                     let len = bytes as usize;
                     let here = len.min(answer.len());
                     self.pair.read(slot, &mut answer[..here]);
                     let released = self.pair.release(slot);
                     self.settle(&answer[..here]);
-                    take(Arrival::Frame(Frame { from: (), slot: None, bytes: &answer[..here], len }));
+                    take(WireArrival::Frame(ReceivedFrame {
+                        from: (),
+                        slot: None,
+                        bytes: &answer[..here],
+                        len,
+                    }));
                     self.answer = answer;
                     released.map_err(io::Error::other)?;
                 }
-                Ok(Some(Completion::Written { .. })) => take(Arrival::Malformed),
+                Ok(Some(WorkCompletion::Written { .. })) => take(WireArrival::Malformed),
                 Err(fault) => {
                     self.fault = Some(fault);
                     return Err(io::Error::other(fault));
@@ -138,7 +152,7 @@ impl Wire for VerbsCaller {
                 return Sent { frames, error: Some(io::ErrorKind::InvalidInput.into()) };
             };
             let address = base + u64::from(page) * u64::from(page_bytes);
-            let operation = Operation::WriteImmediate { address, key, immediate: page };
+            let operation = SendOperation::WriteImmediate { address, key, immediate: page };
             if let Err(why) = self.pair.send(operation, frame.bytes) {
                 return Sent { frames, error: Some(unsent(why)) };
             }

@@ -14,20 +14,20 @@
 mod caller;
 
 pub use caller::{VerbsCaller, VerbsWindow};
-pub use ringcall_rdma::verbs::{Pair, PairFault, PairOptions, Remote, VerbsError};
+pub use ringcall_rdma::verbs::{PairFault, PairOptions, RemoteQueuePair, VerbsError, VerbsQueuePair};
 
-use crate::wire::{Arrival, BATCH, Broken, Frame, Sent, Wire};
-use crate::{Endpoint, Outbox};
-use ringcall_rdma::verbs::{Completion, EVENTS_INTERVAL, Operation, SendError};
+use crate::wire::{BATCH, ConnectionEnd, ReceivedFrame, Sent, Wire, WireArrival};
+use crate::{Outbox, TransportAddress};
+use ringcall_rdma::verbs::{EVENTS_INTERVAL, SendError, SendOperation, WorkCompletion};
 use ringcall_roce::introduced::{Introduced, Introduction};
-use ringcall_roce::rendezvous::Side;
+use ringcall_roce::rendezvous::ConnectionSide;
 use ringcall_roce::{Immediate, ROCE_PORT};
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// The transport's name in an [`Endpoint`].
+/// The transport's name in an [`TransportAddress`].
 pub const NAME: &str = "verbs";
 
 /// Options of a verbs wire.
@@ -36,13 +36,13 @@ pub struct VerbsOptions {
     /// Device, queue pair and window, with as many slots as the ring, each at least as long as the ring's.
     pub pair: PairOptions,
     /// The peer, if it is known; otherwise a rendezvous names it.
-    pub peer: Option<Remote>,
+    pub peer: Option<RemoteQueuePair>,
 }
 
 /// An answer's recipient: the connection on which its request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connected {
-    remote: Remote,
+    remote: RemoteQueuePair,
     /// Number of earlier connections.
     number: u64,
 }
@@ -51,9 +51,9 @@ pub struct Connected {
 #[derive(Debug)]
 pub struct Verbs {
     /// `None` after the device was removed.
-    pair: Option<Pair>,
-    side: Side,
-    endpoint: Endpoint,
+    pair: Option<VerbsQueuePair>,
+    side: ConnectionSide,
+    endpoint: TransportAddress,
     slot_bytes: u32,
     peer: Option<Connected>,
     connections: u64,
@@ -76,7 +76,7 @@ impl Verbs {
     /// # Errors
     /// See [`VerbsError`].
     pub fn open(options: VerbsOptions) -> Result<Self, VerbsError> {
-        let pair = Pair::open(options.pair)?;
+        let pair = VerbsQueuePair::open(options.pair)?;
         let mut verbs = Self {
             side: side(&pair),
             endpoint: endpoint(&pair),
@@ -104,11 +104,11 @@ impl Verbs {
 
     /// This side, for a rendezvous to tell a peer.
     #[must_use]
-    pub fn side(&self) -> Side {
+    pub fn side(&self) -> ConnectionSide {
         self.side
     }
 
-    fn connect(&mut self, remote: Remote) -> Result<(), VerbsError> {
+    fn connect(&mut self, remote: RemoteQueuePair) -> Result<(), VerbsError> {
         self.peer = None;
         let Some(pair) = &mut self.pair else { return Ok(()) };
         self.connections += 1;
@@ -119,8 +119,8 @@ impl Verbs {
 
     fn meet(&mut self) -> io::Result<()> {
         while let Some(met) = self.introduced.take_next() {
-            let Side { qp, ip, .. } = met.side();
-            self.connect(Remote { qp, ip }).map_err(io::Error::other)?;
+            let ConnectionSide { qp, ip, .. } = met.side();
+            self.connect(RemoteQueuePair { qp, ip }).map_err(io::Error::other)?;
         }
         Ok(())
     }
@@ -133,8 +133,12 @@ impl Verbs {
     }
 
     /// Handles the end of a connection: begins a new one with the same peer, if the device is still there; otherwise closes it.
-    fn ended(&mut self, fault: PairFault, take: &mut impl FnMut(Arrival<'_, Connected>)) -> io::Result<()> {
-        take(Arrival::Broken(broken(fault)));
+    fn ended(
+        &mut self,
+        fault: PairFault,
+        take: &mut impl FnMut(WireArrival<'_, Connected>),
+    ) -> io::Result<()> {
+        take(WireArrival::Broken(broken(fault)));
         let peer = self.peer.take();
         if fault == PairFault::DeviceRemoved {
             self.close();
@@ -155,22 +159,22 @@ impl Drop for Verbs {
     }
 }
 
-pub(crate) fn side(pair: &Pair) -> Side {
-    Side { qp: pair.number(), key: pair.key(), ip: pair.ip() }
+pub(crate) fn side(pair: &VerbsQueuePair) -> ConnectionSide {
+    ConnectionSide { qp: pair.number(), key: pair.key(), ip: pair.ip() }
 }
 
 /// How the end of a connection is counted.
-pub(crate) const fn broken(fault: PairFault) -> Broken {
+pub(crate) const fn broken(fault: PairFault) -> ConnectionEnd {
     match fault {
-        PairFault::RetriesExceeded => Broken::Silent,
-        PairFault::NotReadyRetriesExceeded => Broken::NotReady,
-        PairFault::Refused(_) => Broken::Refused,
-        PairFault::Error(_) => Broken::QueuePair,
-        PairFault::DeviceRemoved => Broken::Device,
+        PairFault::RetriesExceeded => ConnectionEnd::Silent,
+        PairFault::NotReadyRetriesExceeded => ConnectionEnd::NotReady,
+        PairFault::Refused(_) => ConnectionEnd::Refused,
+        PairFault::Error(_) => ConnectionEnd::QueuePair,
+        PairFault::DeviceRemoved => ConnectionEnd::Device,
     }
 }
 
-pub(crate) fn endpoint(pair: &Pair) -> Endpoint {
+pub(crate) fn endpoint(pair: &VerbsQueuePair) -> TransportAddress {
     let PairOptions { slots, slot_bytes, reliable, first_psn, .. } = pair.options();
     let details = vec![
         ("qp", format!("{:#x}", pair.number())),
@@ -182,7 +186,7 @@ pub(crate) fn endpoint(pair: &Pair) -> Endpoint {
         ("psn", format!("{first_psn:#x}")),
     ];
     let address = SocketAddr::V4(SocketAddrV4::new(pair.ip(), ROCE_PORT));
-    Endpoint { transport: NAME, address, details }
+    TransportAddress { transport: NAME, address, details }
 }
 
 /// The wire error for a message that was not posted.
@@ -199,7 +203,7 @@ impl Wire for Verbs {
     type Peer = Connected;
     const NAMES_SLOTS: bool = true;
 
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> TransportAddress {
         self.endpoint.clone()
     }
 
@@ -212,7 +216,7 @@ impl Wire for Verbs {
         Ok(())
     }
 
-    fn receive(&mut self, limit: usize, take: &mut impl FnMut(Arrival<'_, Connected>)) -> io::Result<()> {
+    fn receive(&mut self, limit: usize, take: &mut impl FnMut(WireArrival<'_, Connected>)) -> io::Result<()> {
         if self.pair.is_none() {
             return Ok(());
         }
@@ -235,21 +239,21 @@ impl Wire for Verbs {
         for _ in 0..limit {
             match pair.poll() {
                 Ok(None) => break,
-                Ok(Some(Completion::Written { immediate, bytes })) => {
+                Ok(Some(WorkCompletion::Written { immediate, bytes })) => {
                     self.idle = 0;
                     let (slot, len) = (Immediate(immediate).page(), bytes as usize);
                     if slot >= pair.options().slots {
-                        take(Arrival::Malformed);
+                        take(WireArrival::Malformed);
                         continue;
                     }
                     let here = len.min(self.page.len());
                     let page = &mut self.page[..here];
                     pair.read(slot, page);
-                    take(Arrival::Frame(Frame { from, slot: Some(slot), bytes: page, len }));
+                    take(WireArrival::Frame(ReceivedFrame { from, slot: Some(slot), bytes: page, len }));
                 }
                 // A SEND is not a request; its receive is posted again.
-                Ok(Some(Completion::Received { slot, .. })) => {
-                    take(Arrival::Malformed);
+                Ok(Some(WorkCompletion::Received { slot, .. })) => {
+                    take(WireArrival::Malformed);
                     pair.release(slot).map_err(io::Error::other)?;
                 }
                 Err(fault) => return self.ended(fault, take),
@@ -264,7 +268,7 @@ impl Wire for Verbs {
             let Some(pair) = self.pair.as_mut().filter(|_| self.peer == Some(frame.to)) else {
                 return Sent { frames, error: Some(io::ErrorKind::NotConnected.into()) };
             };
-            match pair.send(Operation::Send, frame.bytes) {
+            match pair.send(SendOperation::Send, frame.bytes) {
                 Ok(()) => frames += 1,
                 Err(why) => return Sent { frames, error: Some(unsent(why)) },
             }

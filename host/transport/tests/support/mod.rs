@@ -3,8 +3,8 @@
 
 use ringcall::dispatcher::Wired;
 use ringcall::{HostDispatcher, Ring};
-use ringcall_transport::conformance::{Client, Subject, datagrams, serve};
-use ringcall_transport::{Endpoint, Link, RingFilling, TransportError, udp};
+use ringcall_transport::conformance::{FrameClient, Subject, datagrams, serve};
+use ringcall_transport::{Link, RingFilling, TransportAddress, TransportError, udp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// UDP in one of its forms.
@@ -22,7 +22,7 @@ impl Subject for Udp {
     fn start(
         &self,
         ring: &Ring,
-        at: Option<&Endpoint>,
+        at: Option<&TransportAddress>,
         dispatcher: Option<HostDispatcher<Wired>>,
     ) -> Result<Box<dyn RingFilling>, TransportError> {
         let address = at.map_or(SocketAddr::new(self.ip, 0), |endpoint| endpoint.address);
@@ -30,7 +30,7 @@ impl Subject for Udp {
         serve(link, dispatcher, self.one_thread)
     }
 
-    fn client(&self, service: &Endpoint) -> Box<dyn Client> {
+    fn client(&self, service: &TransportAddress) -> Box<dyn FrameClient> {
         datagrams(service).unwrap()
     }
 }

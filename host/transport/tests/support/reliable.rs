@@ -4,11 +4,11 @@
 use ringcall_gpu::clock;
 use ringcall_roce::reliable::{Connection, ConnectionOptions, RequesterOptions};
 use ringcall_roce::{
-    Event, IcrcCheck, Inbox, MAX_OVERHEAD_BYTES, NoMemory, Operation, Outbox, Packet, PathMtu, Psn,
-    QueuePair, RoceSocket,
+    IcrcCheck, Inbox, LocalQueuePair, MAX_OVERHEAD_BYTES, MessageOperation, NoMemory, Packet, PacketEffect,
+    PacketOutbox, PathMtu, Psn, RoceSocket,
 };
-use ringcall_transport::Endpoint;
-use ringcall_transport::conformance::Client;
+use ringcall_transport::TransportAddress;
+use ringcall_transport::conformance::FrameClient;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -40,7 +40,7 @@ pub(crate) struct Requests {
     lost: u32,
     sent: u32,
     inbox: Inbox,
-    outbox: Outbox,
+    outbox: PacketOutbox,
     pub(crate) queue: VecDeque<Vec<u8>>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Service {
 
 impl Service {
     /// The service as its endpoint describes it, but for the pages.
-    pub(crate) fn of(endpoint: &Endpoint, pages: u32) -> Self {
+    pub(crate) fn of(endpoint: &TransportAddress, pages: u32) -> Self {
         let SocketAddr::V4(address) = endpoint.address else { panic!("{endpoint} is no IPv4 address") };
         let number = |key| {
             let (_, value) = endpoint.details.iter().find(|(name, _)| *name == key).unwrap();
@@ -71,8 +71,14 @@ impl Requests {
     pub(crate) fn new(socket: RoceSocket, service: Service, lost: u32) -> Self {
         let Service { address: peer, qp: destination_qp, key, pages } = service;
         let number = 2;
-        let qp =
-            QueuePair { number, key: 0, base: 0, slot_bytes: 0, slots: 0, incomplete: Default::default() };
+        let qp = LocalQueuePair {
+            number,
+            key: 0,
+            base: 0,
+            slot_bytes: 0,
+            slots: 0,
+            incomplete: Default::default(),
+        };
         let requester = RequesterOptions {
             destination_qp,
             first: Psn::new(FIRST_PSN),
@@ -90,7 +96,7 @@ impl Requests {
             lost,
             sent: 0,
             inbox: Inbox::new(2048),
-            outbox: Outbox::new(256 + MAX_OVERHEAD_BYTES),
+            outbox: PacketOutbox::new(256 + MAX_OVERHEAD_BYTES),
             queue: VecDeque::new(),
         }
     }
@@ -102,8 +108,8 @@ impl Requests {
             socket.envelope_from(from).check(datagram, IcrcCheck::Recover).unwrap();
             let packet = Packet::parse(datagram).unwrap();
             match connection.receive(&packet, &mut NoMemory, clock::now_ns()) {
-                Ok(Some(Event::Message(answer))) => queue.push_back(answer.to_vec()),
-                Ok(Some(Event::Gathered)) => {
+                Ok(Some(PacketEffect::Message(answer))) => queue.push_back(answer.to_vec()),
+                Ok(Some(PacketEffect::Gathered)) => {
                     queue.push_back(connection.responder().responder().gathered().to_vec());
                 }
                 _ => (),
@@ -123,11 +129,12 @@ impl Requests {
     }
 }
 
-impl Client for Requests {
+impl FrameClient for Requests {
     fn send(&mut self, frame: &[u8]) {
         let page = next_page(self.pages);
         let immediate = Some(page);
-        let operation = Operation::Write { address: u64::from(page * PAGE_BYTES), key: self.key, immediate };
+        let operation =
+            MessageOperation::Write { address: u64::from(page * PAGE_BYTES), key: self.key, immediate };
         while self.connection.post(operation, frame).is_err() {
             assert_eq!(self.connection.ended(), None);
             self.turn();
@@ -136,7 +143,7 @@ impl Client for Requests {
     }
 
     fn send_raw(&mut self, bytes: &[u8]) {
-        let mut outbox = Outbox::new(bytes.len());
+        let mut outbox = PacketOutbox::new(bytes.len());
         outbox.push_bytes(self.peer, bytes).unwrap();
         self.socket.send(&mut outbox).unwrap();
     }

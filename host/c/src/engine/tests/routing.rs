@@ -41,17 +41,17 @@ fn what_is_refused_is_counted_and_what_is_busy_waits() {
     for (slot, key) in [(0, 5), (1, 5), (2, 7), (3, 8)] {
         bench.ask_for(slot, slot, Some(key));
     }
-    while dispatcher.step() != Step::Idle {}
+    while dispatcher.step() != DispatchStep::Idle {}
     assert_eq!([2, 3].map(|slot| bench.response(slot).status()), [Status::NO_WORKER; 2]);
     assert_eq!((bench.tx(0), bench.tx(1)), (flag::IN_FLIGHT, flag::FREE));
     let count = |counter| dispatcher.counters().get(counter);
     assert_eq!([Counter::Received, Counter::Dispatched, Counter::NoWorker].map(count), [3, 1, 2]);
     bench.answer(0);
     bench.streams[0].end();
-    while dispatcher.step() != Step::Idle {}
+    while dispatcher.step() != DispatchStep::Idle {}
     assert_eq!((bench.tx(1), bench.streams[0].launches()), (flag::IN_FLIGHT, 2));
     bench.answer(1);
     bench.streams[0].end();
-    while dispatcher.step() != Step::Idle {}
+    while dispatcher.step() != DispatchStep::Idle {}
     assert!(bench.engine.is_idle());
 }

@@ -12,7 +12,7 @@ use ringcall_matching::{
 };
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
-use ringcall_qec::decode::{MatchingDecoder, MatchingEngine, MatchingGraph, ParallelEdges};
+use ringcall_qec::decode::{DecodingGraph, MatchingDecoder, MatchingEngine, ParallelEdges};
 use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
@@ -137,7 +137,7 @@ impl std::fmt::Display for Row {
 
 /// A decoder of this experiment for runs of any length.
 pub(super) fn decoder(source: &RunSource, correlated: bool) -> Result<EndlessDecoder> {
-    let edges = MatchingGraph::from_dem(source.model(), ParallelEdges::Independent)?;
+    let edges = DecodingGraph::from_dem(source.model(), ParallelEdges::Independent)?;
     let rounds: Vec<u32> = source.places().iter().map(|&(layer, _)| layer).collect();
     let mut config = EndlessConfig::default();
     config.observables_only = true;
@@ -163,7 +163,7 @@ impl Decoding {
         if endless.cores == NonZeroUsize::MIN {
             return Ok(Self::Alone(Box::new(decoder(source, endless.correlated)?)));
         }
-        let edges = MatchingGraph::from_dem(source.model(), ParallelEdges::Independent)?;
+        let edges = DecodingGraph::from_dem(source.model(), ParallelEdges::Independent)?;
         let rounds: Vec<u32> = source.places().iter().map(|&(layer, _)| layer).collect();
         let mut config = SharedEndlessConfig::new(endless.cores);
         config.observables_only = true;
@@ -388,10 +388,10 @@ mod tests {
         const LAYERS: u32 = ROUNDS + 1;
         let source = RunSource::of(&experiment(SHORT_ROUNDS))?;
         let long = RunSource::of(&experiment(ROUNDS))?;
-        let edges = MatchingGraph::from_dem(long.model(), ParallelEdges::Independent)?;
+        let edges = DecodingGraph::from_dem(long.model(), ParallelEdges::Independent)?;
         let mut config = DecoderConfig::default();
         config.observables_only = true;
-        let mut whole = ringcall_matching::Decoder::with_config(engine_graph(&edges)?, &config);
+        let mut whole = ringcall_matching::MwpmDecoder::with_config(engine_graph(&edges)?, &config);
         let mut endless = decoder(&source, false)?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
         // The detectors of each layer in the long model.

@@ -3,11 +3,11 @@
 use super::problem::Problem;
 use super::reference::Answer;
 use anyhow::{Context, Result};
-use ringcall_matching::{Decoder, ParallelConfig, ParallelDecoder, Solution, StreamingDecoder};
+use ringcall_matching::{MwpmDecoder, ParallelConfig, ParallelDecoder, Solution, StreamingDecoder};
 use std::time::Instant;
 
 pub(super) enum Ours {
-    Whole(Box<Decoder>),
+    Whole(Box<MwpmDecoder>),
     /// With buffers for a request's defects in the order of rounds, and for the end of each round.
     Stream(Box<StreamingDecoder>, Vec<u32>, Vec<usize>),
     Cores(Box<ParallelDecoder>),
@@ -15,17 +15,17 @@ pub(super) enum Ours {
 
 impl Ours {
     pub(super) fn whole(problem: &Problem) -> Result<Self> {
-        Ok(Self::Whole(Box::new(Decoder::new(problem.graph()?))))
+        Ok(Self::Whole(Box::new(MwpmDecoder::new(problem.graph()?))))
     }
 
     pub(super) fn stream(problem: &Problem) -> Result<Self> {
-        let whole = Decoder::new(problem.graph()?);
+        let whole = MwpmDecoder::new(problem.graph()?);
         let stream = StreamingDecoder::new(&whole, problem.rounds())?;
         Ok(Self::Stream(Box::new(stream), Vec::new(), Vec::new()))
     }
 
     pub(super) fn cores(problem: &Problem, config: &ParallelConfig) -> Result<Self> {
-        let whole = Decoder::new(problem.graph()?);
+        let whole = MwpmDecoder::new(problem.graph()?);
         let decoder = ParallelDecoder::new(&whole, problem.rounds(), config)?;
         Ok(Self::Cores(Box::new(decoder)))
     }

@@ -3,13 +3,13 @@
 use anyhow::{Result, ensure};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::{Basis, SurfaceCode};
-use ringcall_qec::decode::{MatchingGraph, ParallelEdges};
+use ringcall_qec::decode::{DecodingGraph, ParallelEdges};
 use ringcall_qec::dem::{DetectorErrorModel, Mechanism};
 use ringcall_qec::sample::Sampler;
 
 /// A graph, and requests with a fixed number of shots on it.
 pub(super) struct Problem {
-    edges: MatchingGraph,
+    edges: DecodingGraph,
     /// The round of each detector; empty if the graph has no rounds.
     rounds: Vec<u32>,
     shots_per_request: usize,
@@ -25,7 +25,7 @@ impl Problem {
         let noise = CircuitNoise::uniform(f64::from(per_mille) / 1000.0);
         let experiment = MemoryExperiment { distance, rounds: distance, basis: Basis::Z, noise };
         let model = experiment.detector_error_model()?;
-        let edges = MatchingGraph::from_dem(&model, ParallelEdges::Independent)?;
+        let edges = DecodingGraph::from_dem(&model, ParallelEdges::Independent)?;
         let seed = u64::from(1000 * distance + per_mille);
         let rounds =
             experiment.detector_layout()?.detectors().iter().map(|detector| detector.layer).collect();
@@ -37,7 +37,7 @@ impl Problem {
         let code = SurfaceCode::new(distance)?;
         let rows = code.check_matrix(Basis::Z);
         let edges =
-            MatchingGraph::from_check_matrix(&rows, code.num_data(), None, ParallelEdges::SmallestWeight)?;
+            DecodingGraph::from_check_matrix(&rows, code.num_data(), None, ParallelEdges::SmallestWeight)?;
         let slices = 2 * distance;
         let num_detectors = edges.num_detectors() * slices;
         let fires = |detector| Mechanism {
@@ -58,7 +58,7 @@ impl Problem {
 
     /// Samples `requests` syndromes and cuts each into shots of the graph's size.
     fn sample(
-        edges: MatchingGraph,
+        edges: DecodingGraph,
         model: &DetectorErrorModel,
         seed: u64,
         shots_per_request: usize,
@@ -140,7 +140,7 @@ impl Problem {
 }
 
 /// The graph for Ringcall's decoders.
-pub(super) fn engine_graph(edges: &MatchingGraph) -> Result<ringcall_matching::MatchingGraph> {
+pub(super) fn engine_graph(edges: &DecodingGraph) -> Result<ringcall_matching::MatchingGraph> {
     let mut builder = ringcall_matching::GraphBuilder::new();
     builder
         .ensure_detectors(edges.num_detectors() as usize)

@@ -25,7 +25,7 @@ use ringcall::wire::header::HEADER_BYTES;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
 use ringcall_decoder_service::decoding_server::{self, Config, DecodeCounts, DecoderConfig, Sessions};
 use ringcall_qec::decode::{DecoderFamily, MatchingEngine};
-use ringcall_transport::{Endpoint, FunctionAnswers, Latencies};
+use ringcall_transport::{FunctionAnswers, Latencies, TransportAddress};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -61,7 +61,7 @@ struct DecoderRing {
 /// A decoder's ring with a known address. Starting it may wait for a peer, which waits for the address.
 struct Bound {
     id: i64,
-    endpoint: Endpoint,
+    endpoint: TransportAddress,
     start: Start,
 }
 
@@ -178,7 +178,7 @@ fn bind(
 }
 
 /// Starts one ring with the calls of every decoder: its own, and all others by their ids.
-fn ring(args: &Args, given: &Given<'_>, sessions: &Arc<Sessions>) -> Result<(Endpoint, Start)> {
+fn ring(args: &Args, given: &Given<'_>, sessions: &Arc<Sessions>) -> Result<(TransportAddress, Start)> {
     const TOO_SMALL: &str = "give --slot-bytes more";
     let dispatcher = |ring: &Ring| -> Result<_> {
         let table = sessions.serve(FunctionTable::builder()).build(ring).context(TOO_SMALL)?;

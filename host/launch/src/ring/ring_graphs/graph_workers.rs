@@ -6,7 +6,7 @@ use super::super::worker_pool::{
 };
 use crate::ring::DeviceError;
 use core::fmt::Debug;
-use ringcall::external::{Claim, ExternalExecutor, LaunchError, Marks};
+use ringcall::external::{ExecutorClaim, ExternalExecutor, LaunchError, Marks};
 use ringcall_gpu::shared::Bytes;
 use ringcall_protocol::ring::SlotIndex;
 use ringcall_protocol::{Geometry, RingMemory, SharedRing};
@@ -183,16 +183,16 @@ impl ExternalExecutor for GraphWorkers {
     }
 
     #[inline]
-    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim {
+    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> ExecutorClaim {
         match self.pool.find(Some((header.function_id, key))) {
-            Found::NoWorker => Claim::Never,
-            Found::Busy => Claim::Later,
+            Found::NoWorker => ExecutorClaim::Never,
+            Found::Busy => ExecutorClaim::Later,
             // The worker's answer was taken and the slot filled again before this poll. The worker's end must not be
             // taken for the end of the new request.
-            Found::Worker(_) if self.serves(slot) => Claim::Later,
+            Found::Worker(_) if self.serves(slot) => ExecutorClaim::Later,
             Found::Worker(worker) => {
                 self.workers[worker].header = *header;
-                Claim::Worker(worker as u32)
+                ExecutorClaim::Worker(worker as u32)
             }
         }
     }

@@ -8,8 +8,8 @@ use super::super::{DeviceError, GraphNodes};
 use super::check_nodes;
 use super::graph_workers::{GraphStream, GraphWorkers, INVALID};
 use core::sync::atomic::Ordering;
-use ringcall::dispatcher::{DispatcherError, Step, Stepped, Stopped};
-use ringcall::external::{Claim, ExternalExecutor, LaunchError, Marks};
+use ringcall::dispatcher::{DispatchStep, DispatcherError, Stepped, Stopped};
+use ringcall::external::{ExecutorClaim, ExternalExecutor, LaunchError, Marks};
 use ringcall::worker::{WorkerPort, WorkerSpec};
 use ringcall::{Client, FunctionId, FunctionTable, HostDispatcher, Ring, RingConfig, Status};
 use ringcall_cuda::driver::{DeviceAddress, Graph};
@@ -90,7 +90,7 @@ impl ExternalExecutor for Looked {
         }
     }
 
-    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> Claim {
+    fn claim(&mut self, slot: SlotIndex, header: &RequestHeader, key: u64) -> ExecutorClaim {
         self.workers.claim(slot, header, key)
     }
 
@@ -308,18 +308,22 @@ fn a_slot_is_not_claimed_before_its_last_answer_was_noticed() {
     let (mut workers, mailboxes, _lanes) = workers(&ring, &[0, 0]);
     let slot = ring.geometry().slot(4).expect("a slot");
     let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
-    assert_eq!(workers.claim(slot, &header, 0), Claim::Worker(0));
+    assert_eq!(workers.claim(slot, &header, 0), ExecutorClaim::Worker(0));
     // As the dispatcher does.
     ring.shared().publish_tx(slot, flag::IN_FLIGHT);
     workers.start(0, slot).expect("launched");
     assert!(workers.serves(slot) && !workers.is_idle());
     // Answered, and filled again, since the last look.
     ring.shared().publish_tx(slot, flag::FREE);
-    assert_eq!(workers.claim(slot, &header, 0), Claim::Later);
+    assert_eq!(workers.claim(slot, &header, 0), ExecutorClaim::Later);
     let mut ended = 0;
     workers.service(&mut |_| ended += 1);
     assert_eq!((ended, workers.serves(slot), workers.is_idle()), (1, false, false));
-    assert_eq!(workers.claim(slot, &header, 0), Claim::Worker(1), "the first has not freed its mailbox");
+    assert_eq!(
+        workers.claim(slot, &header, 0),
+        ExecutorClaim::Worker(1),
+        "the first has not freed its mailbox"
+    );
     Child::new(&mailboxes[0]).finish(&DeviceU64::new(0));
     workers.service(&mut |_| ended += 1);
     assert_eq!((ended, workers.is_idle()), (1, true));
@@ -501,7 +505,7 @@ fn slots_of_another_ring_are_refused() {
     let (mut workers, _mailboxes, streams) = workers(&small, &[0]);
     let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
     let beyond = large.geometry().slot(SLOTS).expect("a slot");
-    assert_eq!(workers.claim(beyond, &header, 0), Claim::Worker(0));
+    assert_eq!(workers.claim(beyond, &header, 0), ExecutorClaim::Worker(0));
     assert_eq!(workers.start(0, beyond).err().map(|error| error.code), Some(INVALID));
     assert!(workers.is_idle());
     assert_eq!(streams[0].0.lock().expect("a play").launches, 0);
@@ -574,7 +578,7 @@ fn clients_are_served_by_threads() {
         scope.spawn(move || {
             let mut dispatcher = dispatcher;
             while over.load(Ordering::Acquire) == 0 {
-                if dispatcher.step() == Step::Idle {
+                if dispatcher.step() == DispatchStep::Idle {
                     std::thread::yield_now();
                 }
             }

@@ -3,7 +3,7 @@
 /// A fault in the text, and where.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("line {line}: {kind}")]
-pub struct ParseError {
+pub struct DemTextError {
     /// Number of the line, from 1.
     pub line: u64,
     /// What is wrong.
@@ -101,5 +101,5 @@ pub enum ReadError {
     Io(#[from] std::io::Error),
     /// The text is at fault.
     #[error(transparent)]
-    Parse(#[from] ParseError),
+    Parse(#[from] DemTextError),
 }

@@ -1,6 +1,6 @@
 //! Execution of statements: unrolls blocks, applies shifts, collects the model.
 
-use super::error::{ParseError, ParseErrorKind};
+use super::error::{DemTextError, ParseErrorKind};
 use super::statement::{Line, Statement, Target};
 use super::{Limits, MAX_LINE_BYTES};
 use crate::dem::{Component, DetectorErrorModel, Mechanism, cancel_pairs};
@@ -42,10 +42,10 @@ impl Expander {
     }
 
     /// Takes one line, with or without its line feed.
-    pub(super) fn line(&mut self, line: &[u8]) -> Result<(), ParseError> {
+    pub(super) fn line(&mut self, line: &[u8]) -> Result<(), DemTextError> {
         self.line += 1;
         let number = self.line;
-        let fail = |kind| ParseError { line: number, kind };
+        let fail = |kind| DemTextError { line: number, kind };
         if line.strip_suffix(b"\n").unwrap_or(line).len() > MAX_LINE_BYTES {
             return Err(fail(ParseErrorKind::LongLine { limit: MAX_LINE_BYTES }));
         }
@@ -57,26 +57,26 @@ impl Expander {
         Ok(())
     }
 
-    fn statement(&mut self, statement: Statement) -> Result<(), ParseError> {
+    fn statement(&mut self, statement: Statement) -> Result<(), DemTextError> {
         let line = self.line;
         match statement {
             Statement::RepeatStart { count } => {
                 if self.open.len() == MAX_DEPTH {
-                    return Err(ParseError { line, kind: ParseErrorKind::Depth { limit: MAX_DEPTH } });
+                    return Err(DemTextError { line, kind: ParseErrorKind::Depth { limit: MAX_DEPTH } });
                 }
                 self.open.push(OpenBlock { line, count, body: Vec::new() });
                 Ok(())
             }
             Statement::BlockEnd => match self.open.pop() {
                 Some(OpenBlock { line, count, body }) => self.item(line, Item::Block { count, body }),
-                None => Err(ParseError { line, kind: ParseErrorKind::Unopened }),
+                None => Err(DemTextError { line, kind: ParseErrorKind::Unopened }),
             },
             plain => self.item(line, Item::Plain(plain)),
         }
     }
 
     /// Runs an item, or keeps it if a block is open.
-    fn item(&mut self, line: u64, item: Item) -> Result<(), ParseError> {
+    fn item(&mut self, line: u64, item: Item) -> Result<(), DemTextError> {
         match self.open.last_mut() {
             Some(block) => {
                 block.body.push((line, item));
@@ -86,9 +86,9 @@ impl Expander {
         }
     }
 
-    pub(super) fn finish(self) -> Result<DetectorErrorModel, ParseError> {
+    pub(super) fn finish(self) -> Result<DetectorErrorModel, DemTextError> {
         if let Some(block) = self.open.last() {
-            return Err(ParseError { line: block.line, kind: ParseErrorKind::Unclosed });
+            return Err(DemTextError { line: block.line, kind: ParseErrorKind::Unclosed });
         }
         let mut model = self.state.model;
         if !model.coordinates.is_empty() {
@@ -108,15 +108,15 @@ struct State {
 }
 
 impl State {
-    fn item(&mut self, line: u64, item: &Item) -> Result<(), ParseError> {
+    fn item(&mut self, line: u64, item: &Item) -> Result<(), DemTextError> {
         match item {
             Item::Plain(statement) => {
-                self.carry_out(statement).map_err(|kind| ParseError { line, kind })?;
+                self.carry_out(statement).map_err(|kind| DemTextError { line, kind })?;
             }
             Item::Block { body, .. } if body.is_empty() => {}
             Item::Block { count, body } => {
                 for _ in 0..*count {
-                    self.count(0).map_err(|kind| ParseError { line, kind })?;
+                    self.count(0).map_err(|kind| DemTextError { line, kind })?;
                     body.iter().try_for_each(|(line, item)| self.item(*line, item))?;
                 }
             }

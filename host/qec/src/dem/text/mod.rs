@@ -26,7 +26,7 @@
 //! assert_eq!(model.to_string(), "error(0.125) D0 D1\nerror(0.125) D1 D2\nerror(0.125) D2 D3\n");
 //! let error = text::parse("error(0.1) D0\nerror(2) D1").unwrap_err();
 //! assert_eq!(error.to_string(), "line 2: the probability 2 is not between 0 and 1");
-//! # Ok::<(), text::ParseError>(())
+//! # Ok::<(), text::DemTextError>(())
 //! ```
 
 mod error;
@@ -36,7 +36,7 @@ mod write;
 
 use std::io::{BufRead, Read};
 
-pub use error::{ParseError, ParseErrorKind, ReadError};
+pub use error::{DemTextError, ParseErrorKind, ReadError};
 
 use super::{DetectorErrorModel, MAX_DETECTORS};
 use expand::Expander;
@@ -67,16 +67,16 @@ pub const MAX_LINE_BYTES: usize = 1 << 20;
 /// Reads a model from a string, with the default [`Limits`].
 ///
 /// # Errors
-/// [`ParseError`] with the number of the line at fault.
-pub fn parse(text: &str) -> Result<DetectorErrorModel, ParseError> {
+/// [`DemTextError`] with the number of the line at fault.
+pub fn parse(text: &str) -> Result<DetectorErrorModel, DemTextError> {
     parse_bytes(text.as_bytes())
 }
 
 /// Reads a model from bytes of any content, with the default [`Limits`].
 ///
 /// # Errors
-/// [`ParseError`] with the number of the line at fault; bytes that are not UTF-8 are one such fault.
-pub fn parse_bytes(bytes: &[u8]) -> Result<DetectorErrorModel, ParseError> {
+/// [`DemTextError`] with the number of the line at fault; bytes that are not UTF-8 are one such fault.
+pub fn parse_bytes(bytes: &[u8]) -> Result<DetectorErrorModel, DemTextError> {
     parse_with_limits(bytes, Limits::default())
 }
 
@@ -84,7 +84,7 @@ pub fn parse_bytes(bytes: &[u8]) -> Result<DetectorErrorModel, ParseError> {
 ///
 /// # Errors
 /// As [`parse_bytes`].
-pub fn parse_with_limits(bytes: &[u8], limits: Limits) -> Result<DetectorErrorModel, ParseError> {
+pub fn parse_with_limits(bytes: &[u8], limits: Limits) -> Result<DetectorErrorModel, DemTextError> {
     let mut expander = Expander::new(limits);
     for line in bytes.split(|&byte| byte == b'\n') {
         expander.line(line)?;
@@ -107,9 +107,9 @@ pub fn read(mut reader: impl BufRead, limits: Limits) -> Result<DetectorErrorMod
 }
 
 impl std::str::FromStr for DetectorErrorModel {
-    type Err = ParseError;
+    type Err = DemTextError;
 
-    fn from_str(text: &str) -> Result<Self, ParseError> {
+    fn from_str(text: &str) -> Result<Self, DemTextError> {
         parse(text)
     }
 }

@@ -11,7 +11,7 @@ fn launched_on_a_shared_ring() -> (Ring, GraphWorkers, Words, SlotIndex) {
     workers.share();
     let slot = ring.geometry().slot(4).expect("a slot");
     let header = RequestHeader::new(FunctionId::of(NAME).0, 0, 1, 0);
-    assert_eq!(workers.claim(slot, &header, 0), Claim::Worker(0));
+    assert_eq!(workers.claim(slot, &header, 0), ExecutorClaim::Worker(0));
     ring.shared().publish_tx(slot, flag::IN_FLIGHT);
     workers.start(0, slot).expect("launched");
     (ring, workers, mailboxes.remove(0), slot)
