@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringcall_matching::{MwpmDecoder, GraphBuilder, MergeStrategy, StreamingDecoder};
+use ringcall_matching::{GraphBuilder, MergeStrategy, MwpmDecoder, StreamingDecoder};
 
 /// Detectors; one more index is out of range.
 const DETECTORS: u8 = 16;

@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringcall_matching::{MwpmDecoder, DecoderConfig, ErrorPart, GraphBuilder, MatchingGraph, WeightedDecoder};
+use ringcall_matching::{
+    DecoderConfig, ErrorPart, GraphBuilder, MatchingGraph, MwpmDecoder, WeightedDecoder,
+};
 
 /// Detectors; one more index is out of range.
 const DETECTORS: u8 = 14;

@@ -3,7 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringcall_matching::{MwpmDecoder, EndlessConfig, EndlessDecoder, GraphBuilder, MatchingGraph, MergeStrategy};
+use ringcall_matching::{
+    EndlessConfig, EndlessDecoder, GraphBuilder, MatchingGraph, MergeStrategy, MwpmDecoder,
+};
 
 const CHECKS: u32 = 4;
 const ROUNDS: u32 = 48;

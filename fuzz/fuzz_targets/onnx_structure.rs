@@ -4,8 +4,8 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use ringcall_infer::onnx_file::{Attribute, Graph, Node, OnnxFile, Tensor};
 use ringcall_gpu_decoders::predecoder::Network;
+use ringcall_infer::onnx_file::{Attribute, Graph, Node, OnnxFile, Tensor};
 
 #[derive(Arbitrary, Debug)]
 enum Change {

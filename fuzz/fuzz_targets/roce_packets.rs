@@ -4,7 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringcall_roce::{
-    Busy, Envelope, PacketEffect, IcrcCheck, Immediate, Incomplete, PeerMemory, Packet, Psn, LocalQueuePair, Responder, Reth,
+    Busy, Envelope, IcrcCheck, Immediate, Incomplete, LocalQueuePair, Packet, PacketEffect, PeerMemory, Psn,
+    Responder, Reth,
 };
 use ringcall_sim::fpga::control::{Reply, Request};
 

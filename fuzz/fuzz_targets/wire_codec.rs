@@ -3,11 +3,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringcall_wire::{Decoder, Encoder, HandlerSchema, PayloadType, TypeDesc, bits, readout};
+use ringcall_wire::{HandlerSchema, PayloadDecoder, PayloadEncoder, PayloadType, TypeDesc, bits, readout};
 use zerocopy::FromBytes;
 
 /// Reads one value and, if that went well, writes it. `any_length`: the schema is of bytes of any length, which are all there is.
-fn copy(desc: &TypeDesc, any_length: bool, from: &mut Decoder<'_>, to: &mut Encoder<'_>) -> bool {
+fn copy(
+    desc: &TypeDesc,
+    any_length: bool,
+    from: &mut PayloadDecoder<'_>,
+    to: &mut PayloadEncoder<'_>,
+) -> bool {
     let before = from.remaining().len();
     let Ok(kind) = desc.payload_type() else { return false };
     let written = match kind {
@@ -60,10 +65,10 @@ fn copy(desc: &TypeDesc, any_length: bool, from: &mut Decoder<'_>, to: &mut Enco
 fuzz_target!(|data: &[u8]| {
     let Ok((schema, payload)) = HandlerSchema::read_from_prefix(data) else { return };
     let _ = (schema.fits_slot(4096), schema.check_arg_len(payload.len() as u32));
-    if let Ok(mut decoder) = Decoder::args(&schema, payload) {
+    if let Ok(mut decoder) = PayloadDecoder::args(&schema, payload) {
         assert!(schema.validate().is_ok());
         let mut out = vec![0; payload.len()];
-        let mut encoder = Encoder::args(&schema, &mut out).expect("as long as the payload");
+        let mut encoder = PayloadEncoder::args(&schema, &mut out).expect("as long as the payload");
         let any_length = schema.arg_len() == Ok(None);
         if schema.args().iter().all(|desc| copy(desc, any_length, &mut decoder, &mut encoder))
             && !schema.is_untyped()
@@ -73,7 +78,7 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(out, payload, "another payload was written than was read");
         }
     }
-    let _ = Decoder::results(&schema, payload).map(|mut decoder| {
+    let _ = PayloadDecoder::results(&schema, payload).map(|mut decoder| {
         let _ = (decoder.u8(), decoder.bits().map(|view| view.words().count()), decoder.finish());
     });
     // Bits: one a byte, packed, and back.

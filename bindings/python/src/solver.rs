@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use ringcall_matching::{
-    MatchingGraphError, MatchingError, MwpmDecoder, DecoderConfig, GraphBuilder, MergeStrategy, Solution, WeightedDecoder,
-    WeightsError,
+    DecoderConfig, GraphBuilder, MatchingError, MatchingGraphError, MergeStrategy, MwpmDecoder, Solution,
+    WeightedDecoder, WeightsError,
 };
 
 use crate::graph::{Correlations, Ends, Graph, fits};

@@ -6,7 +6,7 @@ use numpy::PyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ringcall_matching::{
-    MatchingError, EndlessConfig, EndlessDecoder, RoundsError, SlidingError, StreamingDecoder,
+    EndlessConfig, EndlessDecoder, MatchingError, RoundsError, SlidingError, StreamingDecoder,
 };
 
 use crate::batch::write_words;

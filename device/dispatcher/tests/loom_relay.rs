@@ -16,7 +16,7 @@ use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
 use ringcall_mlx5::cq::CompletionQueue;
 use ringcall_mlx5::doorbell::{DoorbellRecord, Register};
-use ringcall_mlx5::endpoint::{Config, Endpoint, Poll, Reply, Windows};
+use ringcall_mlx5::endpoint::{Config, Endpoint, Poll, ResponsePath, Windows};
 use ringcall_mlx5::layout::cqe::{self, Cqe, opcode};
 use ringcall_mlx5::layout::first;
 use ringcall_mlx5::layout::wqe::{self, Operation, Payload};
@@ -80,7 +80,7 @@ impl Queues {
             depth: 2,
             buffers: Buffers::Credits,
             sequence: false,
-            reply: Reply::Send,
+            reply: ResponsePath::Send,
             record: RecordMode::NotWritten,
         }
     }

@@ -16,7 +16,7 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
-use crate::scope::{Block, Device, SameSide, Scope, System};
+use crate::scope::{BlockScope, DeviceScope, SameSide, Scope, SystemScope};
 
 #[cfg(not(any(loom, target_arch = "nvptx64")))]
 use core::sync::atomic::AtomicU64 as Inner;
@@ -36,11 +36,11 @@ pub struct ScopedU64<S: Scope> {
 }
 
 /// Seen by CPU, GPU and NIC alike: aligned loads and stores only.
-pub type SystemU64 = ScopedU64<System>;
+pub type SystemU64 = ScopedU64<SystemScope>;
 /// Seen by the threads of one side.
-pub type DeviceU64 = ScopedU64<Device>;
+pub type DeviceU64 = ScopedU64<DeviceScope>;
 /// Seen by the threads of one block.
-pub type BlockU64 = ScopedU64<Block>;
+pub type BlockU64 = ScopedU64<BlockScope>;
 
 impl<S: Scope> ScopedU64<S> {
     /// A new atomic holding `value`.

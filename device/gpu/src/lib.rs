@@ -6,7 +6,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`scope`] | who has to see a write: the whole [`System`](scope::System), the [`Device`](scope::Device), a [`Block`](scope::Block) |
+//! | [`scope`] | who has to see a write: the whole [`SystemScope`](scope::SystemScope), the [`DeviceScope`](scope::DeviceScope), a [`BlockScope`](scope::BlockScope) |
 //! | [`atomic`] | 64-bit atomics with the scope in the type and the order at the call |
 //! | [`shared`] | memory that another agent may write at any time: never a `&[u8]`, always loads and stores |
 //! | [`barrier`] | fences named by what they are for |

@@ -49,31 +49,31 @@ pub trait Scope: sealed::Sealed + Send + Sync + 'static {
 
 /// A scope whose agents all sit on one side of the bus, so that read-modify-write operations are atomic between them.
 ///
-/// Memory mapped between a CPU and a GPU is [`System`] scope and offers aligned loads and stores only: a
+/// Memory mapped between a CPU and a GPU has [`SystemScope`] and offers aligned loads and stores only: a
 /// read-modify-write across PCIe is atomic only on machines with native host atomics, so the type does not have one.
 pub trait SameSide: Scope {}
 
 /// Every agent: CPU threads, GPU threads, NICs.
 #[derive(Debug, Clone, Copy)]
-pub enum System {}
+pub enum SystemScope {}
 /// All threads of one device. On a CPU: all threads of the process.
 #[derive(Debug, Clone, Copy)]
-pub enum Device {}
+pub enum DeviceScope {}
 /// The threads of one block. On a CPU: the threads that play one block's lanes.
 #[derive(Debug, Clone, Copy)]
-pub enum Block {}
+pub enum BlockScope {}
 
-impl sealed::Sealed for System {}
-impl sealed::Sealed for Device {}
-impl sealed::Sealed for Block {}
-impl Scope for System {
+impl sealed::Sealed for SystemScope {}
+impl sealed::Sealed for DeviceScope {}
+impl sealed::Sealed for BlockScope {}
+impl Scope for SystemScope {
     const PTX: &'static str = "sys";
 }
-impl Scope for Device {
+impl Scope for DeviceScope {
     const PTX: &'static str = "gpu";
 }
-impl Scope for Block {
+impl Scope for BlockScope {
     const PTX: &'static str = "cta";
 }
-impl SameSide for Device {}
-impl SameSide for Block {}
+impl SameSide for DeviceScope {}
+impl SameSide for BlockScope {}

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use ringcall_handler::{BitString, Bits, F32, F64, I32, Output, Readout4, Status, Warp, handler};
 use ringcall_wire::bits::pack_bits;
 use ringcall_wire::readout::pack_nibbles;
-use ringcall_wire::{Decoder, Encoder, WireError};
+use ringcall_wire::{PayloadDecoder, PayloadEncoder, WireError};
 
 const BITS: usize = 13;
 
@@ -82,7 +82,7 @@ fn values() -> impl Strategy<Value = Values> {
 fn encoded(v: &Values) -> Result<Vec<u8>, WireError> {
     let schema = mix::HANDLER.schema;
     let mut payload = vec![0; schema.args_bytes()? as usize];
-    Encoder::args(&schema, &mut payload)?
+    PayloadEncoder::args(&schema, &mut payload)?
         .u8(v.flag)?
         .bits(&v.syndrome)?
         .readout4(&v.confidence)?
@@ -122,7 +122,7 @@ proptest! {
             Err(status) => prop_assert_eq!(outcome, Err(status)),
             Ok((flips, sum, scaled, soft)) => {
                 prop_assert_eq!(outcome, Ok(result.len()));
-                let mut decoder = Decoder::results(&schema, &result).expect("length");
+                let mut decoder = PayloadDecoder::results(&schema, &result).expect("length");
                 prop_assert_eq!(decoder.bits().expect("bits").as_bytes(), flips.as_bytes());
                 prop_assert_eq!(decoder.i64(), Ok(sum));
                 let floats = decoder.array_f32().expect("floats");
@@ -151,11 +151,11 @@ proptest! {
         let schema = scale::HANDLER.schema;
         let values = seed.map(f32::from);
         let mut payload = [0; 136];
-        let mut encoder = Encoder::args(&schema, &mut payload).expect("room");
+        let mut encoder = PayloadEncoder::args(&schema, &mut payload).expect("room");
         encoder.f32(factor).expect("factor").array_f32(&values).expect("values");
         let mut result = [0; 132];
         prop_assert_eq!(scale::HANDLER.call_with_lanes(lanes, &payload, &mut result), Ok(132));
-        let mut decoder = Decoder::results(&schema, &result).expect("length");
+        let mut decoder = PayloadDecoder::results(&schema, &result).expect("length");
         let scaled = decoder.array_f32().expect("floats");
         prop_assert!(scaled.iter().zip(values).all(|(got, value)| got.get() == value * factor));
     }

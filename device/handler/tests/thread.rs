@@ -4,7 +4,7 @@ use ringcall_handler::{
     BitString, Bits, BitsMut, F32, F64, Handler, HandlerKind, I32, I64, NativeTeam, Readout4, Status,
     handler, handlers,
 };
-use ringcall_wire::{Decoder, Encoder, FunctionId, HandlerSchema, TypeDesc, names};
+use ringcall_wire::{FunctionId, HandlerSchema, PayloadDecoder, PayloadEncoder, TypeDesc, names};
 
 /// Runs `handler` with a payload and exactly the room its schema asks for.
 fn call(handler: Handler, payload: &[u8]) -> Result<Vec<u8>, Status> {
@@ -33,11 +33,11 @@ fn scalars_lie_one_after_the_other() {
         .result(TypeDesc::uint8());
     assert_eq!(schema, expected);
     let mut payload = [0; 25];
-    let mut encoder = Encoder::args(&schema, &mut payload).expect("room");
+    let mut encoder = PayloadEncoder::args(&schema, &mut payload).expect("room");
     encoder.u8(1).expect("u8").i32(-2).expect("i32").i64(1 << 40).expect("i64").f32(0.5).expect("f32");
     assert_eq!(encoder.f64(3.0).expect("f64").finish(), Ok(25));
     let result = call(scalars::HANDLER, &payload).expect("answered");
-    let mut decoder = Decoder::results(&schema, &result).expect("length");
+    let mut decoder = PayloadDecoder::results(&schema, &result).expect("length");
     assert_eq!((decoder.i64(), decoder.f64(), decoder.u8()), (Ok((1 << 40) - 2), Ok(1.5), Ok(0xFE)));
 }
 
@@ -69,11 +69,11 @@ fn arrays_are_read_where_they_lie() {
     assert_eq!(schema.args()[3], TypeDesc::array_float32(3));
     assert_eq!(schema.results()[1], TypeDesc::array_int32(2));
     let mut payload = [0; 32];
-    let mut encoder = Encoder::args(&schema, &mut payload).expect("room");
+    let mut encoder = PayloadEncoder::args(&schema, &mut payload).expect("room");
     encoder.u8(7).expect("u8").bytes(&[1, 2, 254]).expect("bytes").array_i32(&[0, 9]).expect("ints");
     encoder.array_f32(&[0.5, -1.0, f32::MAX]).expect("floats").array_f64(&[2.0]).expect("doubles");
     let result = call(arrays::HANDLER, &payload).expect("answered");
-    let mut decoder = Decoder::results(&schema, &result).expect("length");
+    let mut decoder = PayloadDecoder::results(&schema, &result).expect("length");
     assert_eq!(decoder.bytes(), Ok(&[2, 3, 255][..]));
     let (mut ints, mut floats, mut doubles) = ([0; 2], [0.0; 3], [0.0; 1]);
     decoder.copy_i32(&mut ints).and(decoder.copy_f32(&mut floats)).expect("arrays");

@@ -3,7 +3,7 @@
 use crate::window::words;
 use ringcall_dispatcher::queue_pair::single::Extent;
 use ringcall_gpu::shared::Bytes;
-use ringcall_mlx5::endpoint::{Config, Reply, Windows};
+use ringcall_mlx5::endpoint::{Config, ResponsePath, Windows};
 use ringcall_mlx5::layout::wqe::Remote;
 use ringcall_mlx5::layout::{RECEIVE_WQE_WORDS, cqe, wqe};
 use ringcall_mlx5::rq::Buffers;
@@ -25,9 +25,9 @@ pub(crate) fn config(params: &UnifiedParams) -> Config {
     };
     let reply = if has(options::REPLY_WRITE) {
         let base = Remote { address: params.remote_base, rkey: params.remote_rkey };
-        Reply::WriteImm { base, stride: params.remote_stride }
+        ResponsePath::WriteImm { base, stride: params.remote_stride }
     } else {
-        Reply::Send
+        ResponsePath::Send
     };
     Config {
         qpn: params.qpn,

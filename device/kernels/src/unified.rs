@@ -6,7 +6,9 @@ use crate::setup::told;
 use crate::setup::{clear, shared_base, table_source};
 use crate::window::words;
 use core::sync::atomic::Ordering;
-use ringcall_dispatcher::queue_pair::{Bell, BlockState, Copying, Graphs, QueuePairDispatcher, layout};
+use ringcall_dispatcher::queue_pair::{
+    Bell, Copying, Graphs, QueuePairBlockState, QueuePairDispatcher, layout,
+};
 use ringcall_dispatcher::ring::grid::CachedCall;
 use ringcall_dispatcher::ring::{DeviceTable, Machine};
 use ringcall_dispatcher::shared_layout::Needs;
@@ -30,7 +32,7 @@ struct Setup {
     windows: Windows,
     bell: Bell,
     control: Words,
-    block_state: &'static BlockState,
+    block_state: &'static QueuePairBlockState,
     table: DeviceTable<'static>,
     stages: u64,
 }
@@ -76,7 +78,7 @@ impl Setup {
         let table = table_source!(params).copy_to(base, &layout);
         ptx::block_sync();
         // SAFETY: cleared above with what was told, which is a block state's initial state; shared memory outlives the threads that use it.
-        let block_state = unsafe { &*(base as usize as *const BlockState) };
+        let block_state = unsafe { &*(base as usize as *const QueuePairBlockState) };
         let stages = if params.scratch == 0 { base + u64::from(layout.stages) } else { params.scratch };
         // SAFETY: the caller's promise, or the copy made above.
         let table = unsafe { table.view() };

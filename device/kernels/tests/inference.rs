@@ -7,7 +7,7 @@ use ringcall_gpu::shared::{Region, Words};
 use ringcall_gpu::team;
 use ringcall_kernels::inference::output::Counts;
 use ringcall_kernels::inference::{Instance, Memory, input, output};
-use ringcall_protocol::handoff::{Claim, ConsumerState, HostEnd, Polled, Shape};
+use ringcall_protocol::handoff::{Claim, ConsumerState, HostEnd, PolledJob, Shape};
 use ringcall_wire::handoff::{TENSOR_ALIGN, instance, queue, record, state};
 use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::io;
@@ -134,8 +134,8 @@ impl Rig {
         let queue = self.queue();
         let consumer = ConsumerState { next: &self.next, claims: &self.claims };
         match HostEnd::new(&queue, self.shape.expect("a queue"), consumer).expect("it fits").poll() {
-            Polled::Job(claim) => Some(claim),
-            Polled::Empty => None,
+            PolledJob::Job(claim) => Some(claim),
+            PolledJob::Empty => None,
             other => panic!("{other:?}"),
         }
     }

@@ -34,7 +34,7 @@ pub enum Side {
 
 /// One completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Polled {
+pub enum PolledCompletion {
     /// A message arrived and used up a receive request.
     Received {
         /// Its kind.
@@ -69,7 +69,7 @@ pub enum Polled {
     },
 }
 
-impl Polled {
+impl PolledCompletion {
     /// What an entry means.
     #[must_use]
     #[inline(always)]
@@ -155,7 +155,7 @@ impl CompletionQueue {
     /// of the entry, and the message in memory. (Pairs with the NIC's order of writes; with the emulated NIC's release store
     /// of the owner word.) The fields are then read again, after the fence.
     #[inline(always)]
-    pub fn poll(&mut self) -> Option<Polled> {
+    pub fn poll(&mut self) -> Option<PolledCompletion> {
         let at = (self.consumer & (self.entries - 1)) as usize * cqe::WORDS;
         let word = self.window.load(at + cqe::OWNER_WORD, Ordering::Relaxed);
         if !cqe::is_ours(word, self.consumer, self.entries) {
@@ -167,7 +167,7 @@ impl CompletionQueue {
         for (index, word) in entry.0.iter_mut().enumerate().skip(cqe::offset::IMMEDIATE / 8) {
             *word = self.window.load(at + index, Ordering::Relaxed);
         }
-        let polled = Polled::of(&entry);
+        let polled = PolledCompletion::of(&entry);
         self.consumer += 1;
         if let Some(record) = &self.record {
             // The NIC may write the entry over once it sees this: our reads of it come first.

@@ -11,7 +11,7 @@
 
 use crate::QueueError;
 use crate::counters::{Counters, Event};
-use crate::cq::{Arrival, CompletionQueue, Polled, Side};
+use crate::cq::{Arrival, CompletionQueue, PolledCompletion, Side};
 use crate::doorbell::{Doorbell, DoorbellRecord};
 use crate::layout::Segment;
 use crate::layout::cqe::Syndrome;
@@ -20,7 +20,7 @@ use crate::rq::{Buffers, ReceiveQueue};
 pub use crate::sequence::SLOT_BITS;
 use crate::sequence::{Found, Sequence};
 use crate::sq::{PostError, RecordMode, SendQueue};
-use crate::wait::{Bound, Ended, Shutdown, wait};
+use crate::wait::{Bound, Shutdown, WaitEnd, wait};
 use ringcall_gpu::shared::{Bytes, Words};
 
 /// The most slots that an immediate can name.
@@ -30,7 +30,7 @@ pub const SLOT_MASK: u32 = MAX_SLOTS - 1;
 
 /// How a response travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
+pub enum ResponsePath {
     /// As a send: the peer has receive requests.
     Send,
     /// As a write into the slot of the request's number, with that number as the immediate.
@@ -65,7 +65,7 @@ pub struct Config {
     /// Whether the immediate's upper 20 bits number the messages, so that missing ones are counted.
     pub sequence: bool,
     /// How responses travel.
-    pub reply: Reply,
+    pub reply: ResponsePath,
     /// Whether the send counter is written to the doorbell record.
     pub record: RecordMode,
 }
@@ -212,7 +212,7 @@ impl<D: Doorbell> Endpoint<D> {
                 return Err(QueueError::Stride(stride));
             }
         }
-        if let Reply::WriteImm { stride: have, .. } = config.reply
+        if let ResponsePath::WriteImm { stride: have, .. } = config.reply
             && have < config.tx_stride
         {
             return Err(QueueError::Remote { have, needed: config.tx_stride });
@@ -310,18 +310,20 @@ impl<D: Doorbell> Endpoint<D> {
         let Some(polled) = self.completions.poll() else { return Poll::Empty };
         self.counters.count(Event::RxCompletions);
         match polled {
-            Polled::Received { arrival, immediate, bytes, wqe_counter } => {
+            PolledCompletion::Received { arrival, immediate, bytes, wqe_counter } => {
                 self.received(arrival, immediate, bytes, wqe_counter)
             }
-            Polled::Failed { side: Side::Receive, syndrome: Syndrome::FLUSHED, .. } => {
+            PolledCompletion::Failed { side: Side::Receive, syndrome: Syndrome::FLUSHED, .. } => {
                 self.counters.count(Event::RxFlushed);
                 self.dead = Some(Syndrome::FLUSHED);
                 Poll::Dead(Syndrome::FLUSHED)
             }
-            Polled::Failed { side: Side::Receive, syndrome, .. } => {
+            PolledCompletion::Failed { side: Side::Receive, syndrome, .. } => {
                 self.discard(Event::RxErrors, Discard::Failed(syndrome))
             }
-            Polled::Failed { .. } | Polled::SendDone { .. } | Polled::Stray { .. } => {
+            PolledCompletion::Failed { .. }
+            | PolledCompletion::SendDone { .. }
+            | PolledCompletion::Stray { .. } => {
                 self.counters.count(Event::RxStray);
                 Poll::Discarded(Discard::Stray)
             }
@@ -380,12 +382,12 @@ impl<D: Doorbell> Endpoint<D> {
     /// # Errors
     /// Stopped, bound reached, or dead.
     #[inline(always)]
-    pub fn wait_arrival(&mut self, bound: Bound, relax: impl FnMut()) -> Result<Arrived, Ended> {
+    pub fn wait_arrival(&mut self, bound: Bound, relax: impl FnMut()) -> Result<Arrived, WaitEnd> {
         let shutdown = self.shutdown.clone();
         wait(&shutdown, bound, relax, || match self.poll() {
             Poll::Empty | Poll::Discarded(_) => None,
             Poll::Arrived(arrived) => Some(Ok(arrived)),
-            Poll::Dead(_) => Some(Err(Ended::Dead)),
+            Poll::Dead(_) => Some(Err(WaitEnd::Dead)),
         })?
     }
 
@@ -419,7 +421,7 @@ impl<D: Doorbell> Endpoint<D> {
     /// # Errors
     /// Stopped, bound reached, or dead.
     #[inline(always)]
-    pub fn reserve(&mut self, bound: Bound, relax: impl FnMut()) -> Result<TxSlot, Ended> {
+    pub fn reserve(&mut self, bound: Bound, relax: impl FnMut()) -> Result<TxSlot, WaitEnd> {
         if let Some(slot) = self.try_reserve() {
             return Ok(slot);
         }
@@ -427,7 +429,7 @@ impl<D: Doorbell> Endpoint<D> {
         let shutdown = self.shutdown.clone();
         wait(&shutdown, bound, relax, || match self.try_reserve() {
             Some(slot) => Some(Ok(slot)),
-            None => self.dead().map(|_| Err(Ended::Dead)),
+            None => self.dead().map(|_| Err(WaitEnd::Dead)),
         })?
     }
 
@@ -480,8 +482,8 @@ impl<D: Doorbell> Endpoint<D> {
         // No more than a stride, which is a u32.
         let len = len as u32;
         let operation = match self.config.reply {
-            Reply::Send => Operation::Send,
-            Reply::WriteImm { base, stride } => {
+            ResponsePath::Send => Operation::Send,
+            ResponsePath::WriteImm { base, stride } => {
                 let offset = u64::from(from) * u64::from(stride);
                 let address = base.address.wrapping_add(offset);
                 Operation::WriteImm(Remote { address, ..base }, from)
@@ -565,12 +567,12 @@ impl<D: Doorbell> Endpoint<D> {
     ///
     /// # Errors
     /// Stopped, bound reached, or dead.
-    pub fn drain(&mut self, shutdown: &Shutdown, bound: Bound, relax: impl FnMut()) -> Result<(), Ended> {
+    pub fn drain(&mut self, shutdown: &Shutdown, bound: Bound, relax: impl FnMut()) -> Result<(), WaitEnd> {
         let mut marked = false;
         wait(shutdown, bound, relax, || {
             self.reclaim();
             if self.dead().is_some() {
-                return Some(Err(Ended::Dead));
+                return Some(Err(WaitEnd::Dead));
             }
             if self.send.under_way() == 0 {
                 return Some(Ok(()));

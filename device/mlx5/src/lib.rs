@@ -33,7 +33,7 @@
 //! ```
 //! use ringcall_gpu::shared::Region;
 //! use ringcall_mlx5::layout::cqe::{Cqe, OWNER_WORD, opcode, owner_of_lap};
-//! use ringcall_mlx5::{CompletionQueue, Polled};
+//! use ringcall_mlx5::{CompletionQueue, PolledCompletion};
 //! use std::sync::atomic::Ordering::{Relaxed, Release};
 //!
 //! let window = Region::zeroed(128)?.words(0, 16)?;
@@ -45,7 +45,7 @@
 //! for (at, &word) in entry.0.iter().enumerate() {
 //!     window.store(at, word, if at == OWNER_WORD { Release } else { Relaxed });
 //! }
-//! assert_eq!(queue.poll(), Some(Polled::SendDone { wqe_counter: 3 }));
+//! assert_eq!(queue.poll(), Some(PolledCompletion::SendDone { wqe_counter: 3 }));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -63,12 +63,12 @@ pub mod sq;
 pub mod wait;
 
 pub use counters::{Counters, Event};
-pub use cq::{CompletionQueue, Polled};
+pub use cq::{CompletionQueue, PolledCompletion};
 pub use doorbell::{BlueFlame, Doorbell, DoorbellRecord, Register};
 pub use endpoint::{Arrived, Endpoint, Poll, TxSlot};
 pub use rq::ReceiveQueue;
 pub use sq::SendQueue;
-pub use wait::{Bound, Ended, Shutdown};
+pub use wait::{Bound, Shutdown, WaitEnd};
 
 /// Why a queue cannot be made of the memory it was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The send queue: requests written, rung and, lazily, reclaimed.
 
-use crate::cq::{CompletionQueue, Polled, Side};
+use crate::cq::{CompletionQueue, PolledCompletion, Side};
 use crate::doorbell::{Doorbell, DoorbellRecord};
 use crate::layout;
 use crate::layout::cqe::Syndrome;
@@ -288,11 +288,11 @@ impl SendQueue {
             found.completions += 1;
             match polled {
                 // Only a signalled request completes without an error.
-                Polled::SendDone { wqe_counter } => match self.index_of(wqe_counter) {
+                PolledCompletion::SendDone { wqe_counter } => match self.index_of(wqe_counter) {
                     Some(index) if self.is_signalled(index) => self.done = index + 1,
                     _ => found.stray += 1,
                 },
-                Polled::Failed { side: Side::Send, syndrome, wqe_counter, .. } => {
+                PolledCompletion::Failed { side: Side::Send, syndrome, wqe_counter, .. } => {
                     match self.index_of(wqe_counter) {
                         Some(index) => self.done = index + 1,
                         None => found.stray += 1,

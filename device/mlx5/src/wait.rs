@@ -42,7 +42,7 @@ impl Bound {
 
 /// Why a wait ended without its event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum WaitEnd {
     /// The stop word was set.
     Stopped,
     /// The bound was reached.
@@ -61,11 +61,11 @@ pub fn wait<T>(
     bound: Bound,
     mut relax: impl FnMut(),
     mut look: impl FnMut() -> Option<T>,
-) -> Result<T, Ended> {
+) -> Result<T, WaitEnd> {
     let mut turns = bound.turns;
     while turns > 0 {
         if shutdown.is_set() {
-            return Err(Ended::Stopped);
+            return Err(WaitEnd::Stopped);
         }
         for _ in 0..bound.between.max(1) {
             if let Some(found) = look() {
@@ -76,5 +76,5 @@ pub fn wait<T>(
         relax();
         turns -= 1;
     }
-    Err(Ended::Exhausted)
+    Err(WaitEnd::Exhausted)
 }

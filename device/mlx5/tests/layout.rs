@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
-use ringcall_mlx5::cq::{Arrival, Polled, Side};
+use ringcall_mlx5::cq::{Arrival, PolledCompletion, Side};
 use ringcall_mlx5::layout::cqe::{self, Cqe, Syndrome, opcode};
 use ringcall_mlx5::layout::wqe::{
     self, BuildError, Completion, Control, Data, Operation, Parsed, Payload, Remote, Wqe,
@@ -287,22 +287,22 @@ proptest! {
         let be32 = |at: usize| u32::from(be16(at)) << 16 | u32::from(be16(at + 2));
         let wqe_counter = be16(60);
         let expected = match found[63] >> 4 {
-            0 => Polled::SendDone { wqe_counter },
-            code @ 1..=4 => Polled::Received {
+            0 => PolledCompletion::SendDone { wqe_counter },
+            code @ 1..=4 => PolledCompletion::Received {
                 arrival: [Arrival::WriteImm, Arrival::Send, Arrival::SendImm, Arrival::SendInvalidate]
                     [usize::from(code) - 1],
                 immediate: be32(36),
                 bytes: be32(44),
                 wqe_counter,
             },
-            code @ (13 | 14) => Polled::Failed {
+            code @ (13 | 14) => PolledCompletion::Failed {
                 side: if code == 13 { Side::Send } else { Side::Receive },
                 syndrome: Syndrome(found[55]),
                 vendor: found[54],
                 wqe_counter,
             },
-            opcode => Polled::Stray { opcode },
+            opcode => PolledCompletion::Stray { opcode },
         };
-        prop_assert_eq!(Polled::of(&entry), expected);
+        prop_assert_eq!(PolledCompletion::of(&entry), expected);
     }
 }

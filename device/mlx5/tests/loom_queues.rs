@@ -11,7 +11,7 @@ use loom::thread;
 use loom_support::{broken, model};
 use ringcall_gpu::barrier;
 use ringcall_gpu::shared::{Region, Words};
-use ringcall_mlx5::cq::{Arrival, CompletionQueue, Polled};
+use ringcall_mlx5::cq::{Arrival, CompletionQueue, PolledCompletion};
 use ringcall_mlx5::doorbell::{Doorbell, DoorbellRecord, Register};
 use ringcall_mlx5::layout::cqe::{self, Cqe, opcode};
 use ringcall_mlx5::layout::wqe::{self, Control, Operation, Payload};
@@ -49,8 +49,8 @@ fn deliver(data: &Words, window: &Words, i: u64, owner: Ordering) {
     complete(window, i, entry.with_wqe_counter(i as u16).with_owner(opcode::WRITE_IMM, 0), owner);
 }
 
-fn message(i: u64) -> Polled {
-    Polled::Received {
+fn message(i: u64) -> PolledCompletion {
+    PolledCompletion::Received {
         arrival: Arrival::WriteImm,
         immediate: i as u32 + 7,
         bytes: 8 + i as u32,
@@ -59,7 +59,7 @@ fn message(i: u64) -> Polled {
 }
 
 /// An entry that is seen is whole, and so is its message.
-fn hand_over(nic: fn(&Words, &Words), poll: fn(&mut CompletionQueue, &Words) -> Option<Polled>) {
+fn hand_over(nic: fn(&Words, &Words), poll: fn(&mut CompletionQueue, &Words) -> Option<PolledCompletion>) {
     let (data, window) = (words(1), completions());
     let mut queue = CompletionQueue::new(window.clone(), None).expect("a queue");
     let nic = {
@@ -115,7 +115,7 @@ fn mutant_no_fence_after_the_hit() {
                     for at in FIRST..cqe::WORDS {
                         entry.0[at] = window.load(at, Relaxed);
                     }
-                    Polled::of(&entry)
+                    PolledCompletion::of(&entry)
                 })
             },
         );

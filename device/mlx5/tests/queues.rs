@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use ringcall_gpu::shared::{Region, Words};
-use ringcall_mlx5::cq::{CompletionQueue, Polled};
+use ringcall_mlx5::cq::{CompletionQueue, PolledCompletion};
 use ringcall_mlx5::doorbell::{BlueFlame, DoorbellRecord, Register};
 use ringcall_mlx5::layout::cqe::{self, Cqe, Syndrome, opcode};
 use ringcall_mlx5::layout::wqe::{self, Completion, Operation, Payload};
@@ -94,7 +94,7 @@ fn the_consumer_is_told_modulo_two_to_the_24() {
             index,
             Cqe::default().with_wqe_counter(index as u16).with_owner(opcode::REQUEST, 0),
         );
-        assert_eq!(queue.poll(), Some(Polled::SendDone { wqe_counter: index as u16 }));
+        assert_eq!(queue.poll(), Some(PolledCompletion::SendDone { wqe_counter: index as u16 }));
         assert_eq!(queue.poll(), None, "read once");
         assert_eq!(u64::from(first(record.load(0, Relaxed))), index + 1);
     }

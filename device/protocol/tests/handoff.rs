@@ -6,7 +6,7 @@ use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::{Region, Words};
 use ringcall_protocol::Geometry;
 use ringcall_protocol::handoff::{
-    Claim, ConsumerState, DeviceEnd, HostEnd, NotClaimed, Polled, Shape, Whose,
+    Claim, ConsumerState, DeviceEnd, HostEnd, NotClaimed, PolledJob, Shape, Whose,
 };
 use ringcall_wire::handoff::{MAX_DEPTH, queue, record, state};
 use ringcall_wire::header::RequestHeader;
@@ -75,10 +75,10 @@ fn whose(sequence: u64) -> Whose {
     Whose { header, slot: sequence % 5, answers: !sequence.is_multiple_of(3) }
 }
 
-fn job(polled: Polled) -> Option<Claim> {
+fn job(polled: PolledJob) -> Option<Claim> {
     match polled {
-        Polled::Job(claim) => Some(claim),
-        Polled::Empty => None,
+        PolledJob::Job(claim) => Some(claim),
+        PolledJob::Empty => None,
         other => panic!("{other:?}"),
     }
 }
@@ -120,7 +120,7 @@ fn only_what_is_claimed_can_be_released_and_once() {
     assert!(queue.produce(0, 1) && queue.produce(1, 1));
     refused(0, 0); // ready, not claimed
     let (first, second) = (job(queue.host().poll()).expect("0"), job(queue.host().poll()).expect("1"));
-    assert_eq!(queue.host().poll(), Polled::Empty);
+    assert_eq!(queue.host().poll(), PolledJob::Empty);
     for (index, sequence) in [(4, 4), (u32::MAX, 0), (0, 1), (0, 4), (1, 0), (2, 2)] {
         refused(index, sequence);
     }
@@ -212,8 +212,8 @@ proptest! {
             let mut held = Vec::new();
             for _ in 0..3 * depth {
                 match queue.host().poll() {
-                    Polled::Job(claim) | Polled::Damaged(claim) => held.push(claim),
-                    Polled::Empty | Polled::Garbage { .. } => {}
+                    PolledJob::Job(claim) | PolledJob::Damaged(claim) => held.push(claim),
+                    PolledJob::Empty | PolledJob::Garbage { .. } => {}
                 }
             }
             prop_assert!(held.len() <= depth as usize);
@@ -243,15 +243,15 @@ proptest! {
         let index = queue.shape.index(before);
         queue.words.store(queue.state(index), word, Relaxed);
         match queue.host().poll() {
-            Polled::Damaged(claim) if published => {
+            PolledJob::Damaged(claim) if published => {
                 prop_assert_eq!(claim.sequence(), before);
                 queue.check(&claim);
                 queue.host().release(claim.index(), claim.sequence()).expect("claimed");
             }
-            Polled::Garbage { index: at, found } if !published => prop_assert_eq!((at, found), (index, word)),
+            PolledJob::Garbage { index: at, found } if !published => prop_assert_eq!((at, found), (index, word)),
             other => prop_assert!(false, "{:?}", other),
         }
-        prop_assert_eq!(queue.host().poll(), Polled::Empty);
+        prop_assert_eq!(queue.host().poll(), PolledJob::Empty);
         prop_assert!(queue.produce(before + u64::from(published), 1), "the queue goes on");
         let next = job(queue.host().poll()).expect("published");
         prop_assert_eq!(next.sequence(), before + u64::from(published));

@@ -8,7 +8,7 @@ use loom::thread;
 use loom_support::*;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::{Region, Words};
-use ringcall_protocol::handoff::{ConsumerState, DeviceEnd, HostEnd, Polled, Shape, Whose};
+use ringcall_protocol::handoff::{ConsumerState, DeviceEnd, HostEnd, PolledJob, Shape, Whose};
 use ringcall_wire::handoff::{record, state};
 use ringcall_wire::header::RequestHeader;
 use std::sync::atomic::Ordering::{self, Relaxed};
@@ -46,8 +46,8 @@ impl Queue {
     /// One poll: the job that was found, released by `release` after it was read.
     fn consume(&self, release: fn(&Self, u32, u64, &dyn Fn())) -> Option<u64> {
         let claim = match self.host().poll() {
-            Polled::Job(claim) => claim,
-            Polled::Empty => return None,
+            PolledJob::Job(claim) => claim,
+            PolledJob::Empty => return None,
             other => panic!("{other:?}: nobody wrote garbage"),
         };
         let sequence = claim.sequence();
@@ -185,12 +185,12 @@ fn an_overwritten_record_is_made_good_once() {
     model(|| {
         mending(|queue| match queue.host().poll() {
             // Of two pollers the slower may find a job that came in between: it is taken once, whatever it is called.
-            Polled::Job(claim) | Polled::Damaged(claim) => {
+            PolledJob::Job(claim) | PolledJob::Damaged(claim) => {
                 queue.host().release(claim.index(), claim.sequence()).expect("claimed");
                 Some(claim.sequence())
             }
-            Polled::Empty => None,
-            Polled::Garbage { found, .. } => {
+            PolledJob::Empty => None,
+            PolledJob::Garbage { found, .. } => {
                 assert_eq!(found, GARBAGE);
                 None
             }

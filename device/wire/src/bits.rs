@@ -139,18 +139,18 @@ impl<'a> BitView<'a> {
 
     /// The string as 64-bit words, bit `i` of the string in bit `i % 64` of word `i / 64`.
     #[must_use]
-    pub const fn words(&self) -> Words<'a> {
-        Words { rest: self.bytes }
+    pub const fn words(&self) -> BitWords<'a> {
+        BitWords { rest: self.bytes }
     }
 }
 
 /// 64-bit words of a packed bit string; the last one is filled up with zeros.
 #[derive(Clone, Debug)]
-pub struct Words<'a> {
+pub struct BitWords<'a> {
     rest: &'a [u8],
 }
 
-impl Iterator for Words<'_> {
+impl Iterator for BitWords<'_> {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
@@ -167,13 +167,13 @@ impl Iterator for Words<'_> {
     }
 }
 
-impl core::iter::FusedIterator for Words<'_> {}
+impl core::iter::FusedIterator for BitWords<'_> {}
 
 /// Indices of the set bits of a packed bit string, ascending: one step per set bit and one per 64 bits, so that a
 /// sparse syndrome costs what it contains.
 #[derive(Clone, Debug)]
 pub struct SetBits<'a> {
-    words: Words<'a>,
+    words: BitWords<'a>,
     word: u64,
     /// Index of the bit after the last of `word`.
     end: usize,
@@ -183,7 +183,7 @@ impl<'a> SetBits<'a> {
     /// Over all bits of `packed`, padding included; [`BitView::ones`] is the checked way.
     #[must_use]
     pub const fn new(packed: &'a [u8]) -> Self {
-        Self { words: Words { rest: packed }, word: 0, end: 0 }
+        Self { words: BitWords { rest: packed }, word: 0, end: 0 }
     }
 }
 

@@ -5,14 +5,14 @@
 //! nothing panics, for any bytes. Arrays lie unaligned in the payload; they are read in place as
 //! [`zerocopy::little_endian`] elements (alignment 1) or copied out.
 //!
-//! An untyped schema describes no values: an encoder writes none, a decoder hands out [`Decoder::remaining`]. Of a
-//! schema that takes any length, [`Encoder::bytes`] writes and [`Decoder::bytes`] reads the whole payload.
+//! An untyped schema describes no values: an encoder writes none, a decoder hands out [`PayloadDecoder::remaining`]. Of a
+//! schema that takes any length, [`PayloadEncoder::bytes`] writes and [`PayloadDecoder::bytes`] reads the whole payload.
 
 mod decoder;
 mod encoder;
 
-pub use decoder::Decoder;
-pub use encoder::Encoder;
+pub use decoder::PayloadDecoder;
+pub use encoder::PayloadEncoder;
 
 use crate::error::WireError;
 use crate::payload::{PayloadType, TypeDesc};

@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use ringcall_wire::{
-//!     Decoder, Encoder, FunctionId, HEADER_BYTES, RequestHeader, ResponseHeader, Status, names, qec,
+//!     PayloadDecoder, PayloadEncoder, FunctionId, HEADER_BYTES, RequestHeader, ResponseHeader, Status, names, qec,
 //! };
 //!
 //! const SCHEMA: ringcall_wire::HandlerSchema = qec::decode_syndrome_schema(12, 1);
@@ -21,14 +21,14 @@
 //!
 //! // The controller writes detectors 0 and 11 ...
 //! let (header, payload) = slot.split_at_mut(HEADER_BYTES);
-//! let len = Encoder::args(&SCHEMA, payload)?.packed_bits(&[0b1, 0b1000])?.finish()?;
+//! let len = PayloadEncoder::args(&SCHEMA, payload)?.packed_bits(&[0b1, 0b1000])?.finish()?;
 //! let id = FunctionId::of(names::DECODE_SYNDROME);
 //! header.copy_from_slice(&RequestHeader::new(id.0, len as u32, 1, 0).to_bytes());
 //!
 //! // ... and the service reads them.
 //! let request = RequestHeader::from_bytes(&slot)?.check_magic()?;
 //! SCHEMA.check_arg_len(request.arg_len)?;
-//! let mut arguments = Decoder::args(&SCHEMA, &slot[HEADER_BYTES..][..request.arg_len as usize])?;
+//! let mut arguments = PayloadDecoder::args(&SCHEMA, &slot[HEADER_BYTES..][..request.arg_len as usize])?;
 //! assert!(arguments.bits()?.ones().eq([0, 11]));
 //! let response = ResponseHeader::reply(&request, Status::OK.0, 9);
 //! assert_eq!(response.request_id, 1);
@@ -80,7 +80,7 @@ pub mod tag;
 pub mod unified;
 pub mod weighted;
 
-pub use codec::{Decoder, Encoder};
+pub use codec::{PayloadDecoder, PayloadEncoder};
 pub use counter::Counter;
 pub use entry::{FunctionEntry, LegacyFunctionEntry, SeedFunctionEntry};
 pub use error::WireError;

@@ -21,7 +21,7 @@ use core::mem::{align_of, offset_of, size_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::bits::BitView;
-use crate::codec::{Decoder, Encoder};
+use crate::codec::{PayloadDecoder, PayloadEncoder};
 use crate::error::{WireError, check_len};
 use crate::payload::TypeDesc;
 use crate::schema::HandlerSchema;
@@ -114,7 +114,7 @@ pub const fn decode_syndrome_schema(detectors: u32, observables: u32) -> Handler
 /// ```
 ///
 /// # Errors
-/// As the pushes of [`Encoder`]: a schema of another shape, another number of bytes, set unused bits, too short a
+/// As the pushes of [`PayloadEncoder`]: a schema of another shape, another number of bytes, set unused bits, too short a
 /// buffer.
 pub fn write_decode_result(
     schema: &HandlerSchema,
@@ -122,19 +122,19 @@ pub fn write_decode_result(
     observables: &[u8],
     outcome: DecodeResponse,
 ) -> Result<usize, WireError> {
-    let mut encoder = Encoder::results(schema, out)?;
+    let mut encoder = PayloadEncoder::results(schema, out)?;
     encoder.packed_bits(observables)?.i32(outcome.total_corrections)?.i32(outcome.converged)?.finish()
 }
 
 /// Reads the result of a `decode_syndrome`.
 ///
 /// # Errors
-/// As the reads of [`Decoder`]; [`WireError::ValueOutOfRange`] when `converged` is not 0, 1 or [`DecodeResponse::LATE`].
+/// As the reads of [`PayloadDecoder`]; [`WireError::ValueOutOfRange`] when `converged` is not 0, 1 or [`DecodeResponse::LATE`].
 pub fn read_decode_result<'a>(
     schema: &'a HandlerSchema,
     payload: &'a [u8],
 ) -> Result<(BitView<'a>, DecodeResponse), WireError> {
-    let mut decoder = Decoder::results(schema, payload)?;
+    let mut decoder = PayloadDecoder::results(schema, payload)?;
     let observables = decoder.bits()?;
     let outcome = DecodeResponse { total_corrections: decoder.i32()?, converged: decoder.i32()? };
     decoder.finish()?;

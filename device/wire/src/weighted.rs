@@ -23,7 +23,7 @@
 use zerocopy::little_endian::{F32, I32};
 
 use crate::bits::BitView;
-use crate::codec::{Decoder, Encoder};
+use crate::codec::{PayloadDecoder, PayloadEncoder};
 use crate::error::WireError;
 use crate::payload::TypeDesc;
 use crate::readout::{Level, NibbleView, Readout, check_codes_i32, check_codes_u8};
@@ -99,7 +99,7 @@ impl EdgeWeights<'_> {
 /// ```
 ///
 /// # Errors
-/// As the pushes of [`Encoder`]; [`WireError::CountMismatch`] for more weights than the schema has room for.
+/// As the pushes of [`PayloadEncoder`]; [`WireError::CountMismatch`] for more weights than the schema has room for.
 pub fn write_weighted_request(
     schema: &HandlerSchema,
     out: &mut [u8],
@@ -107,7 +107,7 @@ pub fn write_weighted_request(
     weights: &[(u32, f32)],
 ) -> Result<usize, WireError> {
     let count = i32::try_from(weights.len()).map_err(|_| WireError::SizeOverflow)?;
-    let mut encoder = Encoder::args(schema, out)?;
+    let mut encoder = PayloadEncoder::args(schema, out)?;
     encoder.packed_bits(detectors)?.i32(count)?;
     encoder.first_i32(weights.iter().map(|&(edge, _)| edge.cast_signed()))?;
     encoder.first_f32(weights.iter().map(|&(_, weight)| weight))?.finish()
@@ -118,13 +118,13 @@ pub fn write_weighted_request(
 /// Whether an edge is there, is given twice, or may have its weight is for the decoder to say.
 ///
 /// # Errors
-/// As the reads of [`Decoder`]; [`WireError::ValueOutOfRange`] for a number of weights that is negative or that the schema has no room
+/// As the reads of [`PayloadDecoder`]; [`WireError::ValueOutOfRange`] for a number of weights that is negative or that the schema has no room
 /// for, [`WireError::NotFinite`] for a weight that is no number.
 pub fn read_weighted_request<'a>(
     schema: &'a HandlerSchema,
     payload: &'a [u8],
 ) -> Result<(BitView<'a>, EdgeWeights<'a>), WireError> {
-    let mut decoder = Decoder::args(schema, payload)?;
+    let mut decoder = PayloadDecoder::args(schema, payload)?;
     let detectors = decoder.bits()?;
     let count = decoder.i32()?;
     let (edges, weights) = (decoder.array_i32()?, decoder.array_f32()?);
@@ -166,14 +166,14 @@ pub enum ReadoutView<'a> {
 /// ```
 ///
 /// # Errors
-/// As the reads of [`Decoder`]; [`WireError::ValueOutOfRange`] for a code that is no [`Level`] and for a negative confidence, whose bits
+/// As the reads of [`PayloadDecoder`]; [`WireError::ValueOutOfRange`] for a code that is no [`Level`] and for a negative confidence, whose bits
 /// it carries; [`WireError::NotFinite`] for a confidence that is no number.
 pub fn read_readout_request<'a>(
     schema: &'a HandlerSchema,
     readout: Readout,
     payload: &'a [u8],
 ) -> Result<(BitView<'a>, ReadoutView<'a>), WireError> {
-    let mut decoder = Decoder::args(schema, payload)?;
+    let mut decoder = PayloadDecoder::args(schema, payload)?;
     let detectors = decoder.bits()?;
     let view = match readout {
         Readout::Soft4 => ReadoutView::Soft4(decoder.readout4()?),

@@ -5,7 +5,8 @@ use ringcall_wire::bits::{BitView, unpack_bits};
 use ringcall_wire::qec::read_decode_result;
 use ringcall_wire::readout::NibbleView;
 use ringcall_wire::{
-    DecodeResponse, Decoder, Encoder, FunctionEntry, HandlerSchema, PayloadType, TypeDesc, WireError,
+    DecodeResponse, FunctionEntry, HandlerSchema, PayloadDecoder, PayloadEncoder, PayloadType, TypeDesc,
+    WireError,
 };
 use zerocopy::FromBytes;
 
@@ -42,7 +43,7 @@ impl Value {
         }
     }
 
-    fn push(&self, out: &mut Encoder<'_>) -> Result<(), WireError> {
+    fn push(&self, out: &mut PayloadEncoder<'_>) -> Result<(), WireError> {
         match self {
             Self::U8(v) => out.u8(*v),
             Self::I32(v) => out.i32(*v),
@@ -60,7 +61,7 @@ impl Value {
     }
 
     /// Reads a value of the same type as this one.
-    fn read_alike(&self, from: &mut Decoder<'_>) -> Result<Self, WireError> {
+    fn read_alike(&self, from: &mut PayloadDecoder<'_>) -> Result<Self, WireError> {
         Ok(match self {
             Self::U8(_) => Self::U8(from.u8()?),
             Self::I32(_) => Self::I32(from.i32()?),
@@ -112,12 +113,12 @@ fn values(most: usize) -> impl Strategy<Value = Vec<Value>> {
     prop::collection::vec(value, 1..=most)
 }
 
-fn encode(out: &mut Encoder<'_>, values: &[Value]) -> Result<usize, WireError> {
+fn encode(out: &mut PayloadEncoder<'_>, values: &[Value]) -> Result<usize, WireError> {
     values.iter().try_for_each(|value| value.push(out))?;
     out.finish()
 }
 
-fn decode(mut from: Decoder<'_>, like: &[Value]) -> Result<Vec<Value>, WireError> {
+fn decode(mut from: PayloadDecoder<'_>, like: &[Value]) -> Result<Vec<Value>, WireError> {
     let values = like.iter().map(|value| value.read_alike(&mut from)).collect::<Result<_, _>>()?;
     from.finish()?;
     assert_eq!(from.remaining(), &[] as &[u8]);
@@ -145,30 +146,30 @@ proptest! {
 
         // Bytes around the payload must stay as they are, and its own be written whatever they were.
         let mut buffer = vec![0xA5; skew + sizes.0.max(sizes.1) + 3];
-        let written = encode(&mut Encoder::args(&schema, &mut buffer[skew..]).unwrap(), &args);
+        let written = encode(&mut PayloadEncoder::args(&schema, &mut buffer[skew..]).unwrap(), &args);
         prop_assert_eq!(written, Ok(sizes.0));
         prop_assert!(buffer[..skew].iter().chain(&buffer[skew + sizes.0..]).all(|&byte| byte == 0xA5));
         let payload = &buffer[skew..skew + sizes.0];
-        prop_assert_eq!(decode(Decoder::args(&schema, payload).unwrap(), &args), Ok(args.clone()));
+        prop_assert_eq!(decode(PayloadDecoder::args(&schema, payload).unwrap(), &args), Ok(args.clone()));
         prop_assert_eq!(schema.check_arg_len(sizes.0 as u32), Ok(()));
         let any_length = schema.arg_len() == Ok(None);
         prop_assert_eq!(any_length, args.len() == 1 && args[0].desc().same_as(&TypeDesc::any_bytes()));
         prop_assert_eq!(schema.check_arg_len(sizes.0 as u32 + 1).is_ok(), any_length);
-        let long = Decoder::args(&schema, &buffer[skew..skew + sizes.0 + 1]).map(|_| ());
+        let long = PayloadDecoder::args(&schema, &buffer[skew..skew + sizes.0 + 1]).map(|_| ());
         let refused = WireError::TrailingBytes { expected: sizes.0, available: sizes.0 + 1 };
         prop_assert_eq!(long, if any_length { Ok(()) } else { Err(refused) });
         if sizes.0 > 0 {
             let cut = WireError::Truncated { needed: sizes.0, available: sizes.0 - 1 };
-            prop_assert_eq!(Decoder::args(&schema, &payload[1..]).map(|_| ()), Err(cut));
+            prop_assert_eq!(PayloadDecoder::args(&schema, &payload[1..]).map(|_| ()), Err(cut));
             prop_assert_eq!(schema.check_arg_len(sizes.0 as u32 - 1), Err(cut));
             let mut short = vec![0; sizes.0 - 1];
-            prop_assert_eq!(Encoder::args(&schema, &mut short).map(|_| ()), Err(cut));
+            prop_assert_eq!(PayloadEncoder::args(&schema, &mut short).map(|_| ()), Err(cut));
         }
 
-        let written = encode(&mut Encoder::results(&schema, &mut buffer).unwrap(), &results);
+        let written = encode(&mut PayloadEncoder::results(&schema, &mut buffer).unwrap(), &results);
         prop_assert_eq!(written, Ok(sizes.1));
         let payload = &buffer[..sizes.1];
-        prop_assert_eq!(decode(Decoder::results(&schema, payload).unwrap(), &results), Ok(results.clone()));
+        prop_assert_eq!(decode(PayloadDecoder::results(&schema, payload).unwrap(), &results), Ok(results.clone()));
 
         // Offsets are where the values were written.
         let mut end = 0;
@@ -187,16 +188,16 @@ proptest! {
         let mut buffer = vec![0; ours.desc().size_bytes as usize];
         // Bytes of any length take no more than the buffer has, and it is empty.
         let same = ours.desc().same_as(&theirs.desc());
-        let pushed = theirs.push(&mut Encoder::args(&schema, &mut buffer).unwrap());
+        let pushed = theirs.push(&mut PayloadEncoder::args(&schema, &mut buffer).unwrap());
         prop_assert_eq!(pushed.is_ok(), same, "{:?}", pushed);
         if ours.desc().type_id != theirs.desc().type_id {
             let (expected, found) = (ours.desc().type_id, theirs.desc().type_id);
             prop_assert_eq!(pushed, Err(WireError::TypeMismatch { index: 0, expected, found }));
-            let read = theirs.read_alike(&mut Decoder::args(&schema, &buffer).unwrap());
+            let read = theirs.read_alike(&mut PayloadDecoder::args(&schema, &buffer).unwrap());
             prop_assert_eq!(read, Err(WireError::TypeMismatch { index: 0, expected, found }));
         }
         if let Some(longer) = ours.longer() {
-            let mut encoder = Encoder::args(&schema, &mut buffer).unwrap();
+            let mut encoder = PayloadEncoder::args(&schema, &mut buffer).unwrap();
             prop_assert!(longer.push(&mut encoder).is_err());
             prop_assert_eq!(encoder.finish(), Err(WireError::Unfinished { done: 0, fields: 1 }));
             // A refused push does not spoil the right one.
@@ -252,7 +253,7 @@ proptest! {
                 _ => &payload,
             };
             let decoder =
-                if results { Decoder::results(&schema, bytes) } else { Decoder::args(&schema, bytes) };
+                if results { PayloadDecoder::results(&schema, bytes) } else { PayloadDecoder::args(&schema, bytes) };
             let Ok(mut decoder) = decoder else { continue };
             prop_assert!(valid.is_ok());
             let mut taken = 0;
@@ -302,7 +303,7 @@ fn copies_have_the_length_of_the_array() {
         .arg(TypeDesc::array_float32(2))
         .arg(TypeDesc::array_float64(2));
     let payload = [0; 32];
-    let mut decoder = Decoder::args(&schema, &payload).unwrap();
+    let mut decoder = PayloadDecoder::args(&schema, &payload).unwrap();
     for found in [1, 3] {
         assert_eq!(
             decoder.copy_i32(&mut vec![9; found]),

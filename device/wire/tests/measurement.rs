@@ -6,7 +6,7 @@ use ringcall_wire::qec::{decode_syndrome_schema, read_decode_result, write_decod
 use ringcall_wire::readout::{
     Level, Readout, check_codes_i32, check_codes_u8, check_finite, pack_nibbles, unpack_nibbles,
 };
-use ringcall_wire::{DecodeResponse, Decoder, Encoder, HandlerSchema, TypeDesc, WireError};
+use ringcall_wire::{DecodeResponse, HandlerSchema, PayloadDecoder, PayloadEncoder, TypeDesc, WireError};
 
 proptest! {
     #[test]
@@ -30,9 +30,9 @@ proptest! {
             let refusal = Err(WireError::NonZeroPadding { byte });
             prop_assert_eq!(check_padding(&packed, bits.len()), refusal);
             let schema = HandlerSchema::new().arg(TypeDesc::bit_packed(bits.len() as u32));
-            prop_assert_eq!(Decoder::args(&schema, &packed).unwrap().bits().map(|_| ()), refusal);
+            prop_assert_eq!(PayloadDecoder::args(&schema, &packed).unwrap().bits().map(|_| ()), refusal);
             let mut out = vec![0; packed.len()];
-            let mut encoder = Encoder::args(&schema, &mut out).unwrap();
+            let mut encoder = PayloadEncoder::args(&schema, &mut out).unwrap();
             prop_assert_eq!(encoder.packed_bits(&packed).map(|_| ()), refusal);
             prop_assert_eq!(unpack_bits(&packed, &mut vec![0; bits.len()]), refusal);
         }
@@ -65,7 +65,7 @@ proptest! {
 fn whole_bytes_and_nibbles_are_not_confused() {
     let nibbles = HandlerSchema::new().arg(TypeDesc::readout4(5));
     let mut out = [0; 3];
-    let mut encoder = Encoder::args(&nibbles, &mut out).unwrap();
+    let mut encoder = PayloadEncoder::args(&nibbles, &mut out).unwrap();
     assert_eq!(encoder.bytes(&[1; 3]).map(|_| ()), Err(WireError::PackedNibbles { index: 0 }));
     assert_eq!(
         encoder.readout4(&[16, 0, 0, 0, 0]).map(|_| ()),
@@ -73,14 +73,17 @@ fn whole_bytes_and_nibbles_are_not_confused() {
     );
     assert_eq!(encoder.readout4(&[1, 2, 3, 4, 5]).unwrap().finish(), Ok(3));
     assert_eq!(out, [0x21, 0x43, 0x05]);
-    assert_eq!(Decoder::args(&nibbles, &out).unwrap().bytes(), Err(WireError::PackedNibbles { index: 0 }));
+    assert_eq!(
+        PayloadDecoder::args(&nibbles, &out).unwrap().bytes(),
+        Err(WireError::PackedNibbles { index: 0 })
+    );
     out[2] = 0x15;
     let refusal = Err(WireError::NonZeroPadding { byte: 2 });
-    assert_eq!(Decoder::args(&nibbles, &out).unwrap().readout4().map(|_| ()), refusal);
+    assert_eq!(PayloadDecoder::args(&nibbles, &out).unwrap().readout4().map(|_| ()), refusal);
     assert_eq!(unpack_nibbles(&out, &mut [0; 5]), refusal);
 
     let bytes = HandlerSchema::new().arg(TypeDesc::readout8(3));
-    let mut decoder = Decoder::args(&bytes, &out).unwrap();
+    let mut decoder = PayloadDecoder::args(&bytes, &out).unwrap();
     let refusal = WireError::CountMismatch { expected: 2, found: 3 };
     assert_eq!(decoder.readout4().map(|_| ()), Err(refusal));
     assert_eq!(decoder.bytes(), Ok(&[0x21, 0x43, 0x15][..]));

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use ringcall_wire::bits::pack_bits;
-use ringcall_wire::{Decoder, Encoder, HandlerSchema, TypeDesc, WireError};
+use ringcall_wire::{HandlerSchema, PayloadDecoder, PayloadEncoder, TypeDesc, WireError};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
@@ -48,7 +48,7 @@ fn the_protocols_own_examples_have_their_bytes() {
     // A correction and a confidence: the float starts at the second byte.
     let schema = HandlerSchema::new().result(TypeDesc::uint8()).result(TypeDesc::float32());
     let mut out = [0; 5];
-    let len = Encoder::results(&schema, &mut out).unwrap().u8(3).unwrap().f32(1.0).unwrap().finish();
+    let len = PayloadEncoder::results(&schema, &mut out).unwrap().u8(3).unwrap().f32(1.0).unwrap().finish();
     assert_eq!((len, out), (Ok(5), [3, 0, 0, 0x80, 0x3F]));
     // A bit string and its count, which has no separate type and goes as INT32.
     let schema = HandlerSchema::new().arg(TypeDesc::bit_packed(128)).arg(TypeDesc::uint32());
@@ -103,7 +103,7 @@ fn schemas_past_the_limits_are_refused() {
 fn an_untyped_schema_takes_any_payload_and_one_without_arguments_none() {
     let untyped = HandlerSchema::new();
     assert!(untyped.is_untyped() && untyped.check_arg_len(12345).is_ok());
-    let mut decoder = Decoder::args(&untyped, &[1, 2, 3]).unwrap();
+    let mut decoder = PayloadDecoder::args(&untyped, &[1, 2, 3]).unwrap();
     assert_eq!(decoder.u8(), Err(WireError::PastEnd { fields: 0 }));
     assert_eq!(decoder.remaining(), [1, 2, 3]);
     assert_eq!(decoder.finish(), Ok(()));
@@ -111,7 +111,7 @@ fn an_untyped_schema_takes_any_payload_and_one_without_arguments_none() {
 
     let query = HandlerSchema::new().result(TypeDesc::int32());
     assert!(query.check_arg_len(0).is_ok() && query.check_arg_len(1).is_err());
-    assert!(Decoder::args(&query, &[1]).is_err() && Decoder::results(&query, &[]).is_err());
+    assert!(PayloadDecoder::args(&query, &[1]).is_err() && PayloadDecoder::results(&query, &[]).is_err());
 }
 
 #[test]
@@ -124,9 +124,11 @@ fn one_array_of_no_bytes_takes_any_length() {
         let sent = vec![7; len];
         assert_eq!(schema.check_arg_len(len as u32), Ok(()));
         let mut buffer = [0; 300];
-        let mut encoder = Encoder::args(&schema, &mut buffer).unwrap();
+        let mut encoder = PayloadEncoder::args(&schema, &mut buffer).unwrap();
         assert_eq!(encoder.bytes(&sent).unwrap().finish(), Ok(len));
-        for decoder in [Decoder::args(&schema, &buffer[..len]), Decoder::results(&schema, &buffer[..len])] {
+        for decoder in
+            [PayloadDecoder::args(&schema, &buffer[..len]), PayloadDecoder::results(&schema, &buffer[..len])]
+        {
             let mut decoder = decoder.unwrap();
             assert_eq!(decoder.finish(), Err(WireError::Unfinished { done: 0, fields: 1 }));
             let nibbles = decoder.clone().readout4().map(|_| ());
@@ -136,7 +138,7 @@ fn one_array_of_no_bytes_takes_any_length() {
             assert_eq!((decoder.remaining(), decoder.finish()), (&[] as &[u8], Ok(())));
         }
     }
-    let short = Encoder::args(&schema, &mut [0; 3]).unwrap().bytes(&[7; 4]).map(|_| ());
+    let short = PayloadEncoder::args(&schema, &mut [0; 3]).unwrap().bytes(&[7; 4]).map(|_| ());
     assert_eq!(short, Err(WireError::Truncated { needed: 4, available: 3 }));
 
     // Among other values the array has no bytes.

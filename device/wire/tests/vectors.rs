@@ -6,8 +6,8 @@ use std::mem::{offset_of, size_of};
 use ringcall_wire::bits::{BitView, pack_bits, unpack_bits};
 use ringcall_wire::readout::{NibbleView, pack_nibbles, unpack_nibbles};
 use ringcall_wire::{
-    DecodeResponse, Decoder, Encoder, FunctionEntry, HandlerSchema, LegacyFunctionEntry, RequestHeader,
-    ResponseHeader, SeedFunctionEntry, TypeDesc,
+    DecodeResponse, FunctionEntry, HandlerSchema, LegacyFunctionEntry, PayloadDecoder, PayloadEncoder,
+    RequestHeader, ResponseHeader, SeedFunctionEntry, TypeDesc,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -145,7 +145,7 @@ fn numbers_are_those_of_struct_and_numpy() {
     let (first, second) = bytes.split_at(schema.args_bytes().unwrap() as usize);
 
     let mut out = vec![0; bytes.len()];
-    let written = Encoder::args(&schema, &mut out)
+    let written = PayloadEncoder::args(&schema, &mut out)
         .unwrap()
         .u8(7)
         .and_then(|e| e.bytes(&[1, 2, 3]))
@@ -159,10 +159,11 @@ fn numbers_are_those_of_struct_and_numpy() {
         .unwrap();
     assert_eq!(&out[..written], first);
     let doubles = [1e-300, -0.0, 3.25];
-    let written = Encoder::args(&last, &mut out).unwrap().array_f64(&doubles).unwrap().finish().unwrap();
+    let written =
+        PayloadEncoder::args(&last, &mut out).unwrap().array_f64(&doubles).unwrap().finish().unwrap();
     assert_eq!(&out[..written], second);
 
-    let mut decoder = Decoder::args(&schema, first).unwrap();
+    let mut decoder = PayloadDecoder::args(&schema, first).unwrap();
     assert_eq!((decoder.u8(), decoder.bytes()), (Ok(7), Ok(&[1, 2, 3][..])));
     assert_eq!((decoder.i32(), decoder.i64()), (Ok(-5), Ok(-(1 << 40))));
     assert_eq!((decoder.f32(), decoder.f64()), (Ok(0.156_25), Ok(-2.5)));
@@ -173,7 +174,7 @@ fn numbers_are_those_of_struct_and_numpy() {
     decoder.copy_f32(&mut floats).unwrap();
     assert_eq!(floats, [0.5, -1.5e30]);
     decoder.finish().unwrap();
-    let mut decoder = Decoder::args(&last, second).unwrap();
+    let mut decoder = PayloadDecoder::args(&last, second).unwrap();
     let mut read = [0.0; 3];
     decoder.copy_f64(&mut read).unwrap();
     assert_eq!(read.map(f64::to_bits), doubles.map(f64::to_bits));

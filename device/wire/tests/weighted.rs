@@ -6,7 +6,7 @@ use ringcall_wire::weighted::{
     ReadoutView, decode_readout_schema, decode_weighted_schema, log_likelihood_of_4_bits,
     log_likelihood_of_8_bits, read_readout_request, read_weighted_request, write_weighted_request,
 };
-use ringcall_wire::{Encoder, HandlerSchema, Status, TypeDesc, WireError, qec};
+use ringcall_wire::{HandlerSchema, PayloadEncoder, Status, TypeDesc, WireError, qec};
 
 const SCHEMA: HandlerSchema = decode_weighted_schema(10, 3, 2);
 
@@ -19,7 +19,7 @@ fn a_weighted_request_has_these_bytes() {
     assert_eq!(SCHEMA.results(), qec::decode_syndrome_schema(10, 3).results());
     let four_bits = decode_readout_schema(10, 3, Readout::Soft4, 3);
     let mut payload = [0; 4];
-    let mut encoder = Encoder::args(&four_bits, &mut payload).unwrap();
+    let mut encoder = PayloadEncoder::args(&four_bits, &mut payload).unwrap();
     encoder.packed_bits(&[1, 0]).unwrap().readout4(&[15, 2, 7]).unwrap();
     assert_eq!((encoder.finish(), payload), (Ok(4), [1, 0, 0x2F, 7]));
 }

@@ -5,7 +5,7 @@ use ringcall::wire::bits::{BitView, packed_len};
 use ringcall::wire::payload::TypeDesc;
 use ringcall::wire::qec::{DecodeResponse, decode_syndrome_schema};
 use ringcall::wire::schema::HandlerSchema;
-use ringcall::wire::{Decoder, Encoder};
+use ringcall::wire::{PayloadDecoder, PayloadEncoder};
 use ringcall_qec::circuit::MeasurementLayout;
 use ringcall_qec::shots::BitRow;
 use smallvec::SmallVec;
@@ -172,7 +172,7 @@ impl WireForm {
         outcome: DecodeResponse,
         confidence: Option<f64>,
     ) -> Result<usize, Status> {
-        let mut encoder = Encoder::results(&self.schema, out).map_err(|_| Status::RESULT_TOO_LONG)?;
+        let mut encoder = PayloadEncoder::results(&self.schema, out).map_err(|_| Status::RESULT_TOO_LONG)?;
         let mut write = || {
             if !self.alone {
                 encoder.packed_bits(observables)?;
@@ -189,7 +189,7 @@ impl WireForm {
     /// Reads an answer; `None` for malformed bytes.
     #[must_use]
     pub fn read_result(&self, result: &[u8]) -> Option<Answer> {
-        let mut decoder = Decoder::results(&self.schema, result).ok()?;
+        let mut decoder = PayloadDecoder::results(&self.schema, result).ok()?;
         let mut observables = Observables::new();
         if !self.alone {
             observables.resize(self.observables.div_ceil(64), 0);

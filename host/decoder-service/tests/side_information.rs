@@ -1,7 +1,7 @@
 //! Side information through the pipeline: weights and read-outs in requests, their answers, and refusals.
 
 use ringcall::wire::bits::packed_len;
-use ringcall::wire::codec::Encoder;
+use ringcall::wire::codec::PayloadEncoder;
 use ringcall::wire::qec::{DecodeResponse, read_decode_result};
 use ringcall::wire::readout::Readout;
 use ringcall::wire::weighted::write_weighted_request;
@@ -154,7 +154,7 @@ fn read_outs_travel_with_requests() {
         let side = SideInformation::Readout { readout, weights: weights.clone() };
         let schema = side.schema(&problem);
         let mut request = vec![0; schema.args_bytes().unwrap() as usize];
-        let mut encoder = Encoder::args(&schema, &mut request).unwrap();
+        let mut encoder = PayloadEncoder::args(&schema, &mut request).unwrap();
         encoder.packed_bits(&detectors).unwrap();
         let bytes = |sure, unsure| {
             (0..count).map(|at| if doubted.contains(&at) { unsure } else { sure }).collect::<Vec<u8>>()

@@ -9,7 +9,7 @@ use ringcall_cuda::driver::Context;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::hint;
 use ringcall_launch::ring::{GraphNodes, HostGraph};
-use ringcall_protocol::handoff::{Claim, Polled};
+use ringcall_protocol::handoff::{Claim, PolledJob};
 use ringcall_wire::header::RequestHeader;
 use ringcall_wire::status::Status;
 use std::sync::Arc;
@@ -135,12 +135,12 @@ impl HostWorker {
         let Some(queue) = &self.queue else { return };
         for _ in 0..queue.shape().depth() {
             match queue.poll() {
-                Polled::Job(claim) | Polled::Damaged(claim) => {
+                PolledJob::Job(claim) | PolledJob::Damaged(claim) => {
                     LiveCounts::count(&self.counts.late);
                     self.release(queue, &claim);
                 }
-                Polled::Garbage { .. } => LiveCounts::count(&self.counts.garbage),
-                Polled::Empty => return,
+                PolledJob::Garbage { .. } => LiveCounts::count(&self.counts.garbage),
+                PolledJob::Empty => return,
             }
         }
     }
@@ -152,11 +152,11 @@ impl HostWorker {
                 let len = (answer.result_len as usize).min(self.result.len());
                 return Outcome::Answered(Status(answer.status), len);
             }
-            match self.queue.as_ref().map_or(Polled::Empty, |queue| queue.poll()) {
-                Polled::Job(claim) => return Outcome::HandedOver(claim, false),
-                Polled::Damaged(claim) => return Outcome::HandedOver(claim, true),
-                Polled::Garbage { .. } => LiveCounts::count(&self.counts.garbage),
-                Polled::Empty => hint::spin(),
+            match self.queue.as_ref().map_or(PolledJob::Empty, |queue| queue.poll()) {
+                PolledJob::Job(claim) => return Outcome::HandedOver(claim, false),
+                PolledJob::Damaged(claim) => return Outcome::HandedOver(claim, true),
+                PolledJob::Garbage { .. } => LiveCounts::count(&self.counts.garbage),
+                PolledJob::Empty => hint::spin(),
             }
             if begin.elapsed() >= timeout || quit.load(Ordering::Relaxed) != 0 {
                 return Outcome::Nothing;

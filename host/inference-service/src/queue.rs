@@ -5,14 +5,14 @@ use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::pad::CachePadded;
 use ringcall_gpu::shared::{Bytes, Region, Words};
-use ringcall_protocol::handoff::{Claim, ConsumerState, DeviceEnd, HostEnd, NotClaimed, Polled, Shape};
+use ringcall_protocol::handoff::{Claim, ConsumerState, DeviceEnd, HostEnd, NotClaimed, PolledJob, Shape};
 use ringcall_wire::handoff::queue;
 
 /// A queue. Any number of threads poll it and release what they took.
 ///
 /// ```
 /// use ringcall_inference_service::Queue;
-/// use ringcall_protocol::handoff::{Polled, Shape, Whose};
+/// use ringcall_protocol::handoff::{PolledJob, Shape, Whose};
 /// use ringcall_wire::header::RequestHeader;
 ///
 /// let queue = Queue::allocate(Shape::new(2, 16).expect("a shape"))?;
@@ -22,7 +22,7 @@ use ringcall_wire::handoff::queue;
 /// device.set_output_pair(grant, 0, [5, 6]);
 /// device.publish(grant, &Whose { header: RequestHeader::new(1, 0, 0, 0), slot: 0, answers: true });
 /// // What a worker does:
-/// let Polled::Job(job) = queue.poll() else { panic!("published") };
+/// let PolledJob::Job(job) = queue.poll() else { panic!("published") };
 /// let mut output = [0; 16];
 /// assert_eq!((queue.read_output(&job, &mut output), output[0]), (16, 5));
 /// queue.release(&job)?;
@@ -85,8 +85,8 @@ impl Queue {
     /// Takes the next job, if there is one. No job is handed out twice.
     #[inline]
     #[must_use]
-    pub fn poll(&self) -> Polled {
-        self.host().map_or(Polled::Empty, |host| host.poll())
+    pub fn poll(&self) -> PolledJob {
+        self.host().map_or(PolledJob::Empty, |host| host.poll())
     }
 
     /// Copies a job's output, as far as `out` goes; the bytes copied.

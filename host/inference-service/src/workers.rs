@@ -6,7 +6,7 @@ use ringcall::Wait;
 use ringcall::pin::PinReport;
 use ringcall::thread::{GRACE_PERIOD, StopFlag, Supervised};
 use ringcall_gpu::hint;
-use ringcall_protocol::handoff::{Claim, Polled};
+use ringcall_protocol::handoff::{Claim, PolledJob};
 use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::flag;
 use ringcall_wire::header::RequestHeader;
@@ -247,10 +247,10 @@ impl<'a> Worker<'a> {
         for turn in 0..queues.len() {
             let instance = (self.first + turn) % queues.len();
             match queues[instance].poll() {
-                Polled::Empty => continue,
-                Polled::Job(claim) => self.serve(instance, claim, false),
-                Polled::Damaged(claim) => self.serve(instance, claim, true),
-                Polled::Garbage { .. } => LiveCounts::count(&self.shared.counts.garbage),
+                PolledJob::Empty => continue,
+                PolledJob::Job(claim) => self.serve(instance, claim, false),
+                PolledJob::Damaged(claim) => self.serve(instance, claim, true),
+                PolledJob::Garbage { .. } => LiveCounts::count(&self.shared.counts.garbage),
             }
             found = true;
         }

@@ -23,7 +23,7 @@ use crate::context::{Context, ContextError};
 use crate::devx::QueuePairLayout;
 use crate::doca::{DeviceCompletions, DeviceQp, DeviceReceive, DocaError};
 use ringcall_gpu::shared::{Bytes, Words};
-use ringcall_mlx5::endpoint::{Config, Reply, Windows};
+use ringcall_mlx5::endpoint::{Config, ResponsePath, Windows};
 use ringcall_mlx5::layout::{
     BLUE_FLAME_BYTES, RECEIVE_WQE_BYTES, RECEIVE_WQE_WORDS, RECORD_BYTES, RECORD_SEND, cqe, wqe,
 };
@@ -219,7 +219,7 @@ impl UnifiedQueues {
             depth: receive.entries,
             buffers: Buffers::Credits,
             sequence: false,
-            reply: Reply::Send,
+            reply: ResponsePath::Send,
             record: RecordMode::Written,
         };
         let addresses = UnifiedParams {

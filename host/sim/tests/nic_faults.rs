@@ -3,10 +3,10 @@
 
 mod support;
 
-use ringcall_mlx5::endpoint::{Discard, Endpoint, Frame, Poll, Reply, RespondError};
+use ringcall_mlx5::endpoint::{Discard, Endpoint, Frame, Poll, RespondError, ResponsePath};
 use ringcall_mlx5::layout::cqe::{Syndrome, opcode};
 use ringcall_mlx5::layout::wqe::Remote;
-use ringcall_mlx5::{Bound, Ended, Event, QueueError, Register, Shutdown};
+use ringcall_mlx5::{Bound, Event, QueueError, Register, Shutdown, WaitEnd};
 use ringcall_sim::nic::{Fault, Message, Port, Queue};
 use std::sync::atomic::Ordering::Relaxed;
 use support::*;
@@ -199,7 +199,7 @@ fn sends_go_to_the_slot_of_their_receive_request() {
 #[test]
 fn responses_as_writes_with_immediate() {
     let base = Remote { address: 0x4000, rkey: 0xABCD };
-    let shape = Shape { reply: Reply::WriteImm { base, stride: 256 }, ..Shape::of_depth(8) };
+    let shape = Shape { reply: ResponsePath::WriteImm { base, stride: 256 }, ..Shape::of_depth(8) };
     let Rig { mut endpoint, mut nic, mut peer, .. } = rig(&shape);
     for i in 0..64_u64 {
         let slot = (i * 3 % 8) as u32;
@@ -222,7 +222,7 @@ fn responses_as_writes_with_immediate() {
 fn a_response_that_could_run_into_the_peer_s_next_slot() {
     let base = Remote { address: 0x4000, rkey: 0xABCD };
     let over = |stride| {
-        let shape = Shape { reply: Reply::WriteImm { base, stride }, ..Shape::of_depth(8) };
+        let shape = Shape { reply: ResponsePath::WriteImm { base, stride }, ..Shape::of_depth(8) };
         let bell = Register::new(words(8)).expect("8 words");
         Endpoint::new(config(&shape), windows(&shape), bell).map(|_| ())
     };
@@ -260,7 +260,7 @@ fn a_broken_queue_pair_ends_every_wait_with_its_reason() {
     let Rig { mut endpoint, mut nic, .. } = rig(&shape);
     nic.plant(Fault::Break);
     let ended = endpoint.wait_arrival(bound, || while nic.step() {}).map(|_| ());
-    assert_eq!(ended, Err(Ended::Dead));
+    assert_eq!(ended, Err(WaitEnd::Dead));
     assert_eq!(endpoint.dead(), Some(Syndrome::FLUSHED));
     assert!(matches!(endpoint.poll(), Poll::Dead(Syndrome::FLUSHED)));
     assert_eq!((nic.stats().flushed, endpoint.counters().get(Event::RxFlushed)), (4, 1));
@@ -282,7 +282,7 @@ fn a_broken_queue_pair_ends_every_wait_with_its_reason() {
         } else {
             endpoint.drain(&Shutdown::new(words(1)), bound, || while nic.step() {})
         };
-        assert_eq!(ended, Err(Ended::Dead));
+        assert_eq!(ended, Err(WaitEnd::Dead));
         assert!(endpoint.counters().get(Event::TxFlushed) > 0);
     }
 }
@@ -293,7 +293,7 @@ fn every_wait_looks_at_the_stop_word_and_has_a_bound() {
     let Rig { mut endpoint, windows, .. } = rig(&shape);
     let short = Bound { between: 8, turns: 5 };
     let mut turns = 0;
-    assert_eq!(endpoint.wait_arrival(short, || turns += 1).map(|_| ()), Err(Ended::Exhausted));
+    assert_eq!(endpoint.wait_arrival(short, || turns += 1).map(|_| ()), Err(WaitEnd::Exhausted));
     assert_eq!(turns, 5);
 
     // The stop word is set while it waits: the turn is finished, and no other one begun.
@@ -308,7 +308,7 @@ fn every_wait_looks_at_the_stop_word_and_has_a_bound() {
             }
         }
     };
-    assert_eq!(endpoint.wait_arrival(Bound::UNTIL_STOPPED, stop(3)).map(|_| ()), Err(Ended::Stopped));
+    assert_eq!(endpoint.wait_arrival(Bound::UNTIL_STOPPED, stop(3)).map(|_| ()), Err(WaitEnd::Stopped));
     assert!(endpoint.is_stopping());
 }
 
@@ -324,15 +324,15 @@ fn a_nic_that_stands_still_ends_no_wait_but_by_stop_or_bound() {
         increment(&mut endpoint, arrived, room);
     }
     let short = Bound { between: 4, turns: 3 };
-    assert_eq!(endpoint.reserve(short, || ()).map(|_| ()), Err(Ended::Exhausted));
+    assert_eq!(endpoint.reserve(short, || ()).map(|_| ()), Err(WaitEnd::Exhausted));
     let word = windows.shutdown.clone();
     let stop = || word.store(0, 1, Relaxed);
-    assert_eq!(endpoint.reserve(Bound::UNTIL_STOPPED, stop).map(|_| ()), Err(Ended::Stopped));
+    assert_eq!(endpoint.reserve(Bound::UNTIL_STOPPED, stop).map(|_| ()), Err(WaitEnd::Stopped));
     let own = words(1);
     let never = Shutdown::new(own.clone());
-    assert_eq!(endpoint.drain(&never, short, || ()), Err(Ended::Exhausted));
+    assert_eq!(endpoint.drain(&never, short, || ()), Err(WaitEnd::Exhausted));
     let ended = endpoint.drain(&never, Bound::UNTIL_STOPPED, || own.store(0, 1, Relaxed));
-    assert_eq!(ended, Err(Ended::Stopped));
+    assert_eq!(ended, Err(WaitEnd::Stopped));
     assert_eq!(endpoint.counters().get(Event::TxFull), 2);
     // It moves again: everything that was waited for is there.
     own.store(0, 0, Relaxed);

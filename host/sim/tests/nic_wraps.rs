@@ -6,7 +6,7 @@ mod support;
 
 use ringcall_mlx5::endpoint::Poll;
 use ringcall_mlx5::sq::RecordMode;
-use ringcall_mlx5::{Bound, Ended, Event, Shutdown};
+use ringcall_mlx5::{Bound, Event, Shutdown, WaitEnd};
 use ringcall_sim::nic::thread::Running;
 use ringcall_sim::nic::{Message, Port, Wire};
 use std::sync::atomic::Ordering;
@@ -130,7 +130,7 @@ fn threads(shape: &Shape, window: u64, total: u64) {
     }
     windows.shutdown.store(0, 1, Ordering::Relaxed);
     let (mut endpoint, ended) = server.join().expect("server");
-    assert_eq!(ended, Ended::Stopped);
+    assert_eq!(ended, WaitEnd::Stopped);
     let bound = Bound { between: 64, turns: u64::MAX };
     endpoint.drain(&Shutdown::new(words(1)), bound, thread::yield_now).expect("the NIC lives");
     assert_eq!(endpoint.send_queue().under_way(), 0);

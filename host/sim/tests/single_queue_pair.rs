@@ -5,7 +5,7 @@ mod support;
 
 use ringcall_dispatcher::queue_pair::single::{Extent, Returned, Scratch, Unified};
 use ringcall_mlx5::endpoint::SLOT_BITS;
-use ringcall_mlx5::{Bound, Ended, Event};
+use ringcall_mlx5::{Bound, Event, WaitEnd};
 use ringcall_protocol::counters::Bank;
 use ringcall_protocol::table::{Callable, EMPTY, IdIndex, Table};
 use ringcall_sim::nic::thread::Running;
@@ -125,7 +125,7 @@ fn against_a_server(shape: &Shape, extent: Extent, client: impl FnOnce(&mut Wire
         let mut scratch = Scratch { request: &mut request, response: &mut response };
         let bound = Bound { between: 64, turns: u64::MAX };
         let (served, ended) = unified.run(&mut endpoint, &mut scratch, bound, thread::yield_now);
-        assert_eq!(ended, Ended::Stopped);
+        assert_eq!(ended, WaitEnd::Stopped);
         let rx_requests = endpoint.counters().get(Event::RxRequests);
         Served { bank, served, rx_requests }
     });

@@ -9,11 +9,11 @@ use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::{Bytes, Region, Words};
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::{Warp, run_warp};
-use ringcall_mlx5::endpoint::{self, Reply, Windows};
+use ringcall_mlx5::endpoint::{self, ResponsePath, Windows};
 use ringcall_mlx5::layout::{cqe, wqe};
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sq::RecordMode;
-use ringcall_mlx5::{CompletionQueue, Ended, Event, QueueError};
+use ringcall_mlx5::{CompletionQueue, Event, QueueError, WaitEnd};
 use ringcall_protocol::ring::RingWindows;
 use ringcall_protocol::{RingMemory, SharedRing};
 use ringcall_roce::RoceSocket;
@@ -89,7 +89,7 @@ fn endpoint_config(qpn: u32, slots: u32, record: RecordMode) -> endpoint::Config
         depth: slots * CREDITS_PER_SLOT,
         buffers: Buffers::Credits,
         sequence: false,
-        reply: Reply::Send,
+        reply: ResponsePath::Send,
         record,
     }
 }
@@ -228,10 +228,10 @@ fn serve(two_pairs: bool, lanes: u32, play: impl FnOnce(PlayerTarget, RoceSocket
         pair.windows.shutdown.store(0, control::STOP_DRAIN, Relaxed);
     }
     let ((filled, how), unanswered) = receiving.join().expect("receiver");
-    assert_eq!((how, unanswered), (Ended::Stopped, 0));
+    assert_eq!((how, unanswered), (WaitEnd::Stopped, 0));
     assert_eq!(state.load(control::STATE, Acquire), control::STATE_ENDED);
     let ((sent, how), posted) = sending.join().expect("sender");
-    assert_eq!((how, sent, filled), (Ended::Stopped, posted, posted));
+    assert_eq!((how, sent, filled), (WaitEnd::Stopped, posted, posted));
     let stopped = dispatcher.stop(Duration::from_secs(5));
     assert!(stopped.report.dropped == 0 && !stopped.report.stuck);
     let nic = first.nic.stop().expect("NIC");

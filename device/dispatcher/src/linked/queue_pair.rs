@@ -8,7 +8,7 @@ use ringcall_gpu::shared::{Bytes, Words};
 use ringcall_mlx5::QueueError;
 use ringcall_mlx5::doorbell::Doorbell;
 use ringcall_mlx5::endpoint::{Arrived, Config, Endpoint, Frame, Poll, TxSlot, Windows};
-use ringcall_mlx5::wait::{Bound, Ended, Shutdown};
+use ringcall_mlx5::wait::{Bound, Shutdown, WaitEnd};
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::unified::control;
 
@@ -152,7 +152,7 @@ impl<D: Doorbell> Transport<D> {
         let turn = Bound { turns: 1, ..LAST };
         for _ in 0..LAST.turns {
             if stop() == control::STOP_NOW
-                || self.endpoint.drain(&none, turn, &mut relax) != Err(Ended::Exhausted)
+                || self.endpoint.drain(&none, turn, &mut relax) != Err(WaitEnd::Exhausted)
             {
                 return;
             }

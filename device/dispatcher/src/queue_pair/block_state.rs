@@ -75,7 +75,7 @@ impl CounterBits {
 /// to by any warp. The last words are used where graphs are launched.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct BlockState {
+pub struct QueuePairBlockState {
     jobs: [BlockU64; MOST_JOBS as usize],
     count: BlockU64,
     first: BlockU64,
@@ -93,7 +93,7 @@ pub struct BlockState {
 /// Groups of entries that a block state tells apart: those of 4096 slots in groups of 32.
 pub(super) const GROUPS: u32 = 128;
 
-impl BlockState {
+impl QueuePairBlockState {
     #[inline(always)]
     pub(super) fn jobs(&self) -> u64 {
         self.count.load(Ordering::Relaxed)

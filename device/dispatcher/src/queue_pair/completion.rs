@@ -6,7 +6,7 @@ use super::{Machine, QueuePairDispatcher};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::team::Warp;
 use ringcall_mlx5::counters::Event;
-use ringcall_mlx5::cq::{Arrival, Polled, Side};
+use ringcall_mlx5::cq::{Arrival, PolledCompletion, Side};
 use ringcall_mlx5::endpoint::{Config, SLOT_BITS, SLOT_MASK};
 use ringcall_mlx5::layout::cqe::{self, Cqe, Syndrome, opcode};
 use ringcall_mlx5::rq::Buffers;
@@ -41,14 +41,14 @@ pub(super) fn classify<M: Machine>(
         let at = poller.entry(lane) + cqe::offset::SYNDROME / 8;
         entry.0[cqe::offset::SYNDROME / 8] = dispatcher.windows.rx_completions.load(at, Ordering::Relaxed);
     }
-    let (arrival, immediate, bytes, wqe_counter) = match Polled::of(&entry) {
-        Polled::Received { arrival, immediate, bytes, wqe_counter } => {
+    let (arrival, immediate, bytes, wqe_counter) = match PolledCompletion::of(&entry) {
+        PolledCompletion::Received { arrival, immediate, bytes, wqe_counter } => {
             (arrival, immediate, bytes, wqe_counter)
         }
-        Polled::Failed { side: Side::Receive, syndrome: Syndrome::FLUSHED, .. } => {
+        PolledCompletion::Failed { side: Side::Receive, syndrome: Syndrome::FLUSHED, .. } => {
             return Completion { flushed: true, ..drop(Event::RxFlushed, false) };
         }
-        Polled::Failed { side: Side::Receive, .. } => return drop(Event::RxErrors, true),
+        PolledCompletion::Failed { side: Side::Receive, .. } => return drop(Event::RxErrors, true),
         _ => return drop(Event::RxStray, false),
     };
     let slot = match slot_of(&dispatcher.config, poller.sizes.receive, arrival, immediate, wqe_counter, bytes)

@@ -17,7 +17,7 @@ use ringcall_gpu::barrier;
 use ringcall_gpu::shared::{Pair, Rows};
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
-use ringcall_mlx5::cq::Polled;
+use ringcall_mlx5::cq::PolledCompletion;
 use ringcall_mlx5::layout::cqe::{self, Cqe};
 use ringcall_mlx5::layout::wqe;
 use ringcall_protocol::validate;
@@ -158,7 +158,8 @@ fn serve_fast<M: Machine>(
     let mut entry = Cqe::default();
     (entry.0[IMMEDIATE_WORD], entry.0[IMMEDIATE_WORD + 1]) = (upper(second[0], last), upper(second[1], last));
     entry.0[cqe::OWNER_WORD] = upper(owner, 0);
-    let Polled::Received { arrival, immediate, bytes, wqe_counter } = Polled::of(&entry) else {
+    let PolledCompletion::Received { arrival, immediate, bytes, wqe_counter } = PolledCompletion::of(&entry)
+    else {
         return None;
     };
     let Ok(slot) =

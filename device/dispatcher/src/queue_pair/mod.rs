@@ -7,7 +7,7 @@
 //! A request that came alone it serves itself, with no hand-over in its way: the rest of the completion and
 //! the slot that is expected next are fetched in one round trip, and work that no peer waits for (counters,
 //! the second fence) comes after the answer, while the next poll is under way. Several go into the
-//! [`BlockState`], and all warps serve their share. The others wait at the block's barrier meanwhile, which
+//! [`QueuePairBlockState`], and all warps serve their share. The others wait at the block's barrier meanwhile, which
 //! costs the poller nothing.
 //!
 //! # One fence for many
@@ -59,7 +59,7 @@ mod serve;
 pub mod single;
 mod state;
 
-pub use block_state::BlockState;
+pub use block_state::QueuePairBlockState;
 pub use doorbell_lanes::{Bell, Copying};
 pub use pending::{PendingTable, Plan};
 
@@ -69,7 +69,7 @@ use ringcall_gpu::shared::Words;
 use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::{Block, WARP_LANES, Warp};
 use ringcall_mlx5::QueueError;
-use ringcall_mlx5::endpoint::{Config, Reply, Windows};
+use ringcall_mlx5::endpoint::{Config, ResponsePath, Windows};
 use ringcall_mlx5::layout::cqe;
 use ringcall_mlx5::rq::Buffers;
 
@@ -92,7 +92,7 @@ pub struct QueuePairDispatcher<'a, M> {
     /// The functions.
     pub table: DeviceTable<'a>,
     /// What the warps share.
-    pub block_state: &'a BlockState,
+    pub block_state: &'a QueuePairBlockState,
     /// The control block ([`ringcall_wire::unified::control`]), in mapped memory.
     pub control: &'a Words,
     /// What graphs need, where the machine launches them.
@@ -114,7 +114,7 @@ pub struct Graphs {
 
 /// How a dispatcher's work ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Over {
+pub enum QueuePairEnd {
     /// It was stopped, or the queue pair is dead; the control block says which.
     Ended,
     /// The queues cannot be worked.
@@ -125,7 +125,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// Works until the end, by all threads of the block. `input` and `output` are the calling warp's own stages, each as long
     /// as a slot.
     #[inline(always)]
-    pub fn run(&self, block: Block<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
+    pub fn run(&self, block: Block<'_>, input: Stage<'_>, output: Stage<'_>) -> QueuePairEnd {
         let warp = block.warp();
         let me = block.thread() / WARP_LANES;
         let context = WarpContext { warp, me, input, output };
@@ -137,7 +137,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             block.sync();
             let jobs = self.block_state.jobs();
             if jobs == block_state::EXIT {
-                return Over::Ended;
+                return QueuePairEnd::Ended;
             }
             serve::share(self, context, jobs);
             block.sync();
@@ -147,7 +147,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// Works until the end, by one warp that is the whole dispatcher (`warps` is 1): of a cooperative grid, whose other threads wait
     /// for calls.
     #[inline(always)]
-    pub fn run_alone(&self, warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> Over {
+    pub fn run_alone(&self, warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> QueuePairEnd {
         let context = WarpContext { warp, me: 0, input, output };
         // No other warp takes part in a round.
         poller::run(self, &|| warp.sync(), context)
@@ -157,8 +157,8 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     #[inline(always)]
     fn capacity(&self) -> u32 {
         let room = match self.config.reply {
-            Reply::Send => self.config.tx_stride,
-            Reply::WriteImm { stride, .. } => self.config.tx_stride.min(stride),
+            ResponsePath::Send => self.config.tx_stride,
+            ResponsePath::WriteImm { stride, .. } => self.config.tx_stride.min(stride),
         };
         room.saturating_sub(ringcall_wire::header::HEADER_BYTES as u32)
     }
@@ -221,12 +221,12 @@ impl Sizes {
 
 /// The layout of the shared memory of a block that works a queue pair.
 pub mod layout {
-    use super::BlockState;
+    use super::QueuePairBlockState;
     use crate::ring::grid::CachedCall;
     use crate::shared_layout::{Needs, SharedLayout};
 
     /// The offset of a grid block's cached call, whatever else the block needs.
-    pub const CACHED_CALL: u32 = (size_of::<BlockState>() as u32).next_multiple_of(16);
+    pub const CACHED_CALL: u32 = (size_of::<QueuePairBlockState>() as u32).next_multiple_of(16);
 
     /// The layout for `needs`, after the block's state and its cached call.
     #[must_use]

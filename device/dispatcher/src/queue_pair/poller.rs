@@ -5,7 +5,8 @@ use super::completion::Completion;
 use super::fast_path::FastPath;
 use super::state::{ALONE, Done, IMMEDIATE_WORD, PollerState, Tending};
 use super::{
-    Machine, Over, QueuePairDispatcher, Sizes, completion, graphs, poll, publish, reclaim, send, serve,
+    Machine, QueuePairDispatcher, QueuePairEnd, Sizes, completion, graphs, poll, publish, reclaim, send,
+    serve,
 };
 use crate::ring::WarpContext;
 use core::sync::atomic::Ordering;
@@ -37,20 +38,20 @@ pub(super) fn run<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,
     meet: &impl Fn(),
     context: WarpContext<'_>,
-) -> Over {
+) -> QueuePairEnd {
     let warp = context.warp;
     let over = match open(dispatcher, warp) {
         Ok(mut poller) => {
             let fast_path = FastPath::of(QueuePairDispatcher { ..*dispatcher }, warp, poller.sizes);
             let left = rounds(dispatcher, meet, context, &mut poller, fast_path.as_ref());
             close(dispatcher, warp, &mut poller, left);
-            Over::Ended
+            QueuePairEnd::Ended
         }
         Err(why) => {
             if warp.lane() == 0 {
                 dispatcher.control.store(control::STATE, control::STATE_FAILED, Ordering::Release);
             }
-            Over::Refused(why)
+            QueuePairEnd::Refused(why)
         }
     };
     if warp.lane() == 0 {

@@ -9,7 +9,7 @@ use ringcall_gpu::stage::Stage;
 use ringcall_gpu::team::Warp;
 use ringcall_mlx5::counters::Event;
 use ringcall_mlx5::cq::RECORD_MASK;
-use ringcall_mlx5::endpoint::{Config, Reply};
+use ringcall_mlx5::endpoint::{Config, ResponsePath};
 use ringcall_mlx5::layout::wqe::{self, Completion, Operation, Remote};
 use ringcall_mlx5::layout::{self, Segment, pair};
 use ringcall_mlx5::sq::{RecordMode, SendQueue};
@@ -120,8 +120,8 @@ pub(crate) fn write_response(
         [if 2 * pair < words { a } else { 0 }, if 2 * pair + 1 < words { b } else { 0 }]
     };
     let operation = match config.reply {
-        Reply::Send => Operation::Send,
-        Reply::WriteImm { base, stride } => {
+        ResponsePath::Send => Operation::Send,
+        ResponsePath::WriteImm { base, stride } => {
             let offset = u64::from(slot) * u64::from(stride);
             let address = base.address.wrapping_add(offset);
             Operation::WriteImm(Remote { address, ..base }, slot)

@@ -6,7 +6,7 @@
 
 use ringcall_mlx5::doorbell::Doorbell;
 use ringcall_mlx5::endpoint::{Arrived, Endpoint, Frame, RespondError, TxSlot};
-use ringcall_mlx5::wait::{Bound, Ended};
+use ringcall_mlx5::wait::{Bound, WaitEnd};
 use ringcall_protocol::counters::Bank;
 use ringcall_protocol::table::Table;
 use ringcall_protocol::validate;
@@ -66,7 +66,7 @@ where
         scratch: &mut Scratch<'_>,
         bound: Bound,
         mut relax: impl FnMut(),
-    ) -> (u64, Ended) {
+    ) -> (u64, WaitEnd) {
         let mut served = 0;
         loop {
             let arrived = match endpoint.wait_arrival(bound, &mut relax) {

@@ -9,14 +9,14 @@ use ringcall_gpu::team::Warp;
 use ringcall_gpu::{barrier, hint};
 use ringcall_mlx5::QueueError;
 use ringcall_mlx5::counters::{Counters, Event};
-use ringcall_mlx5::cq::{Polled, RECORD_MASK, Side};
+use ringcall_mlx5::cq::{PolledCompletion, RECORD_MASK, Side};
 use ringcall_mlx5::doorbell::DoorbellRecord;
 use ringcall_mlx5::endpoint::{Config, MAX_SLOTS, Windows};
 use ringcall_mlx5::layout::cqe::{self, Cqe, Syndrome, opcode};
 use ringcall_mlx5::layout::{RECEIVE_WQE_WORDS, pair};
 use ringcall_mlx5::rq::{Buffers, ReceiveQueue};
 use ringcall_mlx5::sequence::{Found, Sequence};
-use ringcall_mlx5::wait::Ended;
+use ringcall_mlx5::wait::WaitEnd;
 use ringcall_protocol::slot::Vacant;
 use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::header::HEADER_BYTES;
@@ -215,17 +215,17 @@ impl Receiver {
     /// Fills the ring until it is stopped or the queue pair dead; how many requests. `relax` is called after a turn that found
     /// nothing.
     #[inline(always)]
-    pub fn run(&mut self, warp: Warp<'_>, mut relax: impl FnMut()) -> (u64, Ended) {
+    pub fn run(&mut self, warp: Warp<'_>, mut relax: impl FnMut()) -> (u64, WaitEnd) {
         let mut filled = 0;
         loop {
             let order = self.stop.turn(warp);
             if order == Order::End {
-                return (filled, Ended::Stopped);
+                return (filled, WaitEnd::Stopped);
             }
             match self.step(warp) {
                 Step::Took { filled: more, .. } => filled += u64::from(more),
-                Step::Dead => return (filled, Ended::Dead),
-                Step::Idle if order == Order::Drain => return (filled, Ended::Stopped),
+                Step::Dead => return (filled, WaitEnd::Dead),
+                Step::Idle if order == Order::Drain => return (filled, WaitEnd::Stopped),
                 Step::Idle => {
                     relax();
                     hint::spin();
@@ -310,14 +310,14 @@ impl Receiver {
     #[inline(always)]
     fn classify(&self, entry: &Cqe) -> Outcome {
         let drop = |event, uses| Outcome::Dropped { event, uses };
-        let (arrival, immediate, bytes, wqe_counter) = match Polled::of(entry) {
-            Polled::Received { arrival, immediate, bytes, wqe_counter } => {
+        let (arrival, immediate, bytes, wqe_counter) = match PolledCompletion::of(entry) {
+            PolledCompletion::Received { arrival, immediate, bytes, wqe_counter } => {
                 (arrival, immediate, bytes, wqe_counter)
             }
-            Polled::Failed { side: Side::Receive, syndrome: Syndrome::FLUSHED, .. } => {
+            PolledCompletion::Failed { side: Side::Receive, syndrome: Syndrome::FLUSHED, .. } => {
                 return drop(Event::RxFlushed, false);
             }
-            Polled::Failed { side: Side::Receive, .. } => return drop(Event::RxErrors, true),
+            PolledCompletion::Failed { side: Side::Receive, .. } => return drop(Event::RxErrors, true),
             _ => return drop(Event::RxStray, false),
         };
         let [_, receive] = self.entries;

@@ -12,12 +12,12 @@ use ringcall_mlx5::QueueError;
 use ringcall_mlx5::counters::{Counters, Event};
 use ringcall_mlx5::cq::CompletionQueue;
 use ringcall_mlx5::doorbell::{Doorbell, DoorbellRecord};
-use ringcall_mlx5::endpoint::{Config, Reply, Windows};
+use ringcall_mlx5::endpoint::{Config, ResponsePath, Windows};
 use ringcall_mlx5::layout;
 use ringcall_mlx5::layout::cqe::Syndrome;
 use ringcall_mlx5::layout::wqe;
 use ringcall_mlx5::sq::{RecordMode, SendQueue};
-use ringcall_mlx5::wait::Ended;
+use ringcall_mlx5::wait::WaitEnd;
 use ringcall_protocol::{RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::Status;
 use ringcall_wire::flag::{self, TxState};
@@ -77,7 +77,7 @@ impl Sender {
         if stride < geometry.tx_stride() || !fits(stride) || !fits(geometry.tx_stride()) {
             return Err(QueueError::Stride(stride));
         }
-        if let Reply::WriteImm { stride: have, .. } = config.reply
+        if let ResponsePath::WriteImm { stride: have, .. } = config.reply
             && have < stride
         {
             return Err(QueueError::Remote { have, needed: stride });
@@ -162,13 +162,13 @@ impl Sender {
     /// Sends answers until it is stopped or the queue pair dead; how many. A stop that drains sends every answer that is there.
     /// `relax` is called after a turn that found nothing.
     #[inline(always)]
-    pub fn run(&mut self, warp: Warp<'_>, stage: Stage<'_>, mut relax: impl FnMut()) -> (u64, Ended) {
+    pub fn run(&mut self, warp: Warp<'_>, stage: Stage<'_>, mut relax: impl FnMut()) -> (u64, WaitEnd) {
         let mut sent = 0;
         let mut draining = false;
         loop {
             let order = self.stop.turn(warp);
             if order == Order::End {
-                return (sent, Ended::Stopped);
+                return (sent, WaitEnd::Stopped);
             }
             if order == Order::Drain && !draining {
                 // Only looks from here on count.
@@ -177,10 +177,10 @@ impl Sender {
             let more = self.step(warp, stage);
             sent += u64::from(more);
             if self.dead.is_some() {
-                return (sent, Ended::Dead);
+                return (sent, WaitEnd::Dead);
             }
             if draining && self.quiet > self.groups(warp) {
-                return (sent, Ended::Stopped);
+                return (sent, WaitEnd::Stopped);
             }
             if more == 0 {
                 relax();

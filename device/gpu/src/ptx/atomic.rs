@@ -138,6 +138,6 @@ macro_rules! access {
     };
 }
 
-access!(crate::scope::System, "sys");
-access!(crate::scope::Device, "gpu");
-access!(crate::scope::Block, "cta");
+access!(crate::scope::SystemScope, "sys");
+access!(crate::scope::DeviceScope, "gpu");
+access!(crate::scope::BlockScope, "cta");

@@ -8,7 +8,7 @@ type Handler = unsafe extern "C" fn(*const c_void, *mut c_void, u32, u32, *mut u
 
 /// What a handler came back with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Returned {
+pub struct HandlerReturn {
     /// 0, or the status to answer with.
     pub status: i32,
     /// Bytes of the result it says it wrote.
@@ -23,7 +23,13 @@ pub struct Returned {
 ///    aligned, that nothing else accesses meanwhile, the other threads of a warp or grid handler apart.
 /// 3. All threads that the handler's kind asks for make this call converged.
 #[inline(always)]
-pub unsafe fn call(address: u64, input: u64, output: u64, arg_len: u32, max_result_len: u32) -> Returned {
+pub unsafe fn call(
+    address: u64,
+    input: u64,
+    output: u64,
+    arg_len: u32,
+    max_result_len: u32,
+) -> HandlerReturn {
     // SAFETY: condition 1.
     let handler: Handler = unsafe { transmute::<usize, Handler>(address as usize) };
     let mut len = 0;
@@ -37,7 +43,7 @@ pub unsafe fn call(address: u64, input: u64, output: u64, arg_len: u32, max_resu
             &raw mut len,
         )
     };
-    Returned { status, len }
+    HandlerReturn { status, len }
 }
 
 /// A handler's payload.

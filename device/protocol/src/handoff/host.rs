@@ -43,7 +43,7 @@ pub struct Claim {
 
 /// What a look at a queue finds.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Polled {
+pub enum PolledJob {
     /// Nothing to do.
     Empty,
     /// A job.
@@ -134,26 +134,26 @@ impl<'a> HostEnd<'a> {
 
     /// Takes the next job, if there is one. Two polls never have the same job.
     #[must_use]
-    pub fn poll(&self) -> Polled {
+    pub fn poll(&self) -> PolledJob {
         let at = self.consumer.next.load(Ordering::Acquire);
         let index = self.shape.index(at);
         let word = self.shape.record(index) + record::STATE;
         // Acquire: pairs with `DeviceEnd::publish`.
         let found = self.queue.load(word, Ordering::Acquire);
         if found == state::ready(at) {
-            return self.claim(at, index).map_or(Polled::Empty, Polled::Job);
+            return self.claim(at, index).map_or(PolledJob::Empty, PolledJob::Job);
         }
         if found == state::FREE {
-            return Polled::Empty;
+            return PolledJob::Empty;
         }
         // The lap before: its taker has not yet recorded it, or works on it.
         let lap = u64::from(self.shape.depth());
         let before = at.checked_sub(lap);
         if before.is_some_and(|before| found == state::ready(before) || found == state::claimed(before)) {
-            return Polled::Empty;
+            return PolledJob::Empty;
         }
         if self.consumer.next.load(Ordering::Acquire) != at {
-            return Polled::Empty; // others were faster, and this is of a job to come
+            return PolledJob::Empty; // others were faster, and this is of a job to come
         }
         self.make_good(at, index, found)
     }
@@ -187,7 +187,7 @@ impl<'a> HostEnd<'a> {
     }
 
     /// A state outside of the protocol, in the record of job `at`.
-    fn make_good(&self, at: u64, index: u32, found: u64) -> Polled {
+    fn make_good(&self, at: u64, index: u32, found: u64) -> PolledJob {
         let count = |word| self.queue.load(word, Ordering::Acquire);
         let ahead = count(queue::PUBLISHED).wrapping_sub(at);
         let handed_over = ahead >= 1
@@ -196,14 +196,14 @@ impl<'a> HostEnd<'a> {
         if handed_over {
             let word = self.shape.record(index) + record::STATE;
             if self.queue.load(word, Ordering::Acquire) != found {
-                return Polled::Empty; // made good meanwhile
+                return PolledJob::Empty; // made good meanwhile
             }
-            return self.claim(at, index).map_or(Polled::Empty, Polled::Damaged);
+            return self.claim(at, index).map_or(PolledJob::Empty, PolledJob::Damaged);
         }
         // One mender at a time, and none while a worker has the record: its release makes the state good.
-        let Some(claim) = self.consumer.claims.get(index as usize) else { return Polled::Empty };
+        let Some(claim) = self.consumer.claims.get(index as usize) else { return PolledJob::Empty };
         if claim.compare_exchange(0, MENDING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            return Polled::Empty;
+            return PolledJob::Empty;
         }
         let word = self.shape.record(index) + record::STATE;
         let still = self.queue.load(word, Ordering::Acquire) == found;
@@ -214,9 +214,9 @@ impl<'a> HostEnd<'a> {
         // A job may have come and been claimed by now: that stands.
         let _ = claim.compare_exchange(MENDING, 0, Ordering::AcqRel, Ordering::Relaxed);
         if !still {
-            return Polled::Empty;
+            return PolledJob::Empty;
         }
-        Polled::Garbage { index, found }
+        PolledJob::Garbage { index, found }
     }
 
     /// Gives the record of job `sequence` back: its output was read. In any order, from any thread, once.

@@ -22,14 +22,14 @@
 //! ([`DeviceEnd::grant`]) and refuses the request, with an answer and a count.
 //!
 //! # Garbage
-//! A state that no step of the protocol writes is reported ([`Polled::Garbage`], [`Polled::Damaged`]) and made good as far as
+//! A state that no step of the protocol writes is reported ([`PolledJob::Garbage`], [`PolledJob::Damaged`]) and made good as far as
 //! the rest of the queue tells how; nothing that is found in a queue reaches past it.
 
 mod device;
 mod host;
 
 pub use device::{DeviceEnd, Grant, Whose};
-pub use host::{Claim, ConsumerState, HostEnd, NotClaimed, Polled};
+pub use host::{Claim, ConsumerState, HostEnd, NotClaimed, PolledJob};
 
 use ringcall_wire::handoff::{MAX_DEPTH, queue, record};
 

@@ -1,4 +1,4 @@
-//! Reading a payload: [`Decoder`].
+//! Reading a payload: [`PayloadDecoder`].
 
 use zerocopy::little_endian::{F32, F64, I32};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -10,16 +10,16 @@ use crate::payload::{PayloadType, TypeDesc};
 use crate::readout::NibbleView;
 use crate::schema::HandlerSchema;
 
-/// Reads the values of a schema from a payload. For an example see [`Encoder`](super::Encoder).
+/// Reads the values of a schema from a payload. For an example see [`PayloadEncoder`](super::PayloadEncoder).
 ///
 /// After a refused read the decoder still stands at the same value.
 #[derive(Clone, Debug)]
-pub struct Decoder<'a> {
+pub struct PayloadDecoder<'a> {
     cursor: Cursor<'a>,
     payload: &'a [u8],
 }
 
-impl<'a> Decoder<'a> {
+impl<'a> PayloadDecoder<'a> {
     /// For the arguments of `schema`; `payload` is the `arg_len` bytes after the header.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Writing a payload: [`Encoder`].
+//! Writing a payload: [`PayloadEncoder`].
 
 use super::{Cursor, check_count};
 use crate::bits::{check_padding, pack_bits, packed_len};
@@ -10,16 +10,16 @@ use crate::schema::HandlerSchema;
 /// Writes the values of a schema into a buffer.
 ///
 /// ```
-/// use ringcall_wire::{Decoder, Encoder, HandlerSchema, TypeDesc};
+/// use ringcall_wire::{PayloadDecoder, PayloadEncoder, HandlerSchema, TypeDesc};
 ///
 /// const SCHEMA: HandlerSchema =
 ///     HandlerSchema::new().arg(TypeDesc::bit_packed(10)).arg(TypeDesc::float32());
 /// let mut payload = [0; 6];
 /// let written =
-///     Encoder::args(&SCHEMA, &mut payload)?.bits(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1])?.f32(0.5)?.finish()?;
+///     PayloadEncoder::args(&SCHEMA, &mut payload)?.bits(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 1])?.f32(0.5)?.finish()?;
 /// assert_eq!(payload[..written], [1, 2, 0, 0, 0, 0x3F]);
 ///
-/// let mut decoder = Decoder::args(&SCHEMA, &payload)?;
+/// let mut decoder = PayloadDecoder::args(&SCHEMA, &payload)?;
 /// assert!(decoder.bits()?.ones().eq([0, 9]));
 /// assert_eq!(decoder.f32()?, 0.5);
 /// decoder.finish()?;
@@ -28,12 +28,12 @@ use crate::schema::HandlerSchema;
 ///
 /// After a refused push the encoder still waits for the same value; its bytes are unspecified until it is pushed.
 #[derive(Debug)]
-pub struct Encoder<'a> {
+pub struct PayloadEncoder<'a> {
     cursor: Cursor<'a>,
     out: &'a mut [u8],
 }
 
-impl<'a> Encoder<'a> {
+impl<'a> PayloadEncoder<'a> {
     /// For the arguments of `schema`. `out` may be longer than they are.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use ringcall_dispatcher::queue_pair::Copying;
 use ringcall_dispatcher::relay::CREDITS_PER_SLOT;
 use ringcall_gpu::shared::{Bytes, Region, Words};
 use ringcall_launch::queue_pair::{MappedQueues, Shape};
-use ringcall_mlx5::endpoint::{Config, Reply, Windows};
+use ringcall_mlx5::endpoint::{Config, ResponsePath, Windows};
 use ringcall_mlx5::layout::{BLUE_FLAME_BYTES, RECEIVE_WQE_WORDS, cqe, wqe};
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sq::RecordMode;
@@ -170,7 +170,7 @@ impl Adapter {
             depth: receives,
             buffers: Buffers::Credits,
             sequence: false,
-            reply: Reply::Send,
+            reply: ResponsePath::Send,
             record: made_for.record(),
         };
         let (memory, windows, uar, at) = match device {

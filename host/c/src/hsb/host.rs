@@ -13,7 +13,7 @@ use ringcall::Wait;
 use ringcall_dispatcher::queue_pair::single::{Extent, Returned, Scratch, Unified};
 use ringcall_gpu::shared::Words;
 use ringcall_mlx5::endpoint::Endpoint;
-use ringcall_mlx5::{BlueFlame, Bound, Ended};
+use ringcall_mlx5::{BlueFlame, Bound, WaitEnd};
 use ringcall_protocol::counters::Bank;
 use ringcall_protocol::table::{Callable, Table};
 use ringcall_rdma::unified::UnifiedQueues;
@@ -124,7 +124,7 @@ impl Work {
     fn run(self) -> Result<(), Fault> {
         let Self { turn, mut endpoint, calls, counter, shutdown, halt, stop } = self;
         let ended = serve(&mut endpoint, &calls, &counter, shutdown, &halt, stop);
-        if ended == Err(Ended::Dead) {
+        if ended == Err(WaitEnd::Dead) {
             let why = "the queue pair is in the error state";
             turn.end(Err(why.to_owned()));
             return Err(Fault::internal(why));
@@ -154,7 +154,7 @@ fn serve(
     shutdown: Shutdown,
     halt: &Words,
     stop: Duration,
-) -> Result<(), Ended> {
+) -> Result<(), WaitEnd> {
     let limit = stop / 5 * 4;
     let bank = Bank::default();
     let config = *endpoint.config();
@@ -188,7 +188,7 @@ fn serve(
         }
         let arrived = match endpoint.wait_arrival(ARRIVAL_BOUND, || ()) {
             Ok(arrived) => arrived,
-            Err(Ended::Dead) => return Err(Ended::Dead),
+            Err(WaitEnd::Dead) => return Err(WaitEnd::Dead),
             Err(_) if over.is_some() => break,
             Err(_) => {
                 let _ = waiter.idle();
@@ -223,7 +223,7 @@ fn serve(
         std::thread::yield_now();
     });
     halt.store(0, 0, Ordering::Relaxed);
-    if ended == Err(Ended::Dead) { ended } else { Ok(()) }
+    if ended == Err(WaitEnd::Dead) { ended } else { Ok(()) }
 }
 
 /// Calls a C function with private copies of both slots.

@@ -7,7 +7,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringcall_qec::decode::{DecodingGraph, ParallelEdges};
 use ringcall_qec::dem::{Component, DetectorErrorModel};
 use ringcall_qec::shots::Shot;
-use ringcall_wire::codec::Encoder;
+use ringcall_wire::codec::PayloadEncoder;
 use ringcall_wire::readout::{Level, Readout};
 use ringcall_wire::schema::HandlerSchema;
 use ringcall_wire::weighted::{log_likelihood_of_4_bits, log_likelihood_of_8_bits, write_weighted_request};
@@ -134,7 +134,7 @@ impl Doubts {
         let detectors = shot.detectors.iter_bytes().collect::<Vec<_>>();
         append(schema, out, |request| {
             let mut written = || {
-                let mut encoder = Encoder::args(schema, request)?;
+                let mut encoder = PayloadEncoder::args(schema, request)?;
                 encoder.packed_bits(&detectors)?;
                 match readout {
                     Readout::Soft4 => encoder.readout4(small)?,

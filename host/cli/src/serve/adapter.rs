@@ -163,7 +163,7 @@ mod tests {
             counts.0[event as usize] = count;
         }
         assert_eq!(unanswered(&counts), 2);
-        let outcome = Outcome::of_adapter(&counts, Some(ringcall_mlx5::Ended::Dead), 2);
+        let outcome = Outcome::of_adapter(&counts, Some(ringcall_mlx5::WaitEnd::Dead), 2);
         assert!(outcome.text.contains("error state") && !outcome.stuck, "{}", outcome.text);
         assert_eq!((outcome.balance, &outcome.json["transport"]["rx_requests"]), ((0, 2), &9.into()));
         assert!(Outcome::of_adapter(&counts, None, 2).stuck);

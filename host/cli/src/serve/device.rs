@@ -20,10 +20,10 @@ use ringcall_launch::relay::{RelayDispatcher, RelayOptions, RelayWatch, Running 
 use ringcall_launch::ring::{
     DeviceDispatcher, DispatcherOptions, Functions, KernelKind, MappedRing, Modules, Running,
 };
-use ringcall_mlx5::endpoint::{Config, Reply};
+use ringcall_mlx5::endpoint::{Config, ResponsePath};
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sq::RecordMode;
-use ringcall_mlx5::{Ended, Event};
+use ringcall_mlx5::{Event, WaitEnd};
 use ringcall_protocol::counters::Snapshot;
 use ringcall_roce::PortOptions;
 use ringcall_roce::introduced::Introduction;
@@ -146,7 +146,7 @@ impl Kernels {
     }
 
     /// Stops the kernels and returns their reports; `None` if they do not end.
-    pub(super) fn stop(self, deadline: Duration) -> Option<Ended> {
+    pub(super) fn stop(self, deadline: Duration) -> Option<WaitEnd> {
         let (stuck, dead) = match self {
             Self::Unified(running) => {
                 let stopped = running.stop(deadline);
@@ -159,8 +159,8 @@ impl Kernels {
         };
         match (stuck, dead) {
             (true, _) => None,
-            (false, Some(_)) => Some(Ended::Dead),
-            (false, None) => Some(Ended::Stopped),
+            (false, Some(_)) => Some(WaitEnd::Dead),
+            (false, None) => Some(WaitEnd::Stopped),
         }
     }
 }
@@ -223,7 +223,7 @@ pub(super) fn adapter(
         depth: entries * credits,
         buffers: Buffers::Credits,
         sequence: false,
-        reply: Reply::Send,
+        reply: ResponsePath::Send,
         record,
     };
     let shape = Shape {

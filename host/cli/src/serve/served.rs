@@ -9,7 +9,7 @@ use ringcall::HostDispatcher;
 use ringcall::dispatcher::{Running, Watch, Wired};
 use ringcall_gpu_decoders::relay_bp::CancelFlag;
 use ringcall_launch::ring::{DeviceDispatcher, Running as OnDevice};
-use ringcall_mlx5::{Ended, Event};
+use ringcall_mlx5::{Event, WaitEnd};
 use ringcall_protocol::counters::Snapshot;
 use ringcall_sim::socket_nic::{self, LoopCounts};
 use ringcall_transport::{
@@ -230,9 +230,9 @@ impl Outcome {
     }
 
     /// Of an adapter's queue pair: how its kernel ended, and the requests that it took and neither answered nor gave back.
-    pub(super) fn of_adapter(counts: &dyn LoopCounts, ended: Option<Ended>, unanswered: i128) -> Self {
+    pub(super) fn of_adapter(counts: &dyn LoopCounts, ended: Option<WaitEnd>, unanswered: i128) -> Self {
         let text = match ended {
-            Some(Ended::Dead) => "the queue pair is in the error state",
+            Some(WaitEnd::Dead) => "the queue pair is in the error state",
             Some(_) => "in order",
             None => "the kernel is stuck",
         };

@@ -9,7 +9,7 @@ use ringcall_dispatcher::queue_pair::single::Extent;
 use ringcall_dispatcher::queue_pair::{Copying, Plan};
 use ringcall_dispatcher::ring::grid::GridChannel;
 use ringcall_dispatcher::ring::stage_bytes;
-use ringcall_mlx5::endpoint::Reply;
+use ringcall_mlx5::endpoint::ResponsePath;
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sq::RecordMode;
 use ringcall_protocol::Geometry;
@@ -27,7 +27,7 @@ fn option_bits(pair: &QueuePair, extent: Extent) -> u32 {
         | when(pair.copying == Copying::Staged, options::BLUE_FLAME_STAGED)
         | when(matches!(config.buffers, Buffers::Slots { .. }), options::RECEIVE_SENDS)
         | when(config.sequence, options::SEQUENCE)
-        | when(matches!(config.reply, Reply::WriteImm { .. }), options::REPLY_WRITE)
+        | when(matches!(config.reply, ResponsePath::WriteImm { .. }), options::REPLY_WRITE)
         | when(extent == Extent::Slot, options::WHOLE_SLOTS)
 }
 
@@ -39,8 +39,8 @@ pub(crate) fn queue_params(pair: &QueuePair, extent: Extent) -> UnifiedParams {
         Buffers::Credits => (0, 0),
     };
     let (remote, remote_stride) = match config.reply {
-        Reply::WriteImm { base, stride } => (Some(base), stride),
-        Reply::Send => (None, 0),
+        ResponsePath::WriteImm { base, stride } => (Some(base), stride),
+        ResponsePath::Send => (None, 0),
     };
     UnifiedParams {
         rx_base,

@@ -297,7 +297,7 @@ impl RelayWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringcall_mlx5::endpoint::Reply;
+    use ringcall_mlx5::endpoint::ResponsePath;
 
     const CONFIG: Config = Config {
         qpn: 1,
@@ -309,7 +309,7 @@ mod tests {
         depth: 48,
         buffers: Buffers::Credits,
         sequence: false,
-        reply: Reply::Send,
+        reply: ResponsePath::Send,
         record: RecordMode::NotWritten,
     };
 

@@ -6,7 +6,7 @@ use ringcall_dispatcher::queue_pair::Copying;
 use ringcall_dispatcher::relay::CREDITS_PER_SLOT;
 use ringcall_launch::queue_pair::{MappedQueues, Running, Shape, UnifiedDispatcher, UnifiedOptions, Wired};
 use ringcall_launch::ring::{DeviceError, Functions, KernelKind, Modules};
-use ringcall_mlx5::endpoint::{Config, Reply, SLOT_BITS};
+use ringcall_mlx5::endpoint::{Config, ResponsePath, SLOT_BITS};
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sq::RecordMode;
 use ringcall_sim::nic::{Config as NicConfig, Memory, Message, Nic, Port, Region, Wire, thread};
@@ -77,7 +77,7 @@ impl Pair {
             depth: self.depth * self.credits,
             buffers: Buffers::Credits,
             sequence: true,
-            reply: Reply::Send,
+            reply: ResponsePath::Send,
             record: self.record,
         }
     }

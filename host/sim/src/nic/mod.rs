@@ -29,7 +29,7 @@
 //! ```
 //! use ringcall_gpu::shared::Region;
 //! use ringcall_sim::nic::{Config, Memory, Message, Nic, Port, Region as Registered, Wire};
-//! use ringcall_mlx5::endpoint::{self, Frame, Poll, Reply, Windows};
+//! use ringcall_mlx5::endpoint::{self, Frame, Poll, ResponsePath, Windows};
 //! use ringcall_mlx5::rq::Buffers;
 //! use ringcall_mlx5::sq::RecordMode;
 //! use ringcall_mlx5::{BlueFlame, CompletionQueue, Endpoint, Event};
@@ -56,7 +56,7 @@
 //!
 //! let config = endpoint::Config {
 //!     qpn: 0x12, slots: 2, rx_stride: 128, tx_stride: 128, tx_lkey: 7, tx_base: 0, depth: 2,
-//!     buffers: Buffers::Credits, sequence: false, reply: Reply::Send, record: RecordMode::Written,
+//!     buffers: Buffers::Credits, sequence: false, reply: ResponsePath::Send, record: RecordMode::Written,
 //! };
 //! let mut endpoint = Endpoint::new(config, windows.clone(), BlueFlame::new(uar.clone())?)?;
 //!

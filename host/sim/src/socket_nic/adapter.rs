@@ -7,7 +7,7 @@ use crate::socket_nic::queues::AdapterQueues;
 use crate::socket_nic::report::{LoopCounts, Report, Watch};
 use crate::socket_nic::service::{POLL_INTERVAL, ServiceError, SocketNicOptions, failed};
 use ringcall::thread::{GRACE_PERIOD, Supervised};
-use ringcall_mlx5::Ended;
+use ringcall_mlx5::WaitEnd;
 use ringcall_roce::introduced::Introduction;
 use ringcall_roce::{PortOptions, RoceSocket};
 use std::net::SocketAddrV4;
@@ -87,7 +87,7 @@ impl Adapter {
     /// end the loop within the rest of the deadline, while the NIC still sends, and ends. `end` returns how the loop
     /// ended; `None`: it did not end.
     #[must_use]
-    pub fn stop(mut self, deadline: Duration, end: impl FnOnce(Duration) -> Option<Ended>) -> Report {
+    pub fn stop(mut self, deadline: Duration, end: impl FnOnce(Duration) -> Option<WaitEnd>) -> Report {
         let begin = Instant::now();
         self.signals.close();
         // The loop has read every completion when the NIC writes no more and every credit is back.

@@ -2,7 +2,7 @@
 
 use crate::nic::{Memory, Region as Registered};
 use ringcall_gpu::shared::{Bytes, Region, SharedError, Words};
-use ringcall_mlx5::endpoint::{self, Endpoint, Reply, Windows};
+use ringcall_mlx5::endpoint::{self, Endpoint, ResponsePath, Windows};
 use ringcall_mlx5::layout::{BLUE_FLAME_BYTES, RECEIVE_WQE_WORDS, cqe, wqe};
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sq::RecordMode;
@@ -84,7 +84,7 @@ impl Shape {
             depth: self.depth,
             buffers: Buffers::Credits,
             sequence: self.sequence,
-            reply: Reply::Send,
+            reply: ResponsePath::Send,
             record: RecordMode::Written,
         }
     }

@@ -5,7 +5,7 @@ use crate::nic::{Stats, Violation};
 use crate::socket_nic::counts::{Count, Counts};
 use crate::socket_nic::driver::Driver;
 use ringcall_gpu::shared::Words;
-use ringcall_mlx5::{Ended, Event};
+use ringcall_mlx5::{Event, WaitEnd};
 use ringcall_protocol::counters::{Bank, Snapshot};
 use ringcall_roce::SocketDrops;
 use ringcall_wire::counter::Counter;
@@ -121,7 +121,7 @@ pub struct Report {
     /// Rules of the hardware that the loop broke: none, or there is a defect.
     pub violations: Violations,
     /// How the loop ended; `None`: a handler on it never returned.
-    pub ended: Option<Ended>,
+    pub ended: Option<WaitEnd>,
     /// How long the stop took.
     pub took: Duration,
     balance: (i128, i128, i128),
@@ -131,7 +131,7 @@ impl Report {
     pub(crate) fn new(
         watch: &Watch,
         driver: Option<&Driver>,
-        served: Option<(u64, Ended)>,
+        served: Option<(u64, WaitEnd)>,
         took: Duration,
     ) -> Self {
         let (nic, violations) =
@@ -176,7 +176,7 @@ impl Report {
     /// Whether it ended as told, with every message accounted for and no rule of the hardware broken.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.ended == Some(Ended::Stopped)
+        self.ended == Some(WaitEnd::Stopped)
             && self.balance == (0, 0, 0)
             && self.violations.broken().next().is_none()
     }

@@ -12,7 +12,7 @@ use ringcall_dispatcher::queue_pair::single::{Extent, Returned, Scratch, Unified
 use ringcall_gpu::shared::{SharedError, Words};
 use ringcall_mlx5::endpoint::Endpoint;
 use ringcall_mlx5::sq::RecordMode;
-use ringcall_mlx5::{BlueFlame, Bound, Ended, QueueError};
+use ringcall_mlx5::{BlueFlame, Bound, QueueError, WaitEnd};
 use ringcall_protocol::counters::Bank;
 use ringcall_roce::introduced::Introduction;
 use ringcall_roce::{PortOptions, RoceSocket};
@@ -112,7 +112,7 @@ pub enum ServiceError {
 }
 
 /// What a loop's thread hands back: how it ended.
-type Served = (u64, Ended);
+type Served = (u64, WaitEnd);
 
 /// A service that runs. Dropped, it stops as soon as it can.
 #[derive(Debug)]
@@ -454,7 +454,7 @@ impl SteppedService {
             }
         }
         self.driver.finish();
-        Report::new(&self.watch, Some(&self.driver), Some((0, Ended::Stopped)), begin.elapsed())
+        Report::new(&self.watch, Some(&self.driver), Some((0, WaitEnd::Stopped)), begin.elapsed())
     }
 }
 
@@ -545,7 +545,7 @@ mod tests {
         // Everything is in memory, and the loop has seen nothing of it.
         signals.close();
         let ((served, ended), driver) = lane.run_with(driver, &socket, &watch, &shutdown);
-        assert_eq!((served, ended), (2, Ended::Stopped));
+        assert_eq!((served, ended), (2, WaitEnd::Stopped));
         assert_eq!(watch.counters().get(Counter::Completed), 2);
         let report = Report::new(&watch, driver.as_ref(), Some((served, ended)), Duration::ZERO);
         assert!(report.is_clean(), "{report}, {:?}", report.balance());

@@ -3,7 +3,7 @@
 use crate::rig::*;
 use crate::support::*;
 use ringcall_dispatcher::queue_pair::single::Extent;
-use ringcall_dispatcher::queue_pair::{BlockState, Copying, Over};
+use ringcall_dispatcher::queue_pair::{Copying, QueuePairBlockState, QueuePairEnd};
 use ringcall_dispatcher::ring::grid::{self, CachedCall, GridCall, GridChannel, Participant};
 use ringcall_dispatcher::ring::{Call, Machine, Returned};
 use ringcall_gpu::atomic::DeviceU64;
@@ -58,7 +58,7 @@ fn table() -> Table {
 /// A grid over the queues of `kernel`, from start to stop. Its last warp of the first block polls, or with `single` its first thread alone;
 /// how often each thread took part.
 fn grid(kernel: KernelRig<'_>, [blocks, threads]: [u32; 2], single: bool) -> Vec<u64> {
-    let (channel, block_state, table) = (GridChannel::default(), BlockState::default(), table());
+    let (channel, block_state, table) = (GridChannel::default(), QueuePairBlockState::default(), table());
     let told: Vec<CachedCall> = (0..blocks).map(|_| CachedCall::default()).collect();
     let stages = [kernel.stage(), kernel.stage()];
     let turns: Vec<_> = (0..blocks * threads).map(|_| DeviceU64::new(0)).collect();
@@ -80,7 +80,7 @@ fn grid(kernel: KernelRig<'_>, [blocks, threads]: [u32; 2], single: bool) -> Vec
         let polls = home && if single { block.thread() == 0 } else { block.thread() >= first };
         if !polls {
             port.participate(if home { Participant::Home } else { Participant::Other }, work);
-            return Over::Ended;
+            return QueuePairEnd::Ended;
         }
         let warp = if single { Warp::single() } else { block.warp() };
         let machine = GridPoller { port, others: u64::from(blocks - 1), work: &work };
@@ -90,7 +90,7 @@ fn grid(kernel: KernelRig<'_>, [blocks, threads]: [u32; 2], single: bool) -> Vec
         port.dismiss(warp);
         over
     });
-    assert!(over.iter().all(|over| *over == Over::Ended), "{over:?}");
+    assert!(over.iter().all(|over| *over == QueuePairEnd::Ended), "{over:?}");
     turns.iter().map(|turns| turns.load(Relaxed)).collect()
 }
 

@@ -3,9 +3,9 @@
 use crate::rig::*;
 use crate::support::*;
 use ringcall_dispatcher::queue_pair::single::Extent;
-use ringcall_dispatcher::queue_pair::{Bell, Copying, Over};
+use ringcall_dispatcher::queue_pair::{Bell, Copying, QueuePairEnd};
 use ringcall_gpu::team::WARP_LANES;
-use ringcall_mlx5::endpoint::Reply;
+use ringcall_mlx5::endpoint::ResponsePath;
 use ringcall_mlx5::layout::cqe::{Syndrome, opcode};
 use ringcall_mlx5::layout::wqe::Remote;
 use ringcall_mlx5::sq::RecordMode;
@@ -103,7 +103,7 @@ fn one_at_a_time() {
     let base = Shape { slots: 16, stride: 112, ..Shape::of_depth(16) };
     let remote = Remote { address: 0x5_0000, rkey: 5 };
     let told = Shape { stride: 80, told: true, sequence: true, ..base };
-    let written = Shape { reply: Reply::WriteImm { base: remote, stride: 112 }, ..base };
+    let written = Shape { reply: ResponsePath::WriteImm { base: remote, stride: 112 }, ..base };
     // A slot with a second pair for every lane leaves none for the completion: the general way.
     for shape in [base, told, written, Shape { sends: true, ..base }, Shape { stride: 128, ..base }] {
         let mut bench = Bench::new(&shape);
@@ -245,7 +245,8 @@ fn more_receive_requests_than_slots_for_sends() {
         control.store(control::STOP, control::STOP_NOW, Relaxed);
         let kernel = KernelRig { shape: &shape, windows: &windows, control: &control, bell: &bell };
         let over = kernel.outcomes(Team::of(WARP_LANES), &Table::standard(), &Threads, None);
-        let expected = if refused { Over::Refused(QueueError::Slots(4)) } else { Over::Ended };
+        let expected =
+            if refused { QueuePairEnd::Refused(QueueError::Slots(4)) } else { QueuePairEnd::Ended };
         assert!(over.iter().all(|over| *over == expected), "{slots} {sends}: {over:?}");
     }
 }

@@ -3,7 +3,9 @@
 
 use crate::support::*;
 use ringcall_dispatcher::queue_pair::single::Extent;
-use ringcall_dispatcher::queue_pair::{Bell, BlockState, Copying, Graphs, Over, QueuePairDispatcher};
+use ringcall_dispatcher::queue_pair::{
+    Bell, Copying, Graphs, QueuePairBlockState, QueuePairDispatcher, QueuePairEnd,
+};
 use ringcall_dispatcher::ring::{Call, DeviceTable, Machine, Returned};
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::Words;
@@ -226,7 +228,7 @@ impl<'a> KernelRig<'a> {
     /// The dispatcher, as one block's threads have it.
     pub fn dispatcher<M: Machine>(
         &self,
-        block_state: &'a BlockState,
+        block_state: &'a QueuePairBlockState,
         table: &'a Table,
         machine: &'a M,
         graphs: Option<&'a Graphs>,
@@ -254,7 +256,7 @@ impl<'a> KernelRig<'a> {
     /// One execution of a block of threads.
     pub fn run<M: Machine + Sync>(&self, with: Team, table: &Table, machine: &M, graphs: Option<&Graphs>) {
         let over = self.outcomes(with, table, machine, graphs);
-        assert!(over.iter().all(|over| *over == Over::Ended), "{over:?}");
+        assert!(over.iter().all(|over| *over == QueuePairEnd::Ended), "{over:?}");
     }
 
     /// One execution of a block of threads, and how it ended for each of them.
@@ -264,8 +266,8 @@ impl<'a> KernelRig<'a> {
         table: &Table,
         machine: &M,
         graphs: Option<&Graphs>,
-    ) -> Vec<Over> {
-        let block_state = BlockState::default();
+    ) -> Vec<QueuePairEnd> {
+        let block_state = QueuePairBlockState::default();
         let warps = with.threads.div_ceil(WARP_LANES);
         let stages: Vec<_> = (0..2 * warps).map(|_| self.stage()).collect();
         let kernel: &KernelRig<'_> = self;

@@ -5,7 +5,7 @@ use ringcall_gpu::shared::{Bytes, Region, Words};
 use ringcall_mlx5::Event;
 use ringcall_mlx5::cq::CompletionQueue;
 use ringcall_mlx5::doorbell::{BlueFlame, Doorbell, Register};
-use ringcall_mlx5::endpoint::{self, Arrived, Endpoint, Frame, Reply, TxSlot, Windows};
+use ringcall_mlx5::endpoint::{self, Arrived, Endpoint, Frame, ResponsePath, TxSlot, Windows};
 use ringcall_mlx5::layout::{cqe, wqe};
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sq::RecordMode;
@@ -52,7 +52,7 @@ pub struct Shape {
     pub record: RecordMode,
     pub sends: bool,
     pub sequence: bool,
-    pub reply: Reply,
+    pub reply: ResponsePath,
     pub burst: usize,
 }
 
@@ -68,7 +68,7 @@ impl Shape {
             record: RecordMode::Written,
             sends: false,
             sequence: false,
-            reply: Reply::Send,
+            reply: ResponsePath::Send,
             burst: 16,
         }
     }

@@ -17,7 +17,7 @@ use ringcall_handler::Handler;
 use ringcall_launch::queue_pair::{MappedQueues, Running, Shape, UnifiedDispatcher, UnifiedOptions};
 use ringcall_launch::relay::{RelayDispatcher, RelayOptions, Running as RelayRunning};
 use ringcall_launch::ring::{Functions, Modules};
-use ringcall_mlx5::endpoint::{Config, Reply, SLOT_BITS};
+use ringcall_mlx5::endpoint::{Config, ResponsePath, SLOT_BITS};
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sq::RecordMode;
 use ringcall_sim::nic::{Config as NicConfig, Memory, Message, Nic, Port, Region};
@@ -242,7 +242,7 @@ fn exchange(
         depth: receives,
         buffers: Buffers::Credits,
         sequence: false,
-        reply: Reply::Send,
+        reply: ResponsePath::Send,
         record: kernels.record(),
     };
     let shape = Shape {
