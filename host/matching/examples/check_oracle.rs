@@ -11,6 +11,7 @@ mod common;
 use std::collections::{BTreeMap, HashSet};
 use std::error::Error;
 use std::io::BufRead;
+use std::num::NonZeroU32;
 
 use ringcall_matching::{
     DecoderConfig, MatchingGraph, MwpmDecoder, ParallelConfig, ParallelDecoder, Solution, StreamingDecoder,
@@ -94,7 +95,7 @@ fn in_parts(graph: &MatchingGraph, list: &[common::Shot]) -> Result<(u64, u64), 
     let whole = MwpmDecoder::new(graph.clone());
     let rounds: Vec<u32> = (0..n).map(|i| i.wrapping_mul(2_654_435_761) >> 29).collect();
     let mut config = ParallelConfig::new(2.try_into()?);
-    config.least_defects = 0;
+    (config.least_defects, config.least_rounds) = (0, NonZeroU32::new(1));
     let mut stream = StreamingDecoder::new(&whole, &rounds)?;
     let mut cores = ParallelDecoder::new(&whole, &rounds, &config)?;
     let (mut cases, mut wrong) = (0, 0);

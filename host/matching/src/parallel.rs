@@ -1,6 +1,6 @@
 //! Parallel matching: slabs of rounds are solved on several cores, then fused.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
@@ -20,9 +20,12 @@ use crate::solution::{CertificateError, Solution};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParallelConfig {
-    /// Slabs, and threads that solve them: the caller's thread, and one less than this number of helpers. At most one per round
-    /// is used.
+    /// The most slabs, and threads that solve them: the caller's thread, and one less than this number of helpers.
     pub cores: NonZeroUsize,
+    /// The fewest rounds of a slab; with fewer rounds than twice this number, the caller solves alone. `None` takes seven times
+    /// the square root of the detectors of a round, about seven times a surface code's distance: near a slab's ends regions wait
+    /// for the other slab, and in thinner slabs so many do that several cores take longer than one.
+    pub least_rounds: Option<NonZeroU32>,
     /// The caller alone solves syndromes with fewer defects than this: handing work over costs some microseconds.
     pub least_defects: usize,
     /// How long a thread without work polls before it sleeps (waking it costs tens of microseconds).
@@ -30,9 +33,19 @@ pub struct ParallelConfig {
 }
 
 impl ParallelConfig {
+    /// The number of slabs for this many detectors, the last of them in round `last`.
+    fn slabs(&self, detectors: usize, last: u32) -> usize {
+        let rounds = f64::from(last) + 1.0;
+        let least = match self.least_rounds {
+            Some(least) => f64::from(least.get()),
+            None => (7.0 * (detectors as f64 / rounds).sqrt()).max(1.0),
+        };
+        self.cores.get().min((rounds / least) as usize).max(1)
+    }
+
     /// The default trade-offs for this many cores.
     pub fn new(cores: NonZeroUsize) -> Self {
-        Self { cores, least_defects: 128, spin: Duration::from_millis(2) }
+        Self { cores, least_rounds: None, least_defects: 128, spin: Duration::from_millis(2) }
     }
 }
 
@@ -113,8 +126,8 @@ impl Drop for Helper {
 /// A decoder that splits a syndrome into slabs of rounds, solves them on several cores, and fuses the solutions.
 ///
 /// The answer is of minimum weight, as that of a [`MwpmDecoder`]. The calling thread makes a second pass for correlations, over the
-/// whole syndrome. Several cores pay for large distances only; `ringcall bench matching` shows from where on. The threads end
-/// when the decoder is dropped.
+/// whole syndrome. Several cores pay for runs that are much longer than the distance, such as 400 rounds at distance 13; shorter
+/// ones are not divided ([`ParallelConfig::least_rounds`]). The threads end when the decoder is dropped.
 ///
 /// ```
 /// use ringcall_matching::{MwpmDecoder, GraphBuilder, ParallelConfig, ParallelDecoder};
@@ -159,9 +172,7 @@ impl ParallelDecoder {
         let shared = Arc::clone(decoder.shared());
         let tables = shared.tables();
         let n = tables.graph.num_detectors();
-        // More slabs than rounds would be empty.
-        let last = rounds.iter().copied().max().unwrap_or(0);
-        let cores = config.cores.get().min(last as usize + 1);
+        let cores = config.slabs(n, rounds.iter().copied().max().unwrap_or(0));
         let slabs = Arc::new(Slabs::new(tables, rounds, cores)?);
         let mut helpers = Vec::new();
         for k in 1..cores {
@@ -340,9 +351,8 @@ mod tests {
         b.boundary_edge(0, 1.0, &[0]).unwrap();
         let rounds: Vec<u32> = (0..41).collect();
         let mut config = ParallelConfig::new(NonZeroUsize::new(3).unwrap());
-        config.least_defects = 0;
-        let mut decoder =
-            ParallelDecoder::new(&MwpmDecoder::new(b.build().unwrap()), &rounds, &config).unwrap();
+        (config.least_defects, config.least_rounds) = (0, NonZeroU32::new(1));
+        let mut decoder = ParallelDecoder::new(&MwpmDecoder::new(b.build().unwrap()), &rounds, &config).unwrap();
         let defects = [3, 4, 17, 20, 30, 31, 38];
         let expected = decoder.decode(&defects).unwrap().grid_weight();
         // A helper ends when its channel is closed.
@@ -354,12 +364,30 @@ mod tests {
     }
 
     #[test]
+    fn slabs_are_as_thick_as_configured() {
+        let mut config = ParallelConfig::new(NonZeroUsize::new(4).unwrap());
+        // As surface codes of distance 31 and 13.
+        assert_eq!(
+            (config.slabs(32 * 960, 31), config.slabs(190 * 168, 189), config.slabs(400 * 168, 399)),
+            (1, 2, 4)
+        );
+        config.least_rounds = NonZeroU32::new(10);
+        assert_eq!(
+            [0, 18, 19, 29, 39, 99, u32::MAX].map(|last| config.slabs(50, last)),
+            [1, 1, 2, 3, 4, 4, 4]
+        );
+        config.least_rounds = None;
+        assert_eq!(config.slabs(0, 0), 1);
+    }
+
+    #[test]
     fn no_more_slabs_than_rounds() {
         let mut b = GraphBuilder::new();
         b.edge(0, 1, 1.0, &[]).unwrap();
         let decoder = MwpmDecoder::new(b.build().unwrap());
-        let parallel =
-            ParallelDecoder::new(&decoder, &[0, 1], &ParallelConfig::new(NonZeroUsize::MAX)).unwrap();
+        let mut config = ParallelConfig::new(NonZeroUsize::MAX);
+        config.least_rounds = NonZeroU32::new(1);
+        let parallel = ParallelDecoder::new(&decoder, &[0, 1], &config).unwrap();
         assert_eq!(parallel.helpers.len(), 1);
     }
 }

@@ -10,6 +10,7 @@ use ringcall_matching::{
     DecoderConfig, ErrorPart, GraphBuilder, MatchingGraphError, MwpmDecoder, ParallelConfig, ParallelDecoder,
     StreamingDecoder,
 };
+use std::num::NonZeroU32;
 
 fn configs() -> [DecoderConfig; 2] {
     [(256, true), (0, false)].map(|(near_entries, pair_table)| {
@@ -168,7 +169,7 @@ impl InParts for StreamingDecoder {
 impl InParts for ParallelDecoder {
     fn on(decoder: &MwpmDecoder, rounds: &[u32]) -> Self {
         let mut config = ParallelConfig::new(2.try_into().unwrap());
-        config.least_defects = 0;
+        (config.least_defects, config.least_rounds) = (0, NonZeroU32::new(1));
         Self::new(decoder, rounds, &config).unwrap()
     }
     fn decode(&mut self, _: &[u32], defects: &[u32]) -> (i64, u64) {

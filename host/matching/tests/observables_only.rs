@@ -7,6 +7,7 @@ use ringcall_matching::{
     DecoderConfig, ErrorPart, GraphBuilder, MatchingError, MatchingGraph, MwpmDecoder, ParallelConfig,
     ParallelDecoder, StreamingDecoder,
 };
+use std::num::NonZeroU32;
 
 const LENGTH: u32 = 30;
 
@@ -69,7 +70,9 @@ proptest! {
             prop_assert_eq!(part.makes_second_pass(), correlations);
             let rounds: Vec<u32> = (0..3 * LENGTH).map(|d| d % LENGTH).collect();
             let mut stream = StreamingDecoder::new(&part, &rounds).unwrap();
-            let mut parallel = ParallelDecoder::new(&part, &rounds, &ParallelConfig::new(2.try_into().unwrap())).unwrap();
+            let mut in_slabs = ParallelConfig::new(2.try_into().unwrap());
+            (in_slabs.least_defects, in_slabs.least_rounds) = (0, NonZeroU32::new(1));
+            let mut parallel = ParallelDecoder::new(&part, &rounds, &in_slabs).unwrap();
             for _ in 0..8 {
                 let defects: Vec<u32> = (0..3 * LENGTH).filter(|_| rng.random_bool(density)).collect();
                 let expected = whole.decode(&defects).unwrap().observables().to_vec();

@@ -5,13 +5,15 @@ mod common;
 mod parts;
 mod repetition;
 
+use std::num::NonZeroU32;
+
 use parts::Problem;
 use proptest::prelude::*;
 use ringcall_matching::{GraphBuilder, MatchingError, MwpmDecoder, ParallelConfig, ParallelDecoder};
 
 fn shared_by(cores: usize) -> ParallelConfig {
     let mut config = ParallelConfig::new(cores.try_into().unwrap());
-    config.least_defects = 0;
+    (config.least_defects, config.least_rounds) = (0, NonZeroU32::new(1));
     config
 }
 

@@ -16,7 +16,6 @@ use anyhow::{Context, Result};
 use ours::Ours;
 use problem::Problem;
 use reference::{Answer, Start};
-use ringcall_matching::ParallelConfig;
 use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -35,16 +34,16 @@ enum Kind {
     Memory { distance: u32, per_mille: u32 },
     /// The same, round by round: the time from the last round.
     Stream { distance: u32, per_mille: u32 },
-    /// The same, on so many cores.
-    Cores { distance: u32, per_mille: u32, cores: NonZeroUsize },
+    /// The same of so many rounds at an error rate of 0.006, each solved on so many cores.
+    Cores { distance: u32, rounds: u32, cores: NonZeroUsize },
     /// A request is two slices a round of independent defects.
     Slices { distance: u32, percent: u32 },
 }
 
+const ONE: NonZeroUsize = NonZeroUsize::MIN;
 const TWO: NonZeroUsize = NonZeroUsize::new(2).expect("2 is not 0");
 const FOUR: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");
 const EIGHT: NonZeroUsize = NonZeroUsize::new(8).expect("8 is not 0");
-const SIXTEEN: NonZeroUsize = NonZeroUsize::new(16).expect("16 is not 0");
 
 /// Name and kind of each row, and how many requests take a few seconds.
 const BENCHES: &[(&str, Kind, usize)] = &[
@@ -61,15 +60,22 @@ const BENCHES: &[(&str, Kind, usize)] = &[
     ("matching/stream/d7/p0.003", Kind::Stream { distance: 7, per_mille: 3 }, 50_000),
     ("matching/stream/d13/p0.003", Kind::Stream { distance: 13, per_mille: 3 }, 20_000),
     ("matching/stream/d21/p0.003", Kind::Stream { distance: 21, per_mille: 3 }, 5_000),
-    ("matching/2-cores/d21/p0.003", Kind::Cores { distance: 21, per_mille: 3, cores: TWO }, 5_000),
-    ("matching/2-cores/d31/p0.001", Kind::Cores { distance: 31, per_mille: 1, cores: TWO }, 3_000),
-    ("matching/2-cores/d31/p0.003", Kind::Cores { distance: 31, per_mille: 3, cores: TWO }, 1_000),
-    ("matching/2-cores/d31/p0.006", Kind::Cores { distance: 31, per_mille: 6, cores: TWO }, 1_000),
-    ("matching/4-cores/d31/p0.003", Kind::Cores { distance: 31, per_mille: 3, cores: FOUR }, 1_000),
-    ("matching/4-cores/d31/p0.006", Kind::Cores { distance: 31, per_mille: 6, cores: FOUR }, 1_000),
-    ("matching/8-cores/d31/p0.003", Kind::Cores { distance: 31, per_mille: 3, cores: EIGHT }, 1_000),
-    ("matching/8-cores/d31/p0.006", Kind::Cores { distance: 31, per_mille: 6, cores: EIGHT }, 1_000),
-    ("matching/16-cores/d31/p0.006", Kind::Cores { distance: 31, per_mille: 6, cores: SIXTEEN }, 1_000),
+    ("matching/1-core/d31/p0.006/31-rounds", Kind::Cores { distance: 31, rounds: 31, cores: ONE }, 1000),
+    ("matching/2-cores/d31/p0.006/31-rounds", Kind::Cores { distance: 31, rounds: 31, cores: TWO }, 1000),
+    ("matching/4-cores/d31/p0.006/31-rounds", Kind::Cores { distance: 31, rounds: 31, cores: FOUR }, 1000),
+    ("matching/8-cores/d31/p0.006/31-rounds", Kind::Cores { distance: 31, rounds: 31, cores: EIGHT }, 1000),
+    ("matching/1-core/d13/p0.006/400-rounds", Kind::Cores { distance: 13, rounds: 400, cores: ONE }, 300),
+    ("matching/2-cores/d13/p0.006/400-rounds", Kind::Cores { distance: 13, rounds: 400, cores: TWO }, 300),
+    ("matching/4-cores/d13/p0.006/400-rounds", Kind::Cores { distance: 13, rounds: 400, cores: FOUR }, 300),
+    ("matching/8-cores/d13/p0.006/400-rounds", Kind::Cores { distance: 13, rounds: 400, cores: EIGHT }, 300),
+    ("matching/1-core/d13/p0.006/1000-rounds", Kind::Cores { distance: 13, rounds: 1000, cores: ONE }, 100),
+    ("matching/2-cores/d13/p0.006/1000-rounds", Kind::Cores { distance: 13, rounds: 1000, cores: TWO }, 100),
+    ("matching/4-cores/d13/p0.006/1000-rounds", Kind::Cores { distance: 13, rounds: 1000, cores: FOUR }, 100),
+    (
+        "matching/8-cores/d13/p0.006/1000-rounds",
+        Kind::Cores { distance: 13, rounds: 1000, cores: EIGHT },
+        100,
+    ),
 ];
 
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
@@ -228,9 +234,10 @@ fn measure(
     options: &DecodeOptions<'_>,
 ) -> Result<(Row, Vec<(&'static str, String)>)> {
     let problem = match kind {
-        Kind::Memory { distance, per_mille }
-        | Kind::Stream { distance, per_mille }
-        | Kind::Cores { distance, per_mille, .. } => Problem::memory(distance, per_mille, requests)?,
+        Kind::Memory { distance, per_mille } | Kind::Stream { distance, per_mille } => {
+            Problem::memory(distance, distance, per_mille, requests)?
+        }
+        Kind::Cores { distance, rounds, .. } => Problem::memory(distance, rounds, 6, requests)?,
         Kind::Slices { distance, percent } => Problem::slices(distance, percent, requests)?,
     };
     let mut absent = Vec::new();
@@ -246,7 +253,7 @@ fn measure(
     let mut decoder = match kind {
         Kind::Memory { .. } | Kind::Slices { .. } => Ours::whole(&problem)?,
         Kind::Stream { .. } => Ours::stream(&problem)?,
-        Kind::Cores { cores, .. } => Ours::cores(&problem, &ParallelConfig::new(cores))?,
+        Kind::Cores { cores, .. } => Ours::cores(&problem, cores)?,
     };
     let mut ours = Side::default();
     let end = options.shots.is_none().then(|| Instant::now() + LIMIT);

@@ -4,6 +4,7 @@ use super::problem::Problem;
 use super::reference::Answer;
 use anyhow::{Context, Result};
 use ringcall_matching::{MwpmDecoder, ParallelConfig, ParallelDecoder, Solution, StreamingDecoder};
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Instant;
 
 pub(super) enum Ours {
@@ -24,9 +25,12 @@ impl Ours {
         Ok(Self::Stream(Box::new(stream), Vec::new(), Vec::new()))
     }
 
-    pub(super) fn cores(problem: &Problem, config: &ParallelConfig) -> Result<Self> {
+    /// Each core solves a slab, however thin and however few its defects.
+    pub(super) fn cores(problem: &Problem, cores: NonZeroUsize) -> Result<Self> {
         let whole = MwpmDecoder::new(problem.graph()?);
-        let decoder = ParallelDecoder::new(&whole, problem.rounds(), config)?;
+        let mut config = ParallelConfig::new(cores);
+        (config.least_defects, config.least_rounds) = (0, Some(NonZeroU32::MIN));
+        let decoder = ParallelDecoder::new(&whole, problem.rounds(), &config)?;
         Ok(Self::Cores(Box::new(decoder)))
     }
 
@@ -81,11 +85,9 @@ mod tests {
     /// All three decoders find the same weight.
     #[test]
     fn they_agree() -> Result<()> {
-        let problem = Problem::memory(5, 8, 200)?;
+        let problem = Problem::memory(5, 5, 8, 200)?;
         let mut whole = Ours::whole(&problem)?;
-        let mut config = ParallelConfig::new(super::super::TWO);
-        config.least_defects = 0;
-        let mut others = [Ours::stream(&problem)?, Ours::cores(&problem, &config)?];
+        let mut others = [Ours::stream(&problem)?, Ours::cores(&problem, super::super::TWO)?];
         for request in 0..200 {
             let expected = whole.decode(&problem, request)?.weight;
             for other in &mut others {

@@ -19,11 +19,11 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// A memory experiment with as many rounds as the distance, in basis Z under uniform circuit noise. The seed is
-    /// 1000 times the distance plus the error rate in thousandths.
-    pub(super) fn memory(distance: u32, per_mille: u32, shots: usize) -> Result<Self> {
+    /// A memory experiment in basis Z under uniform circuit noise. The seed is 1000 times the distance plus the error rate in
+    /// thousandths.
+    pub(super) fn memory(distance: u32, rounds: u32, per_mille: u32, shots: usize) -> Result<Self> {
         let noise = CircuitNoise::uniform(f64::from(per_mille) / 1000.0);
-        let experiment = MemoryExperiment { distance, rounds: distance, basis: Basis::Z, noise };
+        let experiment = MemoryExperiment { distance, rounds, basis: Basis::Z, noise };
         let model = experiment.detector_error_model()?;
         let edges = DecodingGraph::from_dem(&model, ParallelEdges::Independent)?;
         let seed = u64::from(1000 * distance + per_mille);
