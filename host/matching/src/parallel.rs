@@ -352,7 +352,8 @@ mod tests {
         let rounds: Vec<u32> = (0..41).collect();
         let mut config = ParallelConfig::new(NonZeroUsize::new(3).unwrap());
         (config.least_defects, config.least_rounds) = (0, NonZeroU32::new(1));
-        let mut decoder = ParallelDecoder::new(&MwpmDecoder::new(b.build().unwrap()), &rounds, &config).unwrap();
+        let mut decoder =
+            ParallelDecoder::new(&MwpmDecoder::new(b.build().unwrap()), &rounds, &config).unwrap();
         let defects = [3, 4, 17, 20, 30, 31, 38];
         let expected = decoder.decode(&defects).unwrap().grid_weight();
         // A helper ends when its channel is closed.
