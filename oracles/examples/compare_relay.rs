@@ -4,7 +4,7 @@
 //! ```sh
 //! cargo run --release --example compare_relay -- PROBLEM SHOTS SOLUTIONS LIMIT
 //! ```
-//! The files are those of `ringcall-bp`'s example `decode_bench`. Prints one line of JSON.
+//! The files are those of `ringcall-bp`'s example `relay_bp_bench`. Prints one line of JSON.
 
 #[path = "../../host/bp/examples/common/files.rs"]
 mod files;

@@ -4,7 +4,7 @@
 //! cargo run --release -p ringcall-bp --example export -- PROBLEM SHOTS SOLUTIONS LANES LIMIT SHAPE OUT
 //! ```
 //!
-//! PROBLEM and SHOTS are as `decode_bench` describes them; SHAPE is a name in `ringcall_bp::kernel`. All words are little-endian. The file has
+//! PROBLEM and SHOTS are as `relay_bp_bench` describes them; SHAPE is a name in `ringcall_bp::kernel`. All words are little-endian. The file has
 //! a header (`RBP2`, checks, observables, columns, shots, and the configuration's numbers in the order of its fields); the number of the
 //! tables' words, the tables; for each shot its number of defects, the defects, converged, solutions, iterations, weight, the 32 first
 //! observables as bits, the number of the error's columns, the columns.

@@ -1,4 +1,4 @@
-//! Readers for the files of columns and of shots that `decode_bench` describes.
+//! Readers for the files of columns and of shots that `relay_bp_bench` describes.
 
 use std::error::Error;
 

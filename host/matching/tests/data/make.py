@@ -4,7 +4,7 @@
     make.py random SEED COUNT [SHOTS]   random graphs, one line each, with 4 shots or as many, to standard output
     make.py circuits            a few circuit graphs with shots, to standard output
     make.py circuit D P SHOTS SEED  one circuit graph with shots, to standard output
-    make.py bench D P SHOTS OUT a circuit graph and shots as OUT.graph and OUT.shots, for `examples/decode_bench.rs`
+    make.py bench D P SHOTS OUT a circuit graph and shots as OUT.graph and OUT.shots, for `examples/matching_bench.rs`
 
 A line is `DETECTORS OBSERVABLES STRATEGY;U V WEIGHT PROBABILITY OBSERVABLES;...|DEFECTS=WEIGHT OBSERVABLES|...`: V is `b` for
 the boundary, PROBABILITY is -1 where unknown, lists are joined by commas. The edges are as handed to PyMatching,

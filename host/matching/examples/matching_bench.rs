@@ -1,6 +1,6 @@
 //! Times decoding of a graph and a list of shots from text files, and checks every weight given with them.
 //!
-//! `decode_bench GRAPH SHOTS [NEAR_ENTRIES [ROUNDS]]`, where the first line of GRAPH is `DETECTORS OBSERVABLES`, each further one an edge
+//! `matching_bench GRAPH SHOTS [NEAR_ENTRIES [ROUNDS]]`, where the first line of GRAPH is `DETECTORS OBSERVABLES`, each further one an edge
 //! `U V WEIGHT OBSERVABLE...` (V is `b` for the boundary), and each line of SHOTS is `WEIGHT OBSERVABLES DEFECT...`
 //! (OBSERVABLES as a bit mask in decimal). `tests/data/make.py` writes such files.
 #![allow(clippy::print_stdout)]
@@ -46,8 +46,8 @@ fn read_shots(text: &str) -> Result<Vec<Shot>, Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let graph = args.next().ok_or("usage: decode_bench GRAPH SHOTS [NEAR_ENTRIES [ROUNDS]]")?;
-    let shots = args.next().ok_or("usage: decode_bench GRAPH SHOTS [NEAR_ENTRIES [ROUNDS]]")?;
+    let graph = args.next().ok_or("usage: matching_bench GRAPH SHOTS [NEAR_ENTRIES [ROUNDS]]")?;
+    let shots = args.next().ok_or("usage: matching_bench GRAPH SHOTS [NEAR_ENTRIES [ROUNDS]]")?;
     let mut config = DecoderConfig::default();
     if let Some(entries) = args.next() {
         config.near_entries = entries.parse()?;

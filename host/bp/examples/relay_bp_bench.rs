@@ -1,7 +1,7 @@
 //! Shots a second, iterations and logical errors of a decoder, from a file of columns and a file of shots.
 //!
 //! ```sh
-//! cargo run --release -p ringcall-bp --example decode_bench -- PROBLEM SHOTS [SOLUTIONS] [LANES] [LIMIT]
+//! cargo run --release -p ringcall-bp --example relay_bp_bench -- PROBLEM SHOTS [SOLUTIONS] [LANES] [LIMIT]
 //! ```
 //!
 //! The first line of PROBLEM says how many checks and observables there are, and each further line is an error:
@@ -20,7 +20,7 @@ mod files;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let (Some(problem), Some(shots)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: decode_bench PROBLEM SHOTS [SOLUTIONS] [LANES] [LIMIT]".into());
+        return Err("usage: relay_bp_bench PROBLEM SHOTS [SOLUTIONS] [LANES] [LIMIT]".into());
     };
     let solutions = arguments.next().map_or(Ok(1), |n| n.parse())?;
     let lanes = arguments.next().map_or(Ok(1), |n| n.parse())?;
