@@ -1,5 +1,5 @@
 //! The dispatch core in one thread, any order of steps: well-behaved and hostile producers, a dispatcher that answers at
-//! once or takes in flight, workers and time-outs that settle, a consumer. A plain list says what must come out.
+//! once or takes in flight, workers and time-outs that complete them, a consumer. A plain list says what must come out.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -150,9 +150,9 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
                 let ticket = tickets[number];
                 let index = ticket.slot.as_usize();
                 let ours = matches!(model[index], State::InFlight(_, of) if of == number);
-                match ledger.settle(&ticket) {
+                match ledger.complete(&ticket) {
                     Some(in_flight) => {
-                        assert!(ours, "ticket {number} settled slot {index} in state {:?}", model[index]);
+                        assert!(ours, "ticket {number} completed slot {index} in state {:?}", model[index]);
                         let sent = in_flight.answer(&ring, Status(status), &result);
                         let cut = result.len() > CAPACITY;
                         let status = if cut { Status::RESULT_TOO_LONG.0 } else { status };
@@ -169,7 +169,7 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
                 }
                 let ticket = tickets[ticket as usize % tickets.len()];
                 let index = ticket.slot.as_usize();
-                if let Some(in_flight) = ledger.settle(&ticket) {
+                if let Some(in_flight) = ledger.complete(&ticket) {
                     in_flight.fail(&ring, Status::LAUNCH_FAILED, code);
                     model[index] = State::Answered {
                         header: ticket.header,
@@ -203,6 +203,6 @@ fuzz_target!(|input: (u8, Vec<Step>)| {
             }
         }
     }
-    let unsettled = ledger.unsettled().count();
-    assert_eq!(unsettled, model.iter().filter(|state| matches!(state, State::InFlight(..))).count());
+    let in_flight = ledger.in_flight().count();
+    assert_eq!(in_flight, model.iter().filter(|state| matches!(state, State::InFlight(..))).count());
 });

@@ -1,6 +1,6 @@
 //! How a grid's blocks are called, every interleaving: the grid channel that ships, with blocks of one thread.
 //!
-//! The poller stages a request, calls, and reads what the other block made of it. The second call is for another handler than
+//! The poller writes a request to its staging buffer, calls, and reads what the other block made of it. The second call is for another handler than
 //! the first, the third for the same one.
 #![cfg(loom)]
 
@@ -20,13 +20,13 @@ use std::sync::atomic::Ordering::Relaxed;
 const CALLS: [GridCall; 3] = [call(1, 8), call(2, 8), call(2, 16)];
 
 const fn call(handler: u64, arg_len: u32) -> GridCall {
-    GridCall { handler, arg_len, capacity: 24, stage: 0 }
+    GridCall { handler, arg_len, capacity: 24, staging: 0 }
 }
 
 #[derive(Default)]
 struct Model {
     channel: GridChannel,
-    /// Number of the request that is staged, from 1.
+    /// Number of the request in the staging buffer, from 1.
     input: DeviceU64,
     /// What the participant made of it.
     output: DeviceU64,
@@ -38,8 +38,8 @@ type Caller = fn(&Model, &CachedCall, u64, GridCall) -> u64;
 impl Model {
     /// The life of a participant in its own block: what it was called for, and the request that was there.
     fn follow(&self) -> Vec<(GridCall, u64)> {
-        let (told, mut seen) = (CachedCall::default(), Vec::new());
-        self.channel.port(Block::single(), &told).participate(Participant::Reporter, |call| {
+        let (cached, mut seen) = (CachedCall::default(), Vec::new());
+        self.channel.port(Block::single(), &cached).participate(Participant::Reporter, |call| {
             let request = self.input.load(Relaxed);
             seen.push((call, request));
             self.output.store(10 * request, Relaxed);
@@ -55,11 +55,11 @@ fn calls(caller: Caller) {
         let model = Arc::clone(&model);
         thread::spawn(move || model.follow())
     };
-    let (told, mut results) = (CachedCall::default(), Vec::new());
+    let (cached, mut results) = (CachedCall::default(), Vec::new());
     for (i, call) in (1..).zip(CALLS) {
-        results.push(caller(&model, &told, i, call));
+        results.push(caller(&model, &cached, i, call));
     }
-    model.channel.port(Block::single(), &told).dismiss(Warp::single());
+    model.channel.port(Block::single(), &cached).dismiss(Warp::single());
     let seen = participant.join().expect("the participant");
     assert_eq!(seen, (1..).zip(CALLS).map(|(i, call)| (call, i)).collect::<Vec<_>>(), "calls");
     assert_eq!(results, [10, 20, 30], "results");
@@ -68,19 +68,19 @@ fn calls(caller: Caller) {
 #[test]
 fn each_block_runs_each_call_and_the_poller_has_its_results() {
     model(|| {
-        calls(|model, told, i, call| {
+        calls(|model, cached, i, call| {
             model.input.store(i, Relaxed);
-            model.channel.port(Block::single(), told).call_grid(Warp::single(), 1, call, || (), |_| ());
+            model.channel.port(Block::single(), cached).call_grid(Warp::single(), 1, call, || (), |_| ());
             model.output.load(Relaxed)
         });
     });
 }
 
 #[test]
-fn mutant_staged_after_the_call() {
+fn mutant_copied_after_the_call() {
     let body = || {
-        calls(|model, told, i, call| {
-            let number = model.channel.call(told, call);
+        calls(|model, cached, i, call| {
+            let number = model.channel.call(cached, call);
             model.input.store(i, Relaxed);
             model.channel.gather(number, 1);
             model.output.load(Relaxed)
@@ -92,9 +92,9 @@ fn mutant_staged_after_the_call() {
 #[test]
 fn mutant_results_read_before_they_are_gathered() {
     let body = || {
-        calls(|model, told, i, call| {
+        calls(|model, cached, i, call| {
             model.input.store(i, Relaxed);
-            let number = model.channel.call(told, call);
+            let number = model.channel.call(cached, call);
             let result = model.output.load(Relaxed);
             model.channel.gather(number, 1);
             result
@@ -103,7 +103,7 @@ fn mutant_results_read_before_they_are_gathered() {
     assert!(broken(body).contains("results"));
 }
 
-/// Requests and results of a poller that tells a call before the last one is over: each has its own stages.
+/// Requests and results of a poller that publishes a call before the last one is over: each has its own staging buffers.
 #[derive(Default)]
 struct Ahead {
     channel: GridChannel,
@@ -111,16 +111,16 @@ struct Ahead {
     outputs: [DeviceU64; 2],
 }
 
-const fn staged(stage: u32) -> GridCall {
-    GridCall { handler: 1, arg_len: 8, capacity: 24, stage }
+const fn call_with(staging: u32) -> GridCall {
+    GridCall { handler: 1, arg_len: 8, capacity: 24, staging }
 }
 
 impl Ahead {
     fn follow(&self) -> usize {
-        let (told, mut calls) = (CachedCall::default(), 0);
-        self.channel.port(Block::single(), &told).participate(Participant::Reporter, |call| {
-            let stage = call.stage as usize;
-            self.outputs[stage].store(10 * self.inputs[stage].load(Relaxed), Relaxed);
+        let (cached, mut calls) = (CachedCall::default(), 0);
+        self.channel.port(Block::single(), &cached).participate(Participant::Reporter, |call| {
+            let staging = call.staging as usize;
+            self.outputs[staging].store(10 * self.inputs[staging].load(Relaxed), Relaxed);
             calls += 1;
             Returned::default()
         });
@@ -135,10 +135,10 @@ fn three_calls(gathers: bool) {
         let ahead = Arc::clone(&ahead);
         thread::spawn(move || ahead.follow())
     };
-    let told = CachedCall::default();
-    let call = |stage: u32, request: u64| {
-        ahead.inputs[stage as usize].store(request, Relaxed);
-        ahead.channel.call(&told, staged(stage))
+    let cached = CachedCall::default();
+    let call = |staging: u32, request: u64| {
+        ahead.inputs[staging as usize].store(request, Relaxed);
+        ahead.channel.call(&cached, call_with(staging))
     };
     let [first, second] = [call(0, 1), call(1, 2)];
     if gathers {
@@ -155,24 +155,24 @@ fn three_calls(gathers: bool) {
 }
 
 #[test]
-fn a_call_is_told_before_the_last_one_is_over() {
+fn a_call_is_published_before_the_last_one_is_over() {
     model(|| three_calls(true));
 }
 
 #[test]
-fn mutant_told_two_calls_before() {
+fn mutant_published_two_calls_before() {
     // The participant never sees the first one's word, and waits indefinitely: the model ends with that.
     assert!(!broken(|| three_calls(false)).is_empty());
 }
 
-/// Warps that call take turns: each call is told once, one after the other. Of a grid of no blocks, which is always through.
+/// Warps that call take turns: each call is published once, one after the other. Of a grid of no blocks, which is always through.
 #[test]
 fn warps_that_call_take_turns() {
     model(|| {
         let shared = Arc::new((GridChannel::default(), CachedCall::default(), CallTickets::default()));
-        let ask = |shared: &(GridChannel, CachedCall, CallTickets), stage| {
-            let (channel, told, queue) = shared;
-            channel.port(Block::single(), told).call(Warp::single(), queue, 0, staged(stage))
+        let ask = |shared: &(GridChannel, CachedCall, CallTickets), staging| {
+            let (channel, cached, queue) = shared;
+            channel.port(Block::single(), cached).call(Warp::single(), queue, 0, call_with(staging))
         };
         let other = {
             let shared = Arc::clone(&shared);
@@ -180,6 +180,6 @@ fn warps_that_call_take_turns() {
         };
         ask(&shared, 0);
         other.join().expect("the other warp");
-        assert_eq!(shared.0.call(&shared.1, staged(0)), 2, "calls");
+        assert_eq!(shared.0.call(&shared.1, call_with(0)), 2, "calls");
     });
 }

@@ -17,7 +17,7 @@ use ringcall_dispatcher::ring::{Call, DeviceTable, Machine, Returned};
 use ringcall_gpu::atomic::{BlockU64, DeviceU64};
 use ringcall_gpu::barrier;
 use ringcall_gpu::shared::{Region, Words};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::table::{Cell, EMPTY, IdIndex};
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
@@ -169,12 +169,12 @@ impl Poller<'_> {
         if self.rules.fence {
             barrier::observe_from_peer();
         }
-        let stage: Vec<_> = (0..4).map(|_| BlockU64::new(0)).collect();
-        let stage = Stage::new(&stage);
+        let staging: Vec<_> = (0..4).map(|_| BlockU64::new(0)).collect();
+        let staging = StagingBuffer::new(&staging);
         let header = self.pending().answer_header(0);
         assert_eq!(header, ResponseHeader::reply(&request(self.taken), 0, 8), "the answer");
-        self.pending().fetch_answer(Warp::single(), 0, STRIDE, stage);
-        assert_eq!(stage.word(3), u64::from(self.taken + 1) * 10, "the result");
+        self.pending().fetch_answer(Warp::single(), 0, STRIDE, staging);
+        assert_eq!(staging.word(3), u64::from(self.taken + 1) * 10, "the result");
         self.pending().complete(0);
         self.taken += 1;
     }

@@ -6,13 +6,13 @@
 mod loom_support;
 
 use loom::thread;
-use loom_support::{FUNCTION, answer_of, broken, look, model, ring};
+use loom_support::{FUNCTION, answer_of, broken, model, poll, ring};
 use ringcall_dispatcher::queue_pair::single::Extent;
 use ringcall_dispatcher::queue_pair::{Bell, Copying};
 use ringcall_dispatcher::relay::{Receiver, Sender, Step};
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::{Bytes, Region, Words};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_mlx5::cq::CompletionQueue;
 use ringcall_mlx5::doorbell::{DoorbellRecord, Register};
@@ -121,14 +121,14 @@ impl Queues {
         let bell = Bell::new(self.uar.clone(), Copying::Not).expect("a word");
         let windows = self.windows(false);
         let sender = Sender::new(Self::config(), &windows, self.ring.clone(), bell).expect("a sender");
-        Sending { sender, stage: (0..FRAME / 8).map(|_| BlockU64::new(0)).collect() }
+        Sending { sender, staging: (0..FRAME / 8).map(|_| BlockU64::new(0)).collect() }
     }
 }
 
-/// A sender and its stage.
+/// A sender and its staging buffer.
 struct Sending {
     sender: Sender,
-    stage: Vec<BlockU64>,
+    staging: Vec<BlockU64>,
 }
 
 /// NIC and peer: what was delivered, and what was answered.
@@ -197,7 +197,7 @@ impl Nic {
 
 /// The dispatcher: one look.
 fn serve(ring: &SharedRing) {
-    if let Some(request) = look(ring) {
+    if let Some(request) = poll(ring) {
         let answer = answer_of(ring, request.slot());
         let _ = request.answer(ring, Status::OK, &answer);
     }
@@ -223,7 +223,7 @@ impl Receives for Receiver {
 
 impl Sends for Sending {
     fn step(&mut self) {
-        self.sender.step(Warp::single(), Stage::new(&self.stage));
+        self.sender.step(Warp::single(), StagingBuffer::new(&self.staging));
     }
 }
 
@@ -283,12 +283,12 @@ struct Hand {
     send: SendQueue,
     record: DoorbellRecord,
     doorbell: Register,
-    looks_at_the_request: bool,
+    polls_the_request: bool,
     frees_first: bool,
 }
 
 impl Hand {
-    fn new(queues: &Queues, looks_at_the_request: bool, frees_first: bool) -> Self {
+    fn new(queues: &Queues, polls_the_request: bool, frees_first: bool) -> Self {
         let completions = CompletionQueue::new(queues.tx_completions.clone(), None).expect("a queue");
         Self {
             queues: queues.clone(),
@@ -296,7 +296,7 @@ impl Hand {
                 .expect("a queue"),
             record: DoorbellRecord::new(words(1)).expect("a word"),
             doorbell: Register::new(queues.uar.clone()).expect("a word"),
-            looks_at_the_request,
+            polls_the_request,
             frees_first,
         }
     }
@@ -307,7 +307,7 @@ impl Sends for Hand {
         let ring = &self.queues.ring;
         let slot = ring.geometry().slot(0).expect("the slot");
         let Some(response) = Response::probe(ring, slot) else { return };
-        if self.looks_at_the_request && ring.rx(slot) != ringcall_wire::flag::FREE {
+        if self.polls_the_request && ring.rx(slot) != ringcall_wire::flag::FREE {
             return;
         }
         self.send.reclaim();
@@ -376,7 +376,7 @@ fn fill<R: Receives>(receiver: fn(&Queues) -> R) {
     let mut nic = Nic { queues, delivered: 0, answered: 0 };
     let dispatcher = thread::spawn(move || {
         for _ in 0..2 {
-            if let Some(seen) = look(&ring) {
+            if let Some(seen) = poll(&ring) {
                 assert_eq!(*seen.header(), request(0), "the request");
                 assert_eq!(answer_of(&ring, seen.slot()), 10_u64.to_le_bytes(), "its bytes");
                 let _ = seen.answer(&ring, Status::OK, &[]);

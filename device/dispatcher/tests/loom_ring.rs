@@ -16,12 +16,12 @@ use loom::thread;
 use loom_support::*;
 use ringcall_dispatcher::ring::block_state::WarpCommand;
 use ringcall_dispatcher::ring::{
-    Block, BlockState, Call, DeviceTable, Machine, Partition, Returned, RingOptions, stage_bytes,
+    Block, BlockState, Call, DeviceTable, Machine, Partition, Returned, RingOptions, staging_bytes,
 };
 use ringcall_gpu::atomic::{BlockU64, DeviceU64};
 use ringcall_gpu::barrier;
 use ringcall_gpu::shared::{Region, Words};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::slot::{Response, Vacant};
 use ringcall_protocol::table::{Cell, EMPTY, IdIndex};
@@ -46,7 +46,7 @@ struct Model {
     /// Boxed: the stacks of a model's threads are small.
     block_state: Box<BlockState>,
     serving: [BlockU64; 1],
-    stages: [Vec<BlockU64>; 2],
+    staging: [Vec<BlockU64>; 2],
     entries: [DeviceEntry; 1],
     cells: [Cell; 2],
     index: IdIndex,
@@ -131,13 +131,13 @@ impl Model {
             next_route: DeviceEntry::NONE,
             reserved: 0,
         };
-        let words = stage_bytes(ring.geometry().rx_stride()) / 8;
-        let stage = || (0..words).map(|_| BlockU64::new(0)).collect();
+        let words = staging_bytes(ring.geometry().rx_stride()) / 8;
+        let staging = || (0..words).map(|_| BlockU64::new(0)).collect();
         Self {
             ring,
             block_state,
             serving: [BlockU64::new(0)],
-            stages: [stage(), stage()],
+            staging: [staging(), staging()],
             entries: [entry],
             cells,
             index,
@@ -167,7 +167,7 @@ impl Model {
 
     /// The life of a serving warp: the real one, with one lane.
     fn serve(&self) {
-        let [input, output] = self.stages.each_ref().map(|words| Stage::new(words));
+        let [input, output] = self.staging.each_ref().map(|words| StagingBuffer::new(words));
         let _ = self.block(&Tenfold(self)).run(Warp::single(), WORKER, input, output);
     }
 

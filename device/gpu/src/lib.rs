@@ -12,7 +12,7 @@
 //! | [`barrier`] | fences named by what they are for |
 //! | [`hint`] | spinning and prefetching |
 //! | [`clock`] | monotonic nanoseconds |
-//! | [`stage`] | a warp's private buffer, where a handler works |
+//! | [`staging`] | a warp's private buffer, where a handler works |
 //! | [`pad`] | values kept on cache lines of their own |
 //! | [`team`] | threads that work together: warps, blocks and grids, simulated by threads on a CPU |
 //!
@@ -50,5 +50,5 @@ pub mod pad;
 pub mod ptx;
 pub mod scope;
 pub mod shared;
-pub mod stage;
+pub mod staging;
 pub mod team;

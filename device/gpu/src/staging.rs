@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering;
 /// A staging buffer of whole 64-bit words. On a device it lies in shared or global memory; on the CPU in atomics, since
 /// there lanes are threads.
 #[derive(Debug, Clone, Copy)]
-pub struct Stage<'a> {
+pub struct StagingBuffer<'a> {
     #[cfg(target_arch = "nvptx64")]
     base: u64,
     #[cfg(target_arch = "nvptx64")]
@@ -24,11 +24,11 @@ pub struct Stage<'a> {
 }
 
 #[cfg(target_arch = "nvptx64")]
-impl Stage<'_> {
+impl StagingBuffer<'_> {
     /// The buffer of `words` words at `base` (a generic address).
     ///
     /// # Safety
-    /// `base` is 16-byte aligned, `words * 8` bytes from it are readable and writable, and for as long as the stage is used
+    /// `base` is 16-byte aligned, `words * 8` bytes from it are readable and writable, and for as long as the staging buffer is used
     /// only the threads that share it access them, with barriers between one thread's writes and another's accesses.
     #[must_use]
     #[inline(always)]
@@ -105,7 +105,7 @@ impl Stage<'_> {
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-impl<'a> Stage<'a> {
+impl<'a> StagingBuffer<'a> {
     /// The buffer in `words`.
     #[must_use]
     pub fn new(words: &'a [BlockU64]) -> Self {
@@ -151,7 +151,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-impl Stage<'_> {
+impl StagingBuffer<'_> {
     /// True for a buffer of no words.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -54,7 +54,7 @@ fn exchanges_do_not_mix_and_leaving_breaks_nothing() {
 }
 
 #[test]
-fn who_waits_for_somebody_gone_is_told() {
+fn a_wait_for_a_thread_that_is_gone_ends() {
     for panicked in [false, true] {
         model(move || {
             let barrier = Arc::new(SpinBarrier::new(2));
@@ -79,22 +79,22 @@ struct Mutant {
     gone: DeviceU64,
     /// Opens before it resets the count.
     opens_first: bool,
-    /// Does not look again after it saw somebody gone.
-    looks_once: bool,
+    /// Does not load the generation again after it saw a thread gone.
+    loads_once: bool,
     /// Opens without handing on what was written.
     relaxed: bool,
 }
 
 impl Mutant {
-    fn new(opens_first: bool, looks_once: bool, relaxed: bool) -> Self {
+    fn new(opens_first: bool, loads_once: bool, relaxed: bool) -> Self {
         let [arrived, generation, gone] = [(); 3].map(|()| DeviceU64::new(0));
-        Self { arrived, generation, gone, opens_first, looks_once, relaxed }
+        Self { arrived, generation, gone, opens_first, loads_once, relaxed }
     }
 }
 
 impl Barrier for Mutant {
     fn wait(&self) -> Result<(), Broken> {
-        let (open, look) = if self.relaxed { (Relaxed, Relaxed) } else { (Release, Acquire) };
+        let (open, load) = if self.relaxed { (Relaxed, Relaxed) } else { (Release, Acquire) };
         let generation = self.generation.load(Relaxed);
         if self.arrived.fetch_add(1, if self.relaxed { Relaxed } else { AcqRel }) == 1 {
             if self.opens_first {
@@ -107,10 +107,10 @@ impl Barrier for Mutant {
             return Ok(());
         }
         for _ in 0..50 {
-            if self.generation.load(look) != generation {
+            if self.generation.load(load) != generation {
                 return Ok(());
             }
-            if self.gone.load(Acquire) != 0 && (self.looks_once || self.generation.load(look) == generation) {
+            if self.gone.load(Acquire) != 0 && (self.loads_once || self.generation.load(load) == generation) {
                 return Err(Broken::Left);
             }
             hint::spin();
@@ -127,8 +127,8 @@ impl Barrier for Mutant {
 fn the_model_sees_each_broken_rule() {
     model(|| exchange(Mutant::new(false, false, false)));
     let rules = [(true, false, false), (false, true, false), (false, false, true)];
-    for (opens_first, looks_once, relaxed) in rules {
-        let run = || model(move || exchange(Mutant::new(opens_first, looks_once, relaxed)));
-        assert!(catch_unwind(AssertUnwindSafe(run)).is_err(), "{opens_first} {looks_once} {relaxed}: unseen");
+    for (opens_first, loads_once, relaxed) in rules {
+        let run = || model(move || exchange(Mutant::new(opens_first, loads_once, relaxed)));
+        assert!(catch_unwind(AssertUnwindSafe(run)).is_err(), "{opens_first} {loads_once} {relaxed}: unseen");
     }
 }

@@ -227,18 +227,18 @@ fn each(
     pointer: &str,
     statement: Move,
 ) -> fmt::Result {
-    let mut place = Words::default();
+    let mut destination = Words::default();
     let mut value = Words::default();
     if ty.array {
-        write!(place, "{buffer} + {at} + {} * i", ty.bytes)?;
+        write!(destination, "{buffer} + {at} + {} * i", ty.bytes)?;
         write!(value, "{parameter}[i]")?;
         write!(out, "  for (size_t i = 0; i < {}; i++) ", ty.elements(desc))?;
     } else {
-        write!(place, "{buffer} + {at}")?;
+        write!(destination, "{buffer} + {at}")?;
         write!(value, "{pointer}{parameter}")?;
         write!(out, "  ")?;
     }
-    statement(ty, out, place.text(), value.text())?;
+    statement(ty, out, destination.text(), value.text())?;
     writeln!(out)
 }
 

@@ -3,7 +3,7 @@
 #![allow(unused_imports, dead_code)] // each kernel takes its part of it
 
 use crate::machine::{Caller, GridPoller, Warps, run_grid};
-use crate::setup::{Setup, refuse, tickets, told};
+use crate::setup::{Setup, cached_call, refuse, tickets};
 use ringcall_dispatcher::ring::grid::{GridCall, GridChannel, Participant};
 use ringcall_dispatcher::ring::{Block, Ended, Layout, Machine, Returned};
 use ringcall_gpu::ptx;
@@ -55,10 +55,10 @@ unsafe fn dispatch<M: Machine>(
     }
     ptx::block_sync();
     if me < workers {
-        // SAFETY: each warp its own stages.
-        let input = unsafe { setup.stage(me, 0) };
-        // SAFETY: each warp its own stages.
-        let output = unsafe { setup.stage(me, 1) };
+        // SAFETY: each warp its own staging buffers.
+        let input = unsafe { setup.staging(me, 0) };
+        // SAFETY: each warp its own staging buffers.
+        let output = unsafe { setup.staging(me, 1) };
         return Some(block.run(warp, me, input, output));
     }
     if me == workers {
@@ -72,7 +72,7 @@ unsafe fn dispatch<M: Machine>(
 /// # Safety
 /// As for [`Setup::new`].
 #[inline(always)]
-unsafe fn dispatch_share<M: Machine>(params: &DispatchParams, machine: impl Fn(u32) -> M) {
+unsafe fn dispatch_partition<M: Machine>(params: &DispatchParams, machine: impl Fn(u32) -> M) {
     let workers = Layout::workers(ptx::block_threads() / LANES);
     // SAFETY: the caller's promise.
     let _ = unsafe { dispatch(params, [ptx::block_id(), ptx::grid_blocks(), workers], machine) };
@@ -88,7 +88,7 @@ unsafe fn dispatch_share<M: Machine>(params: &DispatchParams, machine: impl Fn(u
 pub unsafe extern "ptx-kernel" fn ringcall_dispatch(params: DispatchParams) {
     let params = &params;
     // SAFETY: the caller's promise.
-    unsafe { dispatch_share(params, |_| Warps { sleep_ns: params.sleep_ns }) };
+    unsafe { dispatch_partition(params, |_| Warps { sleep_ns: params.sleep_ns }) };
 }
 
 /// The graph-launching dispatcher: one block, the only node of a graph that was instantiated for device launch.
@@ -100,13 +100,13 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch(params: DispatchParams) {
 pub unsafe extern "ptx-kernel" fn ringcall_dispatch_graph(params: DispatchParams) {
     let params = &params;
     // SAFETY: the caller's promise.
-    unsafe { dispatch_share(params, |_| crate::machine::Launcher { sleep_ns: params.sleep_ns }) };
+    unsafe { dispatch_partition(params, |_| crate::machine::Launcher { sleep_ns: params.sleep_ns }) };
 }
 
 /// The cooperative dispatcher: warp 0 of block 0 polls, every thread takes part in grid handlers' calls.
 ///
 /// # Safety
-/// As for [`ringcall_dispatch`]; a cooperative launch, stages in device memory, and `grid` a zeroed [`GridChannel`].
+/// As for [`ringcall_dispatch`]; a cooperative launch, staging buffers in device memory, and `grid` a zeroed [`GridChannel`].
 #[cfg(feature = "grid")]
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams) {
@@ -114,15 +114,15 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams)
     // SAFETY: the caller's promise: device memory that outlives the kernel, only accessed atomically.
     let channel = unsafe { &*(params.grid as usize as *const GridChannel) };
     // Where there is no room for it there is none for the poller, which refuses.
-    let Some(told) = told(Layout::CACHED_CALL) else {
+    let Some(cached) = cached_call(Layout::CACHED_CALL) else {
         if ptx::block_id() == 0 {
             refuse(params, 0);
         }
         return;
     };
-    let port = channel.port(team::Block::current(), told);
-    let (home, polls) = (ptx::block_id() == 0, ptx::block_id() == 0 && ptx::thread_id() < LANES);
-    if home {
+    let port = channel.port(team::Block::current(), cached);
+    let (is_pollers_block, polls) = (ptx::block_id() == 0, ptx::block_id() == 0 && ptx::thread_id() < LANES);
+    if is_pollers_block {
         // SAFETY: the caller's promise. One worker: the polling warp.
         let setup = unsafe { Setup::new(params, 0, 1, 1) };
         let Some(setup) = setup else {
@@ -151,16 +151,16 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams)
             let warp = Warp::current();
             block.open(warp);
             // SAFETY: shared by the grid, in turns that the grid channel keeps apart.
-            let input = unsafe { setup.stage(0, 0) };
+            let input = unsafe { setup.staging(0, 0) };
             // SAFETY: as for `input`.
-            let output = unsafe { setup.stage(0, 1) };
+            let output = unsafe { setup.staging(0, 1) };
             block.run(warp, 0, input, output);
             port.dismiss(warp);
             return;
         }
     }
-    let participant = if home { Participant::Home } else { Participant::Other };
-    port.participate(participant, |call| run_staged(params, call));
+    let participant = if is_pollers_block { Participant::PollersBlock } else { Participant::Other };
+    port.participate(participant, |call| run_call(params, call));
 }
 
 /// The cooperative dispatcher with a separate serving block: the blocks before `handler_blocks` take part in
@@ -178,29 +178,29 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_ahead(params: DispatchParams
     if index > blocks {
         return;
     }
-    let Some(told) = told(Layout::CACHED_CALL) else {
+    let Some(cached) = cached_call(Layout::CACHED_CALL) else {
         // There is as much room in each block.
         if index == blocks {
             refuse(params, 0);
         }
         return;
     };
-    let port = channel.port(team::Block::current(), told);
+    let port = channel.port(team::Block::current(), cached);
     if index < blocks && params.participant != 0 {
         let input = params.scratch + HEADER_BYTES as u64;
         // SAFETY: 1: the host put the address of a participant of this module there, which has a handler's signature. 2: it takes
-        // the grid channel and the stages to be where they are. 3: whole blocks come here.
-        let _ = unsafe { ptx::call::call(params.participant, params.grid, input, params.stage_bytes, 0) };
+        // the grid channel and the staging buffers to be where they are. 3: whole blocks come here.
+        let _ = unsafe { ptx::call::call(params.participant, params.grid, input, params.staging_bytes, 0) };
         return;
     }
     if index < blocks {
         let participant = if index == 0 { Participant::Reporter } else { Participant::Other };
-        port.participate(participant, |call| run_staged(params, call));
+        port.participate(participant, |call| run_call(params, call));
         return;
     }
     let workers = Layout::callers(ptx::block_threads() / LANES);
-    let caller = |stage| Caller { port, tickets: tickets(), blocks, stage, sleep_ns: params.sleep_ns };
-    // SAFETY: the caller's promise. The ring is this block's alone; stages are in device memory, a warp's own between its calls.
+    let caller = |staging| Caller { port, tickets: tickets(), blocks, staging, sleep_ns: params.sleep_ns };
+    // SAFETY: the caller's promise. The ring is this block's alone; staging buffers are in device memory, a warp's own between its calls.
     let ended = unsafe { dispatch(params, [0, 1, workers], caller) };
     let first = ptx::thread_id() % LANES == 0;
     // One warp polls to the end. Without room, no lane does.
@@ -209,10 +209,10 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_ahead(params: DispatchParams
     }
 }
 
-/// Runs a grid's call by the calling thread, between the stages that it is for.
+/// Runs a grid's call by the calling thread, between the staging buffers that it is for.
 #[inline(always)]
-fn run_staged(params: &DispatchParams, call: GridCall) -> Returned {
-    let stage = u64::from(params.stage_bytes);
-    let input = params.scratch + HEADER_BYTES as u64 + u64::from(call.stage) * 2 * stage;
-    run_grid(call, input, input + stage)
+fn run_call(params: &DispatchParams, call: GridCall) -> Returned {
+    let staging = u64::from(params.staging_bytes);
+    let input = params.scratch + HEADER_BYTES as u64 + u64::from(call.staging) * 2 * staging;
+    run_grid(call, input, input + staging)
 }

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use ringcall_dispatcher::linked::{Hooked, Hooks, Polled};
 use ringcall_gpu::ptx;
 use ringcall_gpu::shared::Bytes;
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_wire::unified::{RX_READY, RX_SHUTDOWN, SESSION_ALIGN, SESSION_BYTES, UnifiedParams, control};
 
 unsafe extern "C" {
@@ -73,12 +73,12 @@ impl Hooks for Linked {
 
 /// The unified dispatcher of one thread, over a transport that is linked in.
 ///
-/// Of the parameters it reads the table, the control block, the context, the strides (bytes of a frame), and where the stages
+/// Of the parameters it reads the table, the control block, the context, the strides (bytes of a frame), and where the staging buffers
 /// are.
 ///
 /// # Safety
 /// `params` as the host fills them for this launch: a table, a control block and a context that outlive the kernel, in the
-/// transport's own terms; dynamic shared memory for two stages, or scratch; one thread.
+/// transport's own terms; dynamic shared memory for two staging buffers, or scratch; one thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_unified_hooks(params: UnifiedParams) {
     let params = &params;
@@ -86,7 +86,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_hooks(params: UnifiedParams) 
     let Some(control) = (unsafe { words(params.control, control::WORDS) }) else { return };
     let refuse = || control.store(control::STATE, control::STATE_FAILED, Ordering::Release);
     let in_shared = params.scratch == 0;
-    if in_shared && ptx::dynamic_shared_bytes() < 2 * params.stage_bytes {
+    if in_shared && ptx::dynamic_shared_bytes() < 2 * params.staging_bytes {
         return refuse();
     }
     let mut storage = Storage([0; SESSION_BYTES / 8]);
@@ -106,12 +106,12 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_hooks(params: UnifiedParams) 
         machine: &Warps { sleep_ns: 0 },
         response_bytes: params.tx_stride,
     };
-    let stages = if in_shared { shared_base() } else { params.scratch };
-    let stage = |which: u32| {
-        let at = stages + u64::from(which) * u64::from(params.stage_bytes);
+    let base = if in_shared { shared_base() } else { params.scratch };
+    let staging = |which: u32| {
+        let at = base + u64::from(which) * u64::from(params.staging_bytes);
         // SAFETY: inside the memory that the host made room in; one thread.
-        unsafe { Stage::from_raw(at, params.stage_bytes as usize / 8) }
+        unsafe { StagingBuffer::from_raw(at, params.staging_bytes as usize / 8) }
     };
     let mut linked = Linked { session, request_bytes: params.rx_stride, response_bytes: params.tx_stride };
-    hooked.run(&mut linked, stage(0), stage(1));
+    hooked.run(&mut linked, staging(0), staging(1));
 }

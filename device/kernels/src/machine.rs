@@ -8,15 +8,15 @@ use ringcall_gpu::shared::Words;
 use ringcall_gpu::team::Warp;
 use ringcall_wire::header::HEADER_BYTES;
 
-/// Nanoseconds between the maintenance warp's looks at what there is to publish; figures are written every 64th time.
+/// Nanoseconds between the maintenance warp's polls for what there is to publish; counters are written every 64th time.
 const SLEEP_NS: u32 = 100;
 
 /// Calls through an address of the table.
 #[inline(always)]
 fn jump(call: &Call<'_>) -> Returned {
-    // SAFETY: 1: the host put the address of a handler of this module into the table. 2: the stages are this warp's (or
+    // SAFETY: 1: the host put the address of a handler of this module into the table. 2: the staging buffers are this warp's (or
     // grid's) own and as long as a slot, and the lengths were checked against it; payloads begin 24 bytes into a 16-byte
-    // aligned stage. 3: the dispatch core calls with the threads of the handler's kind.
+    // aligned staging buffer. 3: the dispatch core calls with the threads of the handler's kind.
     let returned = unsafe {
         ptx::call::call(
             call.address,
@@ -70,7 +70,7 @@ pub(crate) struct GridPoller<'a> {
 /// Runs a grid's call by the calling thread.
 #[inline(always)]
 pub(crate) fn run_grid(call: GridCall, input: u64, output: u64) -> Returned {
-    // SAFETY: as for `jump`, with all threads of the grid and stages in device memory.
+    // SAFETY: as for `jump`, with all threads of the grid and staging buffers in device memory.
     let returned = unsafe { ptx::call::call(call.handler, input, output, call.arg_len, call.capacity) };
     Returned { status: returned.status, len: returned.len }
 }
@@ -92,7 +92,7 @@ impl Machine for GridPoller<'_> {
     fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
         let others = u64::from(ptx::grid_blocks() - 1);
         let (arg_len, capacity) = (call.arg_len, call.capacity);
-        let grid = GridCall { handler: call.address, arg_len, capacity, stage: 0 };
+        let grid = GridCall { handler: call.address, arg_len, capacity, staging: 0 };
         let (input, output) = (call.input.address(HEADER_BYTES), call.output.address(HEADER_BYTES));
         let run = |grid| run_grid(grid, input, output);
         Some(self.port.call_grid(warp, others, grid, meanwhile, run))
@@ -110,8 +110,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) tickets: &'a CallTickets,
     /// Blocks of the grid.
     pub(crate) blocks: u32,
-    /// Number of the warp's own stages.
-    pub(crate) stage: u32,
+    /// Number of the warp's own staging buffers.
+    pub(crate) staging: u32,
     pub(crate) sleep_ns: u32,
 }
 
@@ -136,7 +136,7 @@ impl Machine for Caller<'_> {
             meanwhile();
         }
         let (arg_len, capacity) = (call.arg_len, call.capacity);
-        let grid = GridCall { handler: call.address, arg_len, capacity, stage: self.stage };
+        let grid = GridCall { handler: call.address, arg_len, capacity, staging: self.staging };
         Some(self.port.call(warp, self.tickets, u64::from(self.blocks), grid))
     }
 

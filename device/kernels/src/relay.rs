@@ -8,7 +8,7 @@ use ringcall_dispatcher::queue_pair::{Bell, Copying};
 use ringcall_dispatcher::relay::{Receiver, Sender};
 use ringcall_gpu::ptx;
 use ringcall_gpu::shared::{Bytes, Words};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_mlx5::layout::BLUE_FLAME_BYTES;
 use ringcall_protocol::SharedRing;
@@ -73,20 +73,20 @@ pub unsafe extern "ptx-kernel" fn ringcall_relay_receive(params: RelayParams) {
 /// From the ring to the send queue of a queue pair.
 ///
 /// # Safety
-/// As for [`ringcall_relay_receive`], with a stage of `stage_bytes` in dynamic shared memory, or in device memory at `scratch`.
+/// As for [`ringcall_relay_receive`], with a staging buffer of `staging_bytes` in dynamic shared memory, or in device memory at `scratch`.
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_relay_send(params: RelayParams) {
     let params = &params;
     let queues = &params.queues;
     // SAFETY: the caller's promise.
     let Some(control) = (unsafe { words(queues.control, control::WORDS) }) else { return };
-    if queues.scratch == 0 && ptx::dynamic_shared_bytes() < queues.stage_bytes {
+    if queues.scratch == 0 && ptx::dynamic_shared_bytes() < queues.staging_bytes {
         return refuse(&control);
     }
-    let copying = match queues.options & (options::BLUE_FLAME | options::BLUE_FLAME_STAGED) {
+    let copying = match queues.options & (options::BLUE_FLAME | options::BLUE_FLAME_FIRST_WORD_LAST) {
         0 => Copying::Not,
         options::BLUE_FLAME => Copying::Whole,
-        _ => Copying::Staged,
+        _ => Copying::FirstWordLast,
     };
     // SAFETY: the caller's promise.
     let uar = unsafe { words(queues.uar, BLUE_FLAME_BYTES / 8) };
@@ -101,9 +101,9 @@ pub unsafe extern "ptx-kernel" fn ringcall_relay_send(params: RelayParams) {
     };
     let at = if queues.scratch == 0 { shared_base() } else { queues.scratch };
     // SAFETY: inside the shared memory that was asked for above, or the device memory that the host made room in; one warp.
-    let stage = unsafe { Stage::from_raw(at, queues.stage_bytes as usize / 8) };
+    let staging = unsafe { StagingBuffer::from_raw(at, queues.staging_bytes as usize / 8) };
     let warp = Warp::current();
     let mut sender = sender.open(warp, &control);
-    sender.run(warp, stage, || ());
+    sender.run(warp, staging, || ());
     sender.close(warp, &control);
 }

@@ -8,7 +8,7 @@ use ringcall_dispatcher::shared_layout::{Needs, SharedLayout};
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::ptx;
 use ringcall_gpu::shared::{Bytes, Words};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_protocol::SharedRing;
 use ringcall_protocol::ring::RingWindows;
 use ringcall_protocol::table::{Cell, IdIndex};
@@ -28,9 +28,9 @@ pub(crate) fn shared_base() -> u64 {
     base
 }
 
-/// What the block was told at a grid channel, `at` bytes into its dynamic shared memory; `None` if that is too small.
+/// The cached call of a block at a grid channel, `at` bytes into its dynamic shared memory; `None` if that is too small.
 #[inline(always)]
-pub(crate) fn told(at: u32) -> Option<&'static CachedCall> {
+pub(crate) fn cached_call(at: u32) -> Option<&'static CachedCall> {
     let fits = ptx::dynamic_shared_bytes() >= at + CachedCall::BYTES;
     // SAFETY: inside shared memory, which outlives the threads that use it, at a multiple of 16; nothing else lies there, and it
     // is only accessed atomically.
@@ -115,13 +115,13 @@ pub(crate) struct Setup {
     pub(crate) block_state: &'static BlockState,
     pub(crate) serving: &'static [BlockU64],
     pub(crate) options: RingOptions,
-    stages: u64,
-    stage_bytes: u32,
+    staging: u64,
+    staging_bytes: u32,
     pub(crate) batch: u32,
 }
 
 impl Setup {
-    /// By all threads of the block. `workers` warps will have stages.
+    /// By all threads of the block. `workers` warps will have staging buffers.
     ///
     /// # Safety
     /// `params` is what the host filled for this launch: windows of mapped and device memory that outlive the kernel,
@@ -133,8 +133,8 @@ impl Setup {
             cells: params.cell_count,
             entries: params.entry_count,
             workers,
-            stage_bytes: params.stage_bytes,
-            shared_stages: params.scratch == 0,
+            staging_bytes: params.staging_bytes,
+            shared_staging: params.scratch == 0,
         });
         if ptx::dynamic_shared_bytes() < layout.shared.bytes {
             return None;
@@ -145,7 +145,7 @@ impl Setup {
         let table = table_source!(params).copy_to(base, &layout.shared);
         ptx::block_sync();
 
-        // SAFETY: cleared above with what was told, which is a block state's initial state; shared memory outlives the threads that use it.
+        // SAFETY: cleared above with the cached call, which is a block state's initial state; shared memory outlives the threads that use it.
         let block_state = unsafe { &*(base as usize as *const BlockState) };
         // SAFETY: as for the block state: `count` words, cleared.
         let serving = unsafe {
@@ -156,8 +156,8 @@ impl Setup {
         };
         // SAFETY: the caller's promise.
         let ring = unsafe { ring(params) }?;
-        let stages =
-            if params.scratch == 0 { base + u64::from(layout.shared.stages) } else { params.scratch };
+        let staging =
+            if params.scratch == 0 { base + u64::from(layout.shared.staging) } else { params.scratch };
         Some(Self {
             ring,
             partition,
@@ -178,30 +178,30 @@ impl Setup {
                 drop_bad_requests: params.options & options::DROP_BAD_REQUESTS != 0,
                 serial_handlers: params.options & options::SERIAL_HANDLERS != 0,
             },
-            stages: stages + scratch_offset(params, block, workers),
-            stage_bytes: params.stage_bytes * layout.shared.batch,
+            staging: staging + scratch_offset(params, block, workers),
+            staging_bytes: params.staging_bytes * layout.shared.batch,
             batch: layout.shared.batch,
         })
     }
 
-    /// Generic address of the request stage (0) or response stage (1) of a warp.
-    pub(crate) fn stage_address(&self, warp: u32, which: u32) -> u64 {
-        self.stages + u64::from(warp * 2 + which) * u64::from(self.stage_bytes)
+    /// Generic address of the request staging buffer (0) or response staging buffer (1) of a warp.
+    pub(crate) fn staging_address(&self, warp: u32, which: u32) -> u64 {
+        self.staging + u64::from(warp * 2 + which) * u64::from(self.staging_bytes)
     }
 
-    /// The request stage (0) or response stage (1) of a warp.
+    /// The request staging buffer (0) or response staging buffer (1) of a warp.
     ///
     /// # Safety
     /// Only the threads of that warp (or, for a grid's poller, of the grid) use it.
-    pub(crate) unsafe fn stage(&self, warp: u32, which: u32) -> Stage<'static> {
-        // SAFETY: inside the stages that the layout (or the host, in device memory) made room for; the caller's promise.
-        unsafe { Stage::from_raw(self.stage_address(warp, which), self.stage_bytes as usize / 8) }
+    pub(crate) unsafe fn staging(&self, warp: u32, which: u32) -> StagingBuffer<'static> {
+        // SAFETY: inside the staging buffers that the layout (or the host, in device memory) made room for; the caller's promise.
+        unsafe { StagingBuffer::from_raw(self.staging_address(warp, which), self.staging_bytes as usize / 8) }
     }
 }
 
-/// Blocks have their stages one after the other in device memory.
+/// Blocks have their staging buffers one after the other in device memory.
 const fn scratch_offset(params: &DispatchParams, block: u32, workers: u32) -> u64 {
-    if params.scratch == 0 { 0 } else { block as u64 * workers as u64 * 2 * params.stage_bytes as u64 }
+    if params.scratch == 0 { 0 } else { block as u64 * workers as u64 * 2 * params.staging_bytes as u64 }
 }
 
 /// # Safety

@@ -2,7 +2,7 @@
 
 use crate::queues;
 #[cfg(feature = "unified-grid")]
-use crate::setup::told;
+use crate::setup::cached_call;
 use crate::setup::{clear, shared_base, table_source};
 use crate::window::words;
 use core::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use ringcall_dispatcher::ring::{DeviceTable, Machine};
 use ringcall_dispatcher::shared_layout::Needs;
 use ringcall_gpu::ptx;
 use ringcall_gpu::shared::Words;
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::WARP_LANES;
 use ringcall_mlx5::endpoint::Windows;
 use ringcall_mlx5::layout::BLUE_FLAME_BYTES;
@@ -34,11 +34,11 @@ struct Setup {
     control: Words,
     block_state: &'static QueuePairBlockState,
     table: DeviceTable<'static>,
-    stages: u64,
+    staging: u64,
 }
 
 impl Setup {
-    /// By all threads of the block, `warps` warps of which have stages. `None`: it cannot begin, and the host was told.
+    /// By all threads of the block, `warps` warps of which have staging buffers. `None`: it cannot begin, and the host was told.
     ///
     /// # Safety
     /// `params` as the host fills them for this launch: queues, tables and a control block that outlive the kernel, and
@@ -52,17 +52,17 @@ impl Setup {
             cells: params.cell_count,
             entries: params.entry_count,
             workers: warps,
-            stage_bytes: params.stage_bytes,
-            shared_stages: params.scratch == 0,
+            staging_bytes: params.staging_bytes,
+            shared_staging: params.scratch == 0,
         });
         // SAFETY: the caller's promise.
         let windows = unsafe { queues::windows(params) };
         // SAFETY: the caller's promise.
         let uar = unsafe { words(params.uar, BLUE_FLAME_BYTES / 8) };
-        let copying = match params.options & (options::BLUE_FLAME | options::BLUE_FLAME_STAGED) {
+        let copying = match params.options & (options::BLUE_FLAME | options::BLUE_FLAME_FIRST_WORD_LAST) {
             0 => Copying::Not,
             options::BLUE_FLAME => Copying::Whole,
-            _ => Copying::Staged,
+            _ => Copying::FirstWordLast,
         };
         let bell = uar.and_then(|uar| Bell::new(uar, copying).ok());
         let (Some(windows), Some(bell)) = (windows, bell) else {
@@ -77,12 +77,12 @@ impl Setup {
         clear(base, layout::CACHED_CALL + CachedCall::BYTES);
         let table = table_source!(params).copy_to(base, &layout);
         ptx::block_sync();
-        // SAFETY: cleared above with what was told, which is a block state's initial state; shared memory outlives the threads that use it.
+        // SAFETY: cleared above with the cached call, which is a block state's initial state; shared memory outlives the threads that use it.
         let block_state = unsafe { &*(base as usize as *const QueuePairBlockState) };
-        let stages = if params.scratch == 0 { base + u64::from(layout.stages) } else { params.scratch };
+        let staging = if params.scratch == 0 { base + u64::from(layout.staging) } else { params.scratch };
         // SAFETY: the caller's promise, or the copy made above.
         let table = unsafe { table.view() };
-        Some(Self { windows, bell, control, block_state, table, stages })
+        Some(Self { windows, bell, control, block_state, table, staging })
     }
 
     #[inline(always)]
@@ -107,15 +107,15 @@ impl Setup {
         }
     }
 
-    /// The request stage (0) or response stage (1) of a warp.
+    /// The request staging buffer (0) or response staging buffer (1) of a warp.
     ///
     /// # Safety
     /// Only the threads of that warp (or, for a grid's poller, of the grid) use it.
     #[inline(always)]
-    unsafe fn stage(&self, params: &UnifiedParams, warp: u32, which: u32) -> Stage<'static> {
-        let at = self.stages + u64::from(warp * 2 + which) * u64::from(params.stage_bytes);
-        // SAFETY: inside the stages that the layout (or the host, in device memory) made room for; the caller's promise.
-        unsafe { Stage::from_raw(at, params.stage_bytes as usize / 8) }
+    unsafe fn staging(&self, params: &UnifiedParams, warp: u32, which: u32) -> StagingBuffer<'static> {
+        let at = self.staging + u64::from(warp * 2 + which) * u64::from(params.staging_bytes);
+        // SAFETY: inside the staging buffers that the layout (or the host, in device memory) made room for; the caller's promise.
+        unsafe { StagingBuffer::from_raw(at, params.staging_bytes as usize / 8) }
     }
 }
 
@@ -131,9 +131,9 @@ unsafe fn run_block<M: Machine>(params: &UnifiedParams, machine: &M, graphs: Opt
     let Some(setup) = (unsafe { Setup::new(params, warps) }) else { return };
     let me = ptx::thread_id() / WARP_LANES;
     // SAFETY: each warp its own.
-    let input = unsafe { setup.stage(params, me, 0) };
+    let input = unsafe { setup.staging(params, me, 0) };
     // SAFETY: each warp its own.
-    let output = unsafe { setup.stage(params, me, 1) };
+    let output = unsafe { setup.staging(params, me, 1) };
     setup.dispatcher(params, machine, graphs, warps).run(ringcall_gpu::team::Block::current(), input, output);
 }
 
@@ -184,7 +184,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_graph(params: UnifiedParams) 
 /// handlers' calls.
 ///
 /// # Safety
-/// As for [`Setup::new`]; a cooperative launch, stages in device memory, and `grid` a zeroed grid channel.
+/// As for [`Setup::new`]; a cooperative launch, staging buffers in device memory, and `grid` a zeroed grid channel.
 #[cfg(feature = "unified-grid")]
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn ringcall_unified_grid(params: UnifiedParams) {
@@ -195,18 +195,18 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_grid(params: UnifiedParams) {
     let params = &params;
     // SAFETY: the caller's promise: device memory that outlives the kernel, only accessed atomically.
     let channel = unsafe { &*(params.grid as usize as *const GridChannel) };
-    let home = ptx::block_id() == 0;
+    let is_pollers_block = ptx::block_id() == 0;
     // Where there is no room for it there is none for the poller, which refuses.
-    let Some(told) = told(layout::CACHED_CALL) else {
+    let Some(cached) = cached_call(layout::CACHED_CALL) else {
         // SAFETY: the caller's promise.
-        if home && let Some(control) = unsafe { words(params.control, control::WORDS) } {
+        if is_pollers_block && let Some(control) = unsafe { words(params.control, control::WORDS) } {
             refuse(&control);
         }
         return;
     };
-    let port = channel.port(Block::current(), told);
-    if home {
-        // SAFETY: the caller's promise. One warp has stages: the polling one.
+    let port = channel.port(Block::current(), cached);
+    if is_pollers_block {
+        // SAFETY: the caller's promise. One warp has staging buffers: the polling one.
         let Some(setup) = (unsafe { Setup::new(params, 1) }) else {
             if ptx::thread_id() == 0 {
                 channel.end();
@@ -216,16 +216,16 @@ pub unsafe extern "ptx-kernel" fn ringcall_unified_grid(params: UnifiedParams) {
         if ptx::thread_id() < WARP_LANES {
             let (machine, warp) = (GridPoller { port }, Warp::current());
             // SAFETY: shared by the grid, in turns that the grid channel keeps apart.
-            let input = unsafe { setup.stage(params, 0, 0) };
+            let input = unsafe { setup.staging(params, 0, 0) };
             // SAFETY: as for `input`.
-            let output = unsafe { setup.stage(params, 0, 1) };
+            let output = unsafe { setup.staging(params, 0, 1) };
             setup.dispatcher(params, &machine, None, 1).run_alone(warp, input, output);
             port.dismiss(warp);
             return;
         }
     }
     let input = params.scratch + HEADER_BYTES as u64;
-    let output = input + u64::from(params.stage_bytes);
-    let participant = if home { Participant::Home } else { Participant::Other };
+    let output = input + u64::from(params.staging_bytes);
+    let participant = if is_pollers_block { Participant::PollersBlock } else { Participant::Other };
     port.participate(participant, |call| run_grid(call, input, output));
 }

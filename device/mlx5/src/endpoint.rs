@@ -456,7 +456,7 @@ impl<D: Doorbell> Endpoint<D> {
         if sent.is_err() {
             self.counters.count(Event::RxUnanswered);
         }
-        self.give_back();
+        self.repost_unless_dead();
         sent
     }
 
@@ -490,17 +490,17 @@ impl<D: Doorbell> Endpoint<D> {
             }
         };
         let offset = u64::from(index) * u64::from(self.config.tx_stride);
-        let mut staged = [0; crate::layout::wqe::INLINE_SEND];
+        let mut buffer = [0; crate::layout::wqe::INLINE_SEND];
         let fits = len as usize <= operation.inline_capacity();
         let payload = match frame {
             Frame::Bytes(bytes) if fits => Payload::Inline(bytes),
             // Back from where the handler wrote it: the same agent, so nothing has to be ordered.
             Frame::InSlot(_) if fits => {
-                let staged = staged.get_mut(..len as usize).unwrap_or_default();
-                if !self.tx_data.read(offset as usize, staged) {
+                let buffer = buffer.get_mut(..len as usize).unwrap_or_default();
+                if !self.tx_data.read(offset as usize, buffer) {
                     return Err(RespondError::Length(len.into()));
                 }
-                Payload::Inline(staged)
+                Payload::Inline(buffer)
             }
             Frame::Bytes(bytes) if !self.tx_data.write(offset as usize, bytes) => {
                 return Err(RespondError::Length(len.into()));
@@ -527,20 +527,20 @@ impl<D: Doorbell> Endpoint<D> {
     /// Gives a request back without a response.
     #[inline(always)]
     pub fn release(&mut self, arrived: Arrived) {
-        let _given_back = arrived;
+        let _released = arrived;
         self.counters.count(Event::RxUnanswered);
-        self.give_back();
+        self.repost_unless_dead();
     }
 
-    /// Gives a request back that another agent answers.
+    /// Releases a request that another agent answers.
     #[inline(always)]
     pub fn hand_over(&mut self, arrived: Arrived) {
-        let _given_back = arrived;
-        self.give_back();
+        let _released = arrived;
+        self.repost_unless_dead();
     }
 
     #[inline(always)]
-    fn give_back(&mut self) {
+    fn repost_unless_dead(&mut self) {
         if self.dead().is_none() {
             self.repost();
         }

@@ -23,20 +23,20 @@ impl Shutdown {
     }
 }
 
-/// How long to look for something, and how often to look at the stop word meanwhile.
+/// How long to poll for something, and how often to poll the stop word meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// Looks between two looks at the stop word, at least 1.
+    /// Polls between two polls of the stop word, at least 1.
     pub between: u32,
-    /// Turns of `between` looks before the wait gives up. A caller that wants to wait until it is stopped takes
+    /// Turns of `between` polls before the wait gives up. A caller that wants to wait until it is stopped takes
     /// [`u64::MAX`].
     pub turns: u64,
 }
 
 impl Bound {
-    /// Until stopped; the stop word is read every 1,024 looks, since that read crosses the bus.
+    /// Until stopped; the stop word is read every 1,024 polls, since that read crosses the bus.
     pub const UNTIL_STOPPED: Self = Self { between: 1024, turns: u64::MAX };
-    /// One look.
+    /// One poll.
     pub const ONCE: Self = Self { between: 1, turns: 1 };
 }
 
@@ -51,16 +51,16 @@ pub enum WaitEnd {
     Dead,
 }
 
-/// Looks until there is something; `relax` is called between two turns (a CPU thread yields there, a device does nothing).
+/// Polls until there is something; `relax` is called between two turns (a CPU thread yields there, a device does nothing).
 ///
 /// # Errors
-/// Stopped, or the bound was reached. The stop word is looked at first: a wait that begins stopped looks at nothing else.
+/// Stopped, or the bound was reached. The stop word is polled first: a wait that begins stopped polls nothing else.
 #[inline(always)]
 pub fn wait<T>(
     shutdown: &Shutdown,
     bound: Bound,
     mut relax: impl FnMut(),
-    mut look: impl FnMut() -> Option<T>,
+    mut poll: impl FnMut() -> Option<T>,
 ) -> Result<T, WaitEnd> {
     let mut turns = bound.turns;
     while turns > 0 {
@@ -68,7 +68,7 @@ pub fn wait<T>(
             return Err(WaitEnd::Stopped);
         }
         for _ in 0..bound.between.max(1) {
-            if let Some(found) = look() {
+            if let Some(found) = poll() {
                 return Ok(found);
             }
             hint::spin();

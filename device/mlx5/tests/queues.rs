@@ -83,7 +83,7 @@ fn the_receive_credit_and_its_record_wrap() {
 }
 
 #[test]
-fn the_consumer_is_told_modulo_two_to_the_24() {
+fn the_consumer_index_is_written_modulo_two_to_the_24() {
     let (window, record) = (words(8), words(1));
     CompletionQueue::prepare(&window);
     let mut queue = CompletionQueue::new(window.clone(), Some(record.clone())).expect("a queue");

@@ -19,7 +19,7 @@ use ringcall_wire::header::RequestHeader;
 #[repr(u64)]
 pub enum Phase {
     /// Nobody's: never used, or answered.
-    Settled = 0,
+    Completed = 0,
     /// Accepted, waiting for a worker of its function.
     Queued = 1,
     /// With a worker.
@@ -34,20 +34,20 @@ impl Phase {
             1 => Self::Queued,
             2 => Self::Running,
             3 => Self::Deferred,
-            _ => Self::Settled,
+            _ => Self::Completed,
         }
     }
 }
 
 /// The plain-data name of one request in flight: can be copied into mailboxes and tags. Worth nothing by itself:
-/// only [`Ledger::settle`] turns it into the right to answer, once.
+/// only [`Ledger::complete`] turns it into the right to answer, once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     /// The slot.
     pub slot: SlotIndex,
     /// Which request in that slot.
     pub generation: u64,
-    /// The staged request header.
+    /// The private copy of the request header.
     pub header: RequestHeader,
 }
 
@@ -97,11 +97,11 @@ impl<'a> Ledger<'a> {
         self.records.get(slot.as_usize()).map(|padded| &padded.0)
     }
 
-    /// The dispatcher takes a request: from here on it must be settled.
+    /// The dispatcher takes a request: from here on it must be completed.
     ///
-    /// Called by one dispatcher, after the slot's previous request was settled *and* its response taken.
+    /// Called by one dispatcher, after the slot's previous request was completed *and* its response taken.
     #[inline]
-    #[allow(clippy::needless_pass_by_value)] // uses it up: from here on only `settle` gives the right to answer
+    #[allow(clippy::needless_pass_by_value)] // uses it up: from here on only `complete` gives the right to answer
     pub fn open(&self, in_flight: InFlight, phase: Phase, now_ns: u64) -> Ticket {
         let (slot, header) = (in_flight.slot(), *in_flight.header());
         let Some(record) = self.record(slot) else { return Ticket { slot, generation: 0, header } };
@@ -116,7 +116,7 @@ impl<'a> Ledger<'a> {
         Ticket { slot, generation, header }
     }
 
-    /// Moves an unsettled request on. False if it was settled meanwhile: the caller drops what it had in mind.
+    /// Moves a request in flight on. False if it was completed meanwhile: the caller drops what it had in mind.
     #[inline]
     pub fn advance(&self, ticket: &Ticket, phase: Phase, worker: Option<u32>) -> bool {
         let Some(record) = self.record(ticket.slot) else { return false };
@@ -130,9 +130,9 @@ impl<'a> Ledger<'a> {
     ///
     /// Acquire-release: what the loser-to-be wrote before is seen, and the next [`open`](Self::open) sees this.
     #[inline]
-    pub fn settle(&self, ticket: &Ticket) -> Option<InFlight> {
+    pub fn complete(&self, ticket: &Ticket) -> Option<InFlight> {
         let record = self.record(ticket.slot)?;
-        self.exchange(record, ticket.generation, Phase::Settled)
+        self.exchange(record, ticket.generation, Phase::Completed)
             .map(|_| InFlight::resume(ticket.slot, ticket.header))
     }
 
@@ -140,7 +140,7 @@ impl<'a> Ledger<'a> {
     fn exchange(&self, record: &Record, generation: u64, to: Phase) -> Option<Phase> {
         let mut state = record.state.load(Ordering::Relaxed);
         loop {
-            if state >> 8 != generation || Phase::of(state) == Phase::Settled {
+            if state >> 8 != generation || Phase::of(state) == Phase::Completed {
                 return None;
             }
             let next = generation << 8 | to as u64;
@@ -153,7 +153,7 @@ impl<'a> Ledger<'a> {
 
     /// What the ledger knows of `slot`. A snapshot: it may have moved on by the time it is read.
     #[must_use]
-    pub fn look(&self, slot: SlotIndex) -> Option<Entry> {
+    pub fn snapshot(&self, slot: SlotIndex) -> Option<Entry> {
         let record = self.record(slot)?;
         let state = record.state.load(Ordering::Acquire);
         let ids = record.ids.load(Ordering::Relaxed);
@@ -168,14 +168,14 @@ impl<'a> Ledger<'a> {
         })
     }
 
-    /// Every slot that is not settled.
-    pub fn unsettled(self) -> impl Iterator<Item = (usize, Entry)> + 'a {
+    /// Every slot whose request is in flight.
+    pub fn in_flight(self) -> impl Iterator<Item = (usize, Entry)> + 'a {
         self.records.iter().enumerate().filter_map(move |(index, padded)| {
-            if Phase::of(padded.0.state.load(Ordering::Relaxed)) == Phase::Settled {
+            if Phase::of(padded.0.state.load(Ordering::Relaxed)) == Phase::Completed {
                 return None;
             }
             let slot = crate::ring::SlotIndex::unchecked(index as u32);
-            self.look(slot).filter(|entry| entry.phase != Phase::Settled).map(|entry| (index, entry))
+            self.snapshot(slot).filter(|entry| entry.phase != Phase::Completed).map(|entry| (index, entry))
         })
     }
 }

@@ -21,7 +21,7 @@
 //! | [`slot`] | the life cycle as types: `Vacant` → `Seen` → `Request` → `InFlight` → `Response` |
 //! | [`validate`] | everything that is checked before a handler sees a byte |
 //! | [`table`] | constant-time lookup, collisions refused at build |
-//! | [`scan`] | which slots to look at next: the hot line first, every line soon |
+//! | [`scan`] | which slots to poll next: the hot line first, every line soon |
 //! | [`ordered_scan`] | the same in the order in which one producer wrote its requests |
 //! | [`ledger`] | who may answer a slot that is in flight, exactly once |
 //! | [`idle`] | the idle mask of a worker pool of any size |

@@ -16,7 +16,7 @@ pub struct OrderedScan {
     slots: u32,
     /// The slot after the last that was served.
     next: u32,
-    /// The line of flags that was looked at last, beside the one of `next`.
+    /// The line of flags that was polled last, beside the one of `next`.
     sweep: u32,
 }
 
@@ -60,7 +60,7 @@ impl OrderedScan {
         taken
     }
 
-    /// Whether the last turn ended a round of looks at every line of flags.
+    /// Whether the last turn ended a round of polls of every line of flags.
     #[must_use]
     pub const fn ends_round(&self) -> bool {
         self.sweep == 0

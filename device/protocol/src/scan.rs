@@ -1,7 +1,7 @@
-//! Which slots to look at next.
+//! Which slots to poll next.
 //!
 //! Flags come eight to a cache line, so a line is the unit of polling: one transfer shows eight slots, and their
-//! payloads are fetched together before the first is served. Each turn looks at the *hot* line (where the last request
+//! payloads are fetched together before the first is served. Each turn polls the *hot* line (where the last request
 //! was; a producer that goes around the ring writes its next one there) and at one line of a *sweep* around the ring,
 //! so that a request anywhere is found within `slots / 8` turns, however large the ring.
 
@@ -47,7 +47,7 @@ impl Scan {
         seen
     }
 
-    /// Whether the last turn ended a round: since the last such turn every line was looked at. A dispatcher that finds nothing
+    /// Whether the last turn ended a round: since the last such turn every line was polled. A dispatcher that finds nothing
     /// rests then, and not after each turn, or a request in a large ring waits for as many rests as the ring has lines.
     #[must_use]
     pub const fn ends_round(&self) -> bool {

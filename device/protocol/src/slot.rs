@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | producer | [`Vacant`] | both flags were seen 0 | [`Vacant::submit`] |
 //! | dispatcher | [`Seen`] | its request flag was seen set | [`Seen::claim`] |
-//! | dispatcher | [`Request`] | header staged, response slot free | [`Request::answer`], [`Request::take`] |
+//! | dispatcher | [`Request`] | header copied, response slot free | [`Request::answer`], [`Request::take`] |
 //! | worker | [`InFlight`] | marked; the holder answers | [`InFlight::answer`], [`InFlight::fail`] |
 //! | consumer | [`Response`] | the answer is there | [`Response::release`] |
 
@@ -107,7 +107,7 @@ impl Seen {
         self.slot
     }
 
-    /// Stages the header, if the slot's previous response was taken; `None` leaves the slot as it is, for a later turn.
+    /// Copies the header, if the slot's previous response was taken; `None` leaves the slot as it is, for a later turn.
     #[inline]
     pub fn claim<M: RingMemory>(self, memory: &M) -> Option<Request> {
         // The response is written only after the previous one was taken. The load pairs with `Response::release`.
@@ -119,7 +119,7 @@ impl Seen {
     }
 }
 
-/// Dispatcher: a staged request. The header is a private copy: what the peer writes from now on changes nothing.
+/// Dispatcher: a request. The header is a private copy: what the peer writes from now on changes nothing.
 #[derive(Debug)]
 #[must_use = "every request is answered or taken"]
 pub struct Request {
@@ -136,7 +136,7 @@ impl Request {
         self.slot
     }
 
-    /// The staged header: an allegation until [`validate`] has passed it.
+    /// The private copy of the header: an allegation until [`validate`] has passed it.
     #[must_use]
     #[inline(always)]
     pub fn header(&self) -> &RequestHeader {
@@ -189,12 +189,12 @@ impl Request {
         memory.clear_rx(self.slot);
     }
 
-    /// Leaves the request where it is: its flag still stands, and it is looked at again.
+    /// Leaves the request where it is: its flag still stands, and it is polled again.
     #[inline(always)]
     pub fn leave(self) {}
 
-    /// Stages the header again, after a look (acquire) that found the request flag to be `value`: for rings that other
-    /// dispatchers serve, too. One of them may have answered what was seen; what was staged is then the next request, perhaps
+    /// Copies the header again, after a poll (acquire) that found the request flag to be `value`: for rings that other
+    /// dispatchers serve, too. One of them may have answered what was seen; what was copied is then the next request, perhaps
     /// half written. But one whose flag is set is whole.
     #[inline]
     pub fn again<M: RingMemory>(self, memory: &M, value: u64) -> Option<Self> {
@@ -244,7 +244,7 @@ impl InFlight {
         self.slot
     }
 
-    /// The staged request header.
+    /// The private copy of the request header.
     #[must_use]
     #[inline(always)]
     pub fn header(&self) -> &RequestHeader {

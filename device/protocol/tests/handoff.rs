@@ -40,9 +40,9 @@ impl Queue {
     }
 
     /// The device's part of job `sequence`, if there is room.
-    fn produce(&self, sequence: u64, looks: u64) -> bool {
+    fn produce(&self, sequence: u64, polls: u64) -> bool {
         let device = self.device();
-        let Some(grant) = device.grant(sequence, looks) else { return false };
+        let Some(grant) = device.grant(sequence, polls) else { return false };
         for pair in 0..(self.shape.output_bytes() as usize).div_ceil(16) {
             device.set_output_pair(grant, pair, [sequence ^ pair as u64, !sequence]);
         }

@@ -43,7 +43,7 @@ fn race(harvest: Harvest) {
     // The first request is answered when the model begins.
     RequestIds::new(&*cells).insert(slot, IDS[0]);
     submit(&ring, Vacant::probe(&ring, slot).expect("new"), 0);
-    let request = look(&ring).expect("submitted");
+    let request = poll(&ring).expect("submitted");
     let answer = answer_of(&ring, slot);
     let _ = request.answer(&ring, Status::OK, &answer);
 

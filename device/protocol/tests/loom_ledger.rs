@@ -19,13 +19,13 @@ type Records = [CachePadded<Record>; 1];
 /// Puts request `i` into slot 0 and takes it: in flight.
 fn open(ring: &SharedRing, records: &Records, i: u32) -> Ticket {
     submit(ring, Vacant::probe(ring, first(ring)).expect("vacant"), i);
-    let request = look(ring).expect("submitted");
+    let request = poll(ring).expect("submitted");
     Ledger::new(records).open(request.take(ring), Phase::Running, u64::from(i) + 1)
 }
 
 /// Answers with `status`, if no other agent has.
-fn settle(ring: &SharedRing, records: &Records, ticket: &Ticket, status: Status) -> bool {
-    match Ledger::new(records).settle(ticket) {
+fn complete(ring: &SharedRing, records: &Records, ticket: &Ticket, status: Status) -> bool {
+    match Ledger::new(records).complete(ticket) {
         Some(in_flight) => {
             let _ = in_flight.answer(ring, status, &[]);
             true
@@ -36,7 +36,7 @@ fn settle(ring: &SharedRing, records: &Records, ticket: &Ticket, status: Status)
 
 /// Worker, time-out and deferred completion at once: one of them answers, and its answer is the one in the slot.
 #[test]
-fn exactly_one_settles() {
+fn exactly_one_completes() {
     model(|| {
         let ring = ring(1);
         let records: Arc<Records> = Arc::default();
@@ -44,30 +44,30 @@ fn exactly_one_settles() {
         let rivals = [Status(1), Status(2)].map(|status| {
             let (ring, records) = (ring.clone(), Arc::clone(&records));
             thread::spawn(move || {
-                // The second one is a stage that defers first.
+                // The second one is a pipeline stage that defers first.
                 let deferred =
                     status == Status(2) && Ledger::new(&*records).advance(&ticket, Phase::Deferred, None);
-                (settle(&ring, &records, &ticket, status), deferred)
+                (complete(&ring, &records, &ticket, status), deferred)
             })
         });
-        let timed_out = settle(&ring, &records, &ticket, Status::TIMED_OUT);
+        let timed_out = complete(&ring, &records, &ticket, Status::TIMED_OUT);
         let [worker, deferral] = rivals.map(|rival| rival.join().expect("rival"));
         let winners = [(timed_out, Status::TIMED_OUT), (worker.0, Status(1)), (deferral.0, Status(2))];
         let mut winners = winners.into_iter().filter(|&(won, _)| won);
         let (_, status) = winners.next().expect("somebody answered");
         assert!(winners.next().is_none(), "answered twice");
-        assert!(!deferral.0 || deferral.1, "settled after a deferral that was refused");
+        assert!(!deferral.0 || deferral.1, "completed after a deferral that was refused");
         let response = Response::probe(&ring, first(&ring)).expect("answered");
         assert_eq!(response.header().status, status.0);
         response.release(&ring);
-        assert!(!settle(&ring, &records, &ticket, Status(3)), "a settled request was settled again");
-        assert!(Ledger::new(&*records).unsettled().next().is_none());
+        assert!(!complete(&ring, &records, &ticket, Status(3)), "a completed request was completed again");
+        assert!(Ledger::new(&*records).in_flight().next().is_none());
     });
 }
 
-/// A result that comes after its slot was reused settles nothing, however late.
+/// A result that comes after its slot was reused completes nothing, however late.
 #[test]
-fn a_stale_generation_settles_nothing() {
+fn a_stale_generation_completes_nothing() {
     model(|| {
         let ring = ring(1);
         let records: Arc<Records> = Arc::default();
@@ -76,23 +76,23 @@ fn a_stale_generation_settles_nothing() {
             let (ring, records) = (ring.clone(), Arc::clone(&records));
             thread::spawn(move || {
                 let advanced = Ledger::new(&*records).advance(&old, Phase::Deferred, Some(3));
-                (advanced, settle(&ring, &records, &old, Status(1)))
+                (advanced, complete(&ring, &records, &old, Status(1)))
             })
         };
         // The dispatcher: time is up, the answer is taken, the slot is reused, its next worker answers.
-        let timed_out = settle(&ring, &records, &old, Status::TIMED_OUT);
+        let timed_out = complete(&ring, &records, &old, Status::TIMED_OUT);
         let mut outcome = None;
         if let Some(response) = Response::probe(&ring, first(&ring)) {
             response.release(&ring);
             let new = open(&ring, &records, 1);
             assert!(
-                settle(&ring, &records, &new, Status(2)),
-                "the new request was settled by the old one's result"
+                complete(&ring, &records, &new, Status(2)),
+                "the new request was completed by the old one's result"
             );
             outcome = Some(Response::probe(&ring, first(&ring)).expect("answered").header().status);
         }
-        let (_, settled) = late.join().expect("late");
-        assert!(timed_out != settled, "exactly one answered the old request");
+        let (_, completed) = late.join().expect("late");
+        assert!(timed_out != completed, "exactly one answered the old request");
         assert!(outcome.is_none_or(|status| status == 2), "the old answer in the new request's slot");
     });
 }
@@ -105,7 +105,7 @@ fn a_watcher_sees_the_facts_of_what_it_sees() {
         let records: Arc<Records> = Arc::default();
         let watcher = {
             let (ring, records) = (ring.clone(), Arc::clone(&records));
-            thread::spawn(move || Ledger::new(&*records).look(first(&ring)).expect("in the ring"))
+            thread::spawn(move || Ledger::new(&*records).snapshot(first(&ring)).expect("in the ring"))
         };
         let ticket = open(&ring, &records, 4);
         let entry = watcher.join().expect("watcher");
@@ -116,13 +116,13 @@ fn a_watcher_sees_the_facts_of_what_it_sees() {
     });
 }
 
-/// Settling by a load and a store: both rivals see the request open.
+/// Completing by a load and a store: both rivals see the request open.
 #[test]
-fn mutant_settled_by_load_and_store() {
+fn mutant_completed_by_load_and_store() {
     let body = |atomic: bool| {
         move || {
             let state = Arc::new(DeviceU64::new(1));
-            let settle = move |state: &DeviceU64| {
+            let complete = move |state: &DeviceU64| {
                 if atomic {
                     return state.compare_exchange(1, 0, AcqRel, Acquire).is_ok();
                 }
@@ -132,12 +132,12 @@ fn mutant_settled_by_load_and_store() {
             };
             let rival = {
                 let state = Arc::clone(&state);
-                thread::spawn(move || settle(&state))
+                thread::spawn(move || complete(&state))
             };
-            let ours = settle(&state);
-            assert!(ours != rival.join().expect("rival"), "settled twice");
+            let ours = complete(&state);
+            assert!(ours != rival.join().expect("rival"), "completed twice");
         }
     };
     model(body(true));
-    assert!(broken(body(false)).contains("settled twice"));
+    assert!(broken(body(false)).contains("completed twice"));
 }

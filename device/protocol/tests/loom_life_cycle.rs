@@ -68,7 +68,7 @@ fn life(probe: Probe, serve: Serve) {
     let dispatcher = {
         let ring = ring.clone();
         thread::spawn(move || {
-            (0..3).filter(|_| look(&ring).map(|request| serve(&ring, request)).is_some()).count()
+            (0..3).filter(|_| poll(&ring).map(|request| serve(&ring, request)).is_some()).count()
         })
     };
     let consumer = {
@@ -83,10 +83,10 @@ fn life(probe: Probe, serve: Serve) {
     assert!(consumed >= 1 || consume(&ring, &taken));
     assert!(produced || produce(&ring, &taken, probe, 1));
     if served < 2 {
-        serve(&ring, look(&ring).expect("the second request"));
+        serve(&ring, poll(&ring).expect("the second request"));
     }
     assert!(consumed == 2 || consume(&ring, &taken));
-    assert!(probe(&ring).is_some() && look(&ring).is_none());
+    assert!(probe(&ring).is_some() && poll(&ring).is_none());
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn answered_after_the_in_flight_mark() {
     model(|| life(probe, in_flight));
 }
 
-/// Four parties: the dispatcher hands to a worker thread, which settles in the ledger and answers.
+/// Four parties: the dispatcher hands to a worker thread, which completes the request in the ledger and answers.
 #[test]
 fn answered_by_a_worker() {
     model(|| {
@@ -108,7 +108,7 @@ fn answered_by_a_worker() {
         let hand_over = Arc::new((Mailbox::default(), [CachePadded::<Record>::default()]));
         assert!(produce(&ring, &taken, probe, 0));
         let dispatch = |ring: &SharedRing, hand_over: &(Mailbox, [CachePadded<Record>; 1])| {
-            let Some(request) = look(ring) else { return false };
+            let Some(request) = poll(ring) else { return false };
             request.check(ring).expect("what the producer wrote");
             let ticket = Ledger::new(&hand_over.1).open(request.take(ring), Phase::Running, 5);
             hand_over.0.post(&Job { ticket, accepted_ns: 5, posted_ns: 6 });
@@ -117,7 +117,7 @@ fn answered_by_a_worker() {
         let work = |ring: &SharedRing, hand_over: &(Mailbox, [CachePadded<Record>; 1])| {
             let Some(job) = hand_over.0.take(ring.geometry()) else { return false };
             let answer = answer_of(ring, job.ticket.slot);
-            let in_flight = Ledger::new(&hand_over.1).settle(&job.ticket).expect("the only one");
+            let in_flight = Ledger::new(&hand_over.1).complete(&job.ticket).expect("the only one");
             let _ = in_flight.answer(ring, Status::OK, &answer);
             true
         };
@@ -151,7 +151,7 @@ fn a_response_is_written_after_the_last_one_was_taken() {
     model(|| {
         let ring = ring(1);
         let taken = Arc::new(DeviceU64::new(0));
-        let serve = |ring: &SharedRing| look(ring).map(|request| at_once(ring, request)).is_some();
+        let serve = |ring: &SharedRing| poll(ring).map(|request| at_once(ring, request)).is_some();
         assert!(produce(&ring, &taken, probe, 0) && serve(&ring));
         let consumer = {
             let (ring, taken) = (ring.clone(), Arc::clone(&taken));
@@ -253,7 +253,7 @@ fn mutant_request_published_relaxed() {
                     windows.rx_flags.store(0, ring.geometry().request_address(slot), order);
                 })
             };
-            if let Some(request) = look(&ring) {
+            if let Some(request) = poll(&ring) {
                 assert_eq!(*request.header(), RequestHeader::new(FUNCTION, 8, 0, 100));
                 at_once(&ring, request);
             }

@@ -12,7 +12,7 @@ use ringcall_protocol::{RingMemory, SharedRing};
 use ringcall_wire::status::Status;
 
 /// One look that appends the numbers of the requests that it takes.
-type Look = fn(&mut OrderedScan, &SharedRing, &mut Vec<u32>);
+type Poll = fn(&mut OrderedScan, &SharedRing, &mut Vec<u32>);
 
 fn in_order(scan: &mut OrderedScan, ring: &SharedRing, served: &mut Vec<u32>) {
     scan.turn(ring, |seen| {
@@ -32,7 +32,7 @@ fn in_any_order(_: &mut OrderedScan, ring: &SharedRing, served: &mut Vec<u32>) {
     });
 }
 
-fn run(look: Look) {
+fn run(poll: Poll) {
     let ring = ring(2);
     let producer = {
         let ring = ring.clone();
@@ -44,9 +44,9 @@ fn run(look: Look) {
         })
     };
     let (mut scan, mut served) = (OrderedScan::new(2), Vec::new());
-    look(&mut scan, &ring, &mut served);
+    poll(&mut scan, &ring, &mut served);
     producer.join().expect("no panic");
-    look(&mut scan, &ring, &mut served);
+    poll(&mut scan, &ring, &mut served);
     assert_eq!(served, [0, 1]);
 }
 

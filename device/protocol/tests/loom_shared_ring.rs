@@ -40,7 +40,7 @@ impl Shared {
 /// How a dispatcher deals with a broken request that it has seen: whether it answered one.
 type Serve = fn(&SharedRing, &Shared, Request) -> bool;
 
-/// Stages the request again, if its flag is still set; and answers it.
+/// Copies the request again, if its flag is still set; and answers it.
 fn answer_again(ring: &SharedRing, request: Request, before: impl FnOnce()) -> bool {
     let value = ring.rx(request.slot());
     if value == flag::FREE {
@@ -88,10 +88,10 @@ fn life(serve: Serve) {
     let shared = Arc::new(Shared::default());
     shared.let_go();
     assert!(produce(&ring, &shared, 0));
-    let dispatchers = [2, 1].map(|looks| {
+    let dispatchers = [2, 1].map(|polls| {
         let (ring, shared) = (ring.clone(), Arc::clone(&shared));
         thread::spawn(move || {
-            (0..looks).filter(|_| look(&ring).is_some_and(|request| serve(&ring, &shared, request))).count()
+            (0..polls).filter(|_| poll(&ring).is_some_and(|request| serve(&ring, &shared, request))).count()
         })
     });
     // Consumer and producer in one: what is taken is taken as soon as it is there.
@@ -104,10 +104,10 @@ fn life(serve: Serve) {
     assert!(consumed >= 1 || consume(&ring, &shared));
     assert!(produced || produce(&ring, &shared, 1));
     if served < 2 {
-        assert!(serve(&ring, &shared, look(&ring).expect("the second request")));
+        assert!(serve(&ring, &shared, poll(&ring).expect("the second request")));
     }
     assert!(consume(&ring, &shared));
-    assert!(Vacant::probe(&ring, first(&ring)).is_some() && look(&ring).is_none());
+    assert!(Vacant::probe(&ring, first(&ring)).is_some() && poll(&ring).is_none());
 }
 
 #[test]
@@ -144,9 +144,9 @@ fn mutant_turn_ends_before_the_answer() {
     assert!(found.contains("twice") || found.contains("both flags"), "{found}");
 }
 
-/// What was staged before the turn is answered as it is: another dispatcher may have answered it.
+/// What was copied before the turn is answered as it is: another dispatcher may have answered it.
 #[test]
-fn mutant_nothing_is_looked_at_again() {
+fn mutant_nothing_is_polled_again() {
     let found = broken(|| {
         life(|ring, shared, request| {
             if !shared.take() {

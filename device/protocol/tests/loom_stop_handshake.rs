@@ -75,7 +75,7 @@ fn a_stop_lets_a_submission_finish_or_refuses_it() {
 /// see the stop. (Sequentially consistent loads would do on real machines. Loom has them as acquire loads, so that form
 /// could not be checked.)
 #[test]
-fn mutant_stop_looks_with_a_load() {
+fn mutant_stop_polls_with_a_load() {
     static WRONG: Handshake = Handshake {
         announce: |word| {
             word.swap(1, SeqCst);

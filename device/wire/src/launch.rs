@@ -153,7 +153,7 @@ pub struct DispatchParams {
     /// [`options`].
     pub options: u32,
     /// Bytes of one staging buffer: a request slot or a response slot, rounded up to 16.
-    pub stage_bytes: u32,
+    pub staging_bytes: u32,
     /// Nanoseconds that an idle warp sleeps between looks at its mailbox.
     pub sleep_ns: u32,
     /// Blocks that run a grid's handlers, where the block after them serves; else 0.

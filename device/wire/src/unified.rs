@@ -12,7 +12,7 @@ pub mod options {
     /// A request that is sent alone is copied to the doorbell register as well, as one 64-byte store.
     pub const BLUE_FLAME: u32 = 2;
     /// The copy lies in memory that is polled, whose reader looks at its first word: that word is stored last.
-    pub const BLUE_FLAME_STAGED: u32 = 4;
+    pub const BLUE_FLAME_FIRST_WORD_LAST: u32 = 4;
     /// Sends are accepted: receive request `k` takes its bytes to slot `k`.
     pub const RECEIVE_SENDS: u32 = 8;
     /// The immediates' upper 20 bits number the messages.
@@ -62,7 +62,7 @@ pub struct UnifiedParams {
     pub cells: u64,
     /// The [`control`] block, in mapped memory.
     pub control: u64,
-    /// Device memory for staging; 0 where shared memory holds the stages.
+    /// Device memory for staging; 0 where shared memory holds the staging buffers.
     pub scratch: u64,
     /// What a transport behind hooks is attached to.
     pub context: u64,
@@ -109,7 +109,7 @@ pub struct UnifiedParams {
     /// [`options`].
     pub options: u32,
     /// Bytes of one staging buffer.
-    pub stage_bytes: u32,
+    pub staging_bytes: u32,
     /// Executables of all graphs; the pending table has room for an answer of each ([`io::ANSWER`](launch::io::ANSWER)).
     pub execs: u32,
 }
@@ -121,7 +121,7 @@ pub struct UnifiedParams {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct RelayParams {
-    /// The queue pair. [`scratch`](UnifiedParams::scratch) and [`stage_bytes`](UnifiedParams::stage_bytes) are the sender's stage.
+    /// The queue pair. [`scratch`](UnifiedParams::scratch) and [`staging_bytes`](UnifiedParams::staging_bytes) are the sender's staging buffer.
     pub queues: UnifiedParams,
     /// The ring's request flags.
     pub rx_flags: u64,

@@ -250,24 +250,24 @@ impl ReadoutView<'_> {
     /// ```
     pub fn doubts(&self, mut each: impl FnMut(usize, f32)) {
         let leaked = Level::Leaked.raw();
-        let mut tell = |(index, ratio): (usize, f32)| {
+        let mut emit = |(index, ratio): (usize, f32)| {
             if ratio.is_finite() {
                 each(index, ratio);
             }
         };
         match self {
-            Self::Soft4(view) => view.iter().map(log_likelihood_of_4_bits).enumerate().for_each(tell),
+            Self::Soft4(view) => view.iter().map(log_likelihood_of_4_bits).enumerate().for_each(emit),
             Self::Soft8(values) => {
-                values.iter().copied().map(log_likelihood_of_8_bits).enumerate().for_each(tell);
+                values.iter().copied().map(log_likelihood_of_8_bits).enumerate().for_each(emit);
             }
-            Self::SoftF32(values) => values.iter().map(|value| value.get()).enumerate().for_each(tell),
+            Self::SoftF32(values) => values.iter().map(|value| value.get()).enumerate().for_each(emit),
             Self::Leakage8(codes) => {
                 let leaks = codes.iter().enumerate().filter(|&(_, &code)| code == leaked);
-                leaks.for_each(|(index, _)| tell((index, 0.0)));
+                leaks.for_each(|(index, _)| emit((index, 0.0)));
             }
             Self::Leakage32(codes) => {
                 let leaks = codes.iter().enumerate().filter(|(_, code)| code.get() == i32::from(leaked));
-                leaks.for_each(|(index, _)| tell((index, 0.0)));
+                leaks.for_each(|(index, _)| emit((index, 0.0)));
             }
         }
     }

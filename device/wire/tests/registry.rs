@@ -119,7 +119,7 @@ fn flag_words_have_their_known_values() {
 }
 
 #[test]
-fn magics_are_told_apart() {
+fn magics_differ() {
     let request = RequestHeader::new(1, 2, 3, 4);
     let response = ResponseHeader::reply(&request, -4, 0);
     assert_eq!(&request.to_bytes()[..4], b"RQUC");

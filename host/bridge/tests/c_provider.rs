@@ -193,7 +193,7 @@ fn a_client_that_never_reads_stalls_no_other() {
 }
 
 #[test]
-fn what_a_ring_holds_in_place_of_an_answer_is_told() {
+fn what_a_ring_holds_in_place_of_an_answer_is_reported() {
     const LAST: u32 = 5;
     let shop = Shop::new();
     let path = shop.path("service");
@@ -246,7 +246,7 @@ fn what_a_ring_holds_in_place_of_an_answer_is_told() {
 }
 
 #[test]
-fn what_its_user_drops_is_told_and_leaves_no_slot_behind() {
+fn what_its_user_drops_is_reported_and_leaves_no_slot_behind() {
     let shop = Shop::new();
     let path = shop.path("service");
     let args = [format!("--path={path}"), "--num-slots=3".to_owned(), "--unified".to_owned()];

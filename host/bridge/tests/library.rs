@@ -141,7 +141,7 @@ fn a_table_of_version_2_ends_before_the_function_table() {
 }
 
 #[test]
-fn garbage_is_told_apart() {
+fn garbage_is_recognised() {
     let shop = Shop::new();
     let library = shop.odd(&[]);
     let make = |odd: &str| Provider::load(&library, &[format!("--odd={odd}")]);

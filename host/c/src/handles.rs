@@ -46,8 +46,8 @@ impl<T> Registry<T> {
     }
 
     /// Looks at every one, under the lock: `look` returns soon, and keeps nothing alive.
-    pub(crate) fn for_each(&self, look: impl FnMut(&T)) {
-        self.live().values().map(Arc::as_ref).for_each(look);
+    pub(crate) fn for_each(&self, visit: impl FnMut(&T)) {
+        self.live().values().map(Arc::as_ref).for_each(visit);
     }
 
     /// The first that `is` says yes to, under the lock.

@@ -314,7 +314,7 @@ fn late_and_cancelled_decodes_are_answered() {
                     let answer = decode.join().expect("no panic");
                     assert_eq!((answer.ended, answer.solutions), (Ended::Cancelled, 0));
                 });
-                flag.lower().and_then(|()| flag.settle()).expect("lowered");
+                flag.lower().and_then(|()| flag.finish()).expect("lowered");
                 assert_eq!(served.decode(&[4, 5]).ended, Ended::Converged);
             }
             served.stop();

@@ -238,7 +238,7 @@ fn wait(what: &str, until: impl Fn() -> bool) {
 }
 
 #[test]
-fn jobs_without_a_place_for_their_answer_are_counted() {
+fn jobs_without_a_slot_for_their_answer_are_counted() {
     let (ring, queues) = (ring(4), queues(1, 8));
     publish(&queues[0], 0, 99, true); // no such slot
     publish(&queues[0], 1, u64::MAX, true);
@@ -278,7 +278,7 @@ fn an_overwritten_record_is_answered_as_such() {
 }
 
 #[test]
-fn a_stage_that_hangs_is_left_behind_and_told() {
+fn a_stage_that_hangs_is_left_and_reported() {
     let (ring, queues) = (ring(4), queues(1, 4));
     let release = Arc::new(DeviceU64::new(0));
     let held = Arc::clone(&release);

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_without_an_answer_count_as_timed_out_and_strays_are_told() {
+    fn requests_without_an_answer_count_as_timed_out_and_strays_are_reported() {
         let bench = PipelineBenchmark::new("three\nlines", 3).with_rounds(2);
         bench.start();
         (0..3).for_each(|request| bench.mark_submit(request));

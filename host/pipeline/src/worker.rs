@@ -70,7 +70,7 @@ impl Worker {
             StageTimes { accepted: job.accepted_ns, started: clock::now_ns(), ..StageTimes::default() };
         let len = self.port.read_payload(&job, &mut self.payload);
         // A timeout or a stop has answered the request: the payload may be bytes of the next request in its slot.
-        if self.port.is_settled(&job) {
+        if self.port.is_completed(&job) {
             self.port.release();
             return true;
         }
@@ -113,7 +113,7 @@ impl Worker {
             let _ = window.read(0, &mut self.inferred);
             let _ = self.port.read_payload(&job, &mut self.payload);
             // As in `infer`: the payload may be another request's.
-            if self.port.is_settled(&job) {
+            if self.port.is_completed(&job) {
                 self.port.release();
                 return true;
             }
@@ -168,10 +168,10 @@ impl Worker {
             write_times(&self.state, &self.port, job, &self.times);
             let outcome = catch_unwind(AssertUnwindSafe(|| stage.process(&mut context)));
             let (status, len) = match outcome {
-                Ok(StageOutcome::NotReady) if turn == Turn::Once => return self.port.is_settled(job),
+                Ok(StageOutcome::NotReady) if turn == Turn::Once => return self.port.is_completed(job),
                 Ok(StageOutcome::NotReady) => {
                     // Bounded by the request's timeout and by the stop's deadline: both complete it.
-                    if waiter.idle().is_multiple_of(64) && self.port.is_settled(job) {
+                    if waiter.idle().is_multiple_of(64) && self.port.is_completed(job) {
                         return true;
                     }
                     continue;
@@ -206,7 +206,7 @@ impl Worker {
 
 /// Records a job's time stamps, unless the request was answered already: its slot may hold another request by now.
 fn write_times(state: &State, port: &WorkerPort, job: &Job, times: &StageTimes) {
-    if !port.is_settled(job) {
+    if !port.is_completed(job) {
         state.times.write(job.ticket.slot, times);
     }
 }

@@ -11,7 +11,7 @@ mod loom_support;
 use in_flight::{Claim, InFlightTable, Reply, UNDER_WAY};
 use loom::sync::Arc;
 use loom::thread;
-use loom_support::{answer_of, broken, first, look, model, ring, submit};
+use loom_support::{answer_of, broken, first, model, poll, ring, submit};
 use ringcall::wire::flag;
 use ringcall::{Ring, Status};
 use ringcall_protocol::slot::Response;
@@ -44,7 +44,7 @@ impl World {
     /// Device: answers the request, if there is one.
     fn answer(&self) -> bool {
         let ring = self.device_ring();
-        let Some(request) = look(ring) else { return false };
+        let Some(request) = poll(ring) else { return false };
         let answer = answer_of(ring, first(ring));
         let _ = request.answer(ring, Status::OK, &answer);
         true
@@ -100,33 +100,33 @@ fn two_workers(release_first: bool) {
         })
         .into_iter()
         .collect();
-    let mut told = Vec::new();
+    let mut harvested = Vec::new();
     let mut sent = false;
     for _ in 0..2 {
-        told.extend(world.harvest());
+        harvested.extend(world.harvest());
         sent = sent || (world.send(1) && world.answer());
     }
     let mut taken: Vec<u32> = workers.into_iter().filter_map(|w| w.join().expect("a worker")).collect();
     // The steps that no thread got to, in order.
     for _ in 0..3 {
         taken.extend(world.work(true));
-        told.extend(world.harvest());
+        harvested.extend(world.harvest());
         sent = sent || (world.send(1) && world.answer());
     }
     assert!(sent, "the slot comes back");
     taken.sort_unstable();
-    told.sort_unstable();
+    harvested.sort_unstable();
     assert_eq!(taken, [0, 1], "an answer was lost or taken twice");
-    assert_eq!(told, [(Status::OK, 0), (Status::OK, 1)]);
+    assert_eq!(harvested, [(Status::OK, 0), (Status::OK, 1)]);
 }
 
 #[test]
-fn an_answer_is_released_before_it_is_settled() {
+fn an_answer_is_released_before_it_is_completed() {
     model(|| two_workers(true));
 }
 
 #[test]
-fn mutant_settled_first() {
+fn mutant_completed_first() {
     let says = broken(|| two_workers(false));
     assert!(says.contains("an answer was lost") || says.contains("the slot comes back"), "{says:?}");
 }
@@ -144,10 +144,10 @@ fn time_runs_out_once() {
         let answered = device.join().expect("the device");
         let mut won = worker.join().expect("the worker");
         assert!(answered || world.answer());
-        let told = world.harvest();
+        let harvested = world.harvest();
         won = won.or(world.work(true));
-        let told = told.or_else(|| world.harvest()).expect("the user is told");
-        assert_eq!(told.0, if won.is_some() { Status::OK } else { Status::TIMED_OUT });
+        let harvested = harvested.or_else(|| world.harvest()).expect("the user gets it");
+        assert_eq!(harvested.0, if won.is_some() { Status::OK } else { Status::TIMED_OUT });
         assert_eq!(world.harvest(), None, "told twice");
         assert_eq!(world.device_ring().tx(first(world.device_ring())), flag::FREE);
         assert!(world.send(1), "the slot comes back");

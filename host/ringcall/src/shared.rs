@@ -130,7 +130,7 @@ impl Shared {
     }
 
     /// Answers a request in flight, if no other agent has. Counts the answer in `bank`, or in the common bank.
-    pub(crate) fn settle(
+    pub(crate) fn complete(
         &self,
         ticket: &Ticket,
         bank: Option<&Bank>,
@@ -141,7 +141,7 @@ impl Shared {
             Some(bank) => bank.count(counter),
             None => self.common.count(counter),
         };
-        match self.ledger().settle(ticket) {
+        match self.ledger().complete(ticket) {
             Some(in_flight) => {
                 // Counted before it is published, so that an agent that saw the answer also sees the count.
                 let capacity = self.ring.geometry().result_capacity() as usize;
@@ -159,14 +159,14 @@ impl Shared {
     }
 
     /// Sets the error mark on a request in flight, if it was not answered.
-    pub(crate) fn settle_error(
+    pub(crate) fn complete_error(
         &self,
         ticket: &Ticket,
         bank: &Bank,
         status: Status,
         code: u16,
     ) -> Result<(), Late> {
-        match self.ledger().settle(ticket) {
+        match self.ledger().complete(ticket) {
             Some(in_flight) => {
                 bank.count(Counter::of_status(status));
                 self.log_completion(ticket.slot, &ticket.header, status, Some(code));
@@ -210,17 +210,17 @@ impl Shared {
             .iter()
             .filter_map(|slot| {
                 let (rx, tx) = (self.ring.rx(slot), self.ring.tx(slot));
-                let entry = ledger.look(slot)?;
-                let settled = entry.phase == ringcall_protocol::ledger::Phase::Settled;
-                (rx != 0 || tx != 0 || !settled).then(|| SlotState {
+                let entry = ledger.snapshot(slot)?;
+                let completed = entry.phase == ringcall_protocol::ledger::Phase::Completed;
+                (rx != 0 || tx != 0 || !completed).then(|| SlotState {
                     slot: slot.get(),
                     rx,
                     tx,
-                    phase: (!settled).then(|| format!("{:?}", entry.phase)),
+                    phase: (!completed).then(|| format!("{:?}", entry.phase)),
                     function_id: entry.function_id,
                     request_id: entry.request_id,
-                    worker: entry.worker.filter(|_| !settled),
-                    age_us: if settled { 0 } else { now.saturating_sub(entry.since_ns) / 1000 },
+                    worker: entry.worker.filter(|_| !completed),
+                    age_us: if completed { 0 } else { now.saturating_sub(entry.since_ns) / 1000 },
                 })
             })
             .collect();

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_yield_in_a_row_tells_nothing_of_turns() {
+    fn the_first_yield_in_a_row_says_nothing_of_turns() {
         let mut waiter = Wait::Yield { spins: 2 }.waiter();
         for _ in 0..3 {
             for _ in 0..2 {

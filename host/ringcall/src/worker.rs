@@ -182,7 +182,7 @@ impl WorkerPort {
     /// [`Late`] if the request was answered before.
     #[inline]
     pub fn answer(&self, job: &Job, status: Status, result: &[u8]) -> Result<(), Late> {
-        self.shared.settle(&job.ticket, Some(&self.cell().bank), status, result)
+        self.shared.complete(&job.ticket, Some(&self.cell().bank), status, result)
     }
 
     /// Sets the error mark.
@@ -190,16 +190,16 @@ impl WorkerPort {
     /// # Errors
     /// [`Late`] if the request was answered before.
     pub fn fail(&self, job: &Job, status: Status, code: u16) -> Result<(), Late> {
-        self.shared.settle_error(&job.ticket, &self.cell().bank, status, code)
+        self.shared.complete_error(&job.ticket, &self.cell().bank, status, code)
     }
 
     /// Whether another agent has answered this job meanwhile.
     #[must_use]
-    pub fn is_settled(&self, job: &Job) -> bool {
+    pub fn is_completed(&self, job: &Job) -> bool {
         self.shared
             .ledger()
-            .look(job.ticket.slot)
-            .is_none_or(|entry| entry.generation != job.ticket.generation || entry.phase == Phase::Settled)
+            .snapshot(job.ticket.slot)
+            .is_none_or(|entry| entry.generation != job.ticket.generation || entry.phase == Phase::Completed)
     }
 
     /// Hands the job's answer to the holder of the [`Deferral`]; the worker can be released at once.
@@ -263,14 +263,14 @@ impl Deferral {
     /// [`Late`] if the request was answered before.
     pub fn complete(mut self, status: Status, result: &[u8]) -> Result<(), Late> {
         self.open = false;
-        self.shared.settle(&self.ticket, None, status, result)
+        self.shared.complete(&self.ticket, None, status, result)
     }
 }
 
 impl Drop for Deferral {
     fn drop(&mut self) {
         if self.open {
-            let _ = self.shared.settle(&self.ticket, None, Status::ABANDONED, &[]);
+            let _ = self.shared.complete(&self.ticket, None, Status::ABANDONED, &[]);
         }
     }
 }

@@ -100,7 +100,7 @@ fn dispatcher(marks: bool, compat: RingCompat) -> (Ring, HostDispatcher<Stepped>
     (ring, dispatcher.into_stepper(), bench)
 }
 
-fn settle(dispatcher: &mut HostDispatcher<Stepped>) {
+fn poll_until_idle(dispatcher: &mut HostDispatcher<Stepped>) {
     for _ in 0..16 {
         let _ = dispatcher.step();
     }
@@ -114,7 +114,7 @@ fn a_busy_worker_holds_up_its_own_requests_alone() {
     let first = client.send(graph, 1, 0, &7_u64.to_le_bytes()).expect("sent");
     let second = client.send(graph, 2, 0, &[1, 2, 3]).expect("sent");
     let inline = client.send(FunctionId::of("inline"), 3, 0, &[]).expect("sent");
-    settle(&mut dispatcher);
+    poll_until_idle(&mut dispatcher);
     assert_eq!(client.wait(inline, LIMIT).expect("answered").status, Status::OK);
     // The first is marked and its request flag given back; the second stands where it was.
     let shared = ring.shared();
@@ -122,7 +122,7 @@ fn a_busy_worker_holds_up_its_own_requests_alone() {
     assert_ne!(shared.rx(second), flag::FREE);
     assert_eq!(shared.tx(second), flag::FREE);
     bench.lock().expect("nobody panics").finish = true;
-    settle(&mut dispatcher);
+    poll_until_idle(&mut dispatcher);
     for (slot, id) in [(first, 1), (second, 2)] {
         assert_eq!(client.wait(slot, LIMIT).expect("answered").request_id, id);
     }
@@ -140,13 +140,13 @@ fn what_nobody_is_for_is_refused_at_once() {
         let graph = FunctionId::of("graph");
         // Also while the worker is busy.
         let first = client.send(graph, 1, 0, &7_u64.to_le_bytes()).expect("sent");
-        settle(&mut dispatcher);
+        poll_until_idle(&mut dispatcher);
         let nobodys = client.send(graph, 2, 0, &NOBODYS_KEY.to_le_bytes()).expect("sent");
-        settle(&mut dispatcher);
+        poll_until_idle(&mut dispatcher);
         let reply = client.wait(nobodys, LIMIT).expect("answered");
         assert_eq!((reply.status, reply.error, reply.request_id), (Status::NO_WORKER, None, 2));
         bench.lock().expect("nobody panics").finish = true;
-        settle(&mut dispatcher);
+        poll_until_idle(&mut dispatcher);
         assert_eq!(client.wait(first, LIMIT).expect("answered").status, Status::OK);
         let count = |counter| dispatcher.counters().get(counter);
         assert_eq!([Counter::Received, Counter::Dispatched, Counter::NoWorker].map(count), [2, 1, 1]);
@@ -155,15 +155,15 @@ fn what_nobody_is_for_is_refused_at_once() {
 }
 
 #[test]
-fn without_marks_the_slot_never_looks_free() {
+fn without_marks_the_slot_never_seems_free() {
     let (ring, mut dispatcher, bench) = dispatcher(false, RingCompat::default());
     let mut client = Client::new(&ring);
     let slot = client.send(FunctionId::of("graph"), 1, 0, &[]).expect("sent");
-    settle(&mut dispatcher);
+    poll_until_idle(&mut dispatcher);
     assert_ne!(ring.shared().rx(slot), flag::FREE);
     assert_eq!(ring.shared().tx(slot), flag::FREE);
     bench.lock().expect("nobody panics").finish = true;
-    settle(&mut dispatcher);
+    poll_until_idle(&mut dispatcher);
     assert_eq!(client.wait(slot, LIMIT).expect("answered").status, Status::OK);
     assert_eq!(ring.shared().rx(slot), flag::FREE);
     assert_eq!(bench.lock().expect("nobody panics").starts.len(), 1);
@@ -175,7 +175,7 @@ fn a_start_that_fails_leaves_the_error_mark() {
     bench.lock().expect("nobody panics").fail_with = Some(700);
     let mut client = Client::new(&ring);
     let slot = client.send(FunctionId::of("graph"), 1, 0, &[]).expect("sent");
-    settle(&mut dispatcher);
+    poll_until_idle(&mut dispatcher);
     let reply = client.wait(slot, LIMIT).expect("answered");
     assert_eq!((reply.error, reply.status), (Some(700), Status::LAUNCH_FAILED));
 }
@@ -185,7 +185,7 @@ fn a_stop_waits_for_what_is_outside() {
     let (ring, mut dispatcher, bench) = dispatcher(true, RingCompat::default());
     let mut client = Client::new(&ring);
     let slot = client.send(FunctionId::of("graph"), 1, 0, &[]).expect("sent");
-    settle(&mut dispatcher);
+    poll_until_idle(&mut dispatcher);
     bench.lock().expect("nobody panics").finish = true;
     let report = dispatcher.finish(LIMIT).report;
     assert_eq!((report.drained, report.dropped), (1, 0));
@@ -199,10 +199,10 @@ fn a_halt_leaves_alone_what_is_outside() {
         let mut client = Client::new(&ring);
         let graph = FunctionId::of("graph");
         let first = client.send(graph, 1, 0, &[]).expect("sent");
-        settle(&mut dispatcher);
+        poll_until_idle(&mut dispatcher);
         let second = client.send(graph, 2, 0, &[]).expect("sent");
         dispatcher.drain();
-        settle(&mut dispatcher);
+        poll_until_idle(&mut dispatcher);
         assert_eq!(dispatcher.step(), DispatchStep::Idle, "not over yet");
         dispatcher.halt(Duration::ZERO);
         assert_eq!(client.wait(second, LIMIT).expect("answered").status, Status::SHUTTING_DOWN);
@@ -224,7 +224,7 @@ fn a_drained_dispatcher_takes_what_comes_later() {
     dispatcher.drain();
     assert_eq!(dispatcher.step(), DispatchStep::Ended);
     let slot = client.send(FunctionId::of("inline"), 1, 0, &[]).expect("sent");
-    settle(&mut dispatcher);
+    poll_until_idle(&mut dispatcher);
     assert_eq!(client.wait(slot, LIMIT).expect("answered").status, Status::OK);
     assert_eq!(dispatcher.step(), DispatchStep::Ended);
 }
@@ -238,7 +238,7 @@ fn other_compat() {
     let request = |name: &str| RequestHeader::new(FunctionId::of(name).0, 0, 9, 0).to_bytes();
     shared.forge_request(slot(0), &request("inline"), 1);
     shared.forge_request(slot(1), &request("nobody"), u64::MAX);
-    settle(&mut dispatcher);
+    poll_until_idle(&mut dispatcher);
     assert_eq!(Client::new(&ring).wait(slot(0), LIMIT).expect("answered").status, Status::OK);
     assert_eq!((shared.rx(slot(1)), shared.tx(slot(1))), (flag::FREE, flag::FREE));
 
@@ -250,7 +250,7 @@ fn other_compat() {
     shared.forge_request(slot(0), &request("inline"), 1);
     shared.forge_request(slot(1), &request("nobody"), 1);
     shared.forge_request(slot(2), &bad, 1);
-    settle(&mut dispatcher);
+    poll_until_idle(&mut dispatcher);
     assert_eq!(Client::new(&ring).wait(slot(0), LIMIT).expect("answered").status, Status::OK);
     for dropped in [slot(1), slot(2)] {
         assert_eq!((shared.rx(dropped), shared.tx(dropped)), (flag::FREE, flag::FREE));
@@ -262,7 +262,7 @@ fn other_compat() {
         self::dispatcher(true, RingCompat { shared_ring: true, ..RingCompat::default() });
     let mut client = Client::new(&ring);
     let slot = client.send(FunctionId::of("nobody"), 1, 0, &[]).expect("sent");
-    settle(&mut dispatcher);
+    poll_until_idle(&mut dispatcher);
     assert_ne!(ring.shared().rx(slot), flag::FREE);
     assert_eq!(dispatcher.step(), DispatchStep::Idle);
     // Left to the other dispatcher, also by a stop.
@@ -276,23 +276,23 @@ fn a_slot_whose_end_was_not_noticed_is_left_whatever_is_in_it() {
     let (ring, mut dispatcher, bench) = dispatcher(true, RingCompat::default());
     let mut client = Client::new(&ring);
     let slot = client.send(FunctionId::of("graph"), 1, 0, &[]).expect("sent");
-    settle(&mut dispatcher);
+    poll_until_idle(&mut dispatcher);
     // Its answer came and was taken, and the slot is filled again.
     let shared = ring.shared();
     shared.publish_tx(slot, flag::FREE);
     let inline = RequestHeader::new(FunctionId::of("inline").0, 0, 2, 0).to_bytes();
     shared.forge_request(slot, &inline, ring.geometry().request_address(slot));
-    settle(&mut dispatcher);
+    poll_until_idle(&mut dispatcher);
     assert_ne!(shared.rx(slot), flag::FREE);
     bench.lock().expect("nobody panics").under_way = None;
-    settle(&mut dispatcher);
+    poll_until_idle(&mut dispatcher);
     let reply = client.wait(slot, LIMIT).expect("answered");
     assert_eq!((reply.status, reply.request_id), (Status::OK, 2));
 }
 
 /// A thread that rests when a round ends has looked at every slot before, however large the ring.
 #[test]
-fn a_round_looks_at_every_slot() {
+fn a_round_polls_every_slot() {
     for slots in [1, 8, 9, 1024, 131_072] {
         let ring = Ring::allocate(RingConfig { slots, slot_bytes: 64 }).expect("a ring");
         let table = FunctionTable::builder().build(&ring).expect("a table");

@@ -251,7 +251,7 @@ fn a_late_result_is_dropped_counted_and_the_slot_long_reused() {
     // The one slot serves others meanwhile.
     assert_eq!(client.call("fast", &[3], LONG).expect("answered").result, [4]);
     let job = slow.take_job().expect("the first");
-    assert!(slow.is_settled(&job));
+    assert!(slow.is_completed(&job));
     assert_eq!(slow.answer(&job, Status::OK, b"late"), Err(Late));
     slow.release();
     assert_eq!(client.call("fast", &[4], LONG).expect("answered").result, [5]);

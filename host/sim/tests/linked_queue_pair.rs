@@ -9,7 +9,7 @@ use ringcall_dispatcher::queue_pair::single::Extent;
 use ringcall_dispatcher::ring::{Call, DeviceTable, Machine, Returned};
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::{Bytes, Words};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_mlx5::{Event, Register};
 use ringcall_protocol::table::{EMPTY, IdIndex};
@@ -78,10 +78,10 @@ fn dispatch(hooks: &mut impl Hooks, control: &Words, stride: u32) -> Over {
     let mut cells = vec![EMPTY; 32];
     let index = IdIndex::build(entries.len(), |i| entries[i].id, &mut cells).expect("distinct ids");
     let table = DeviceTable::new(index, &cells, &entries);
-    let stage = || (0..stride / 8).map(|_| BlockU64::new(0)).collect::<Vec<_>>();
-    let (input, output) = (stage(), stage());
+    let staging = || (0..stride / 8).map(|_| BlockU64::new(0)).collect::<Vec<_>>();
+    let (input, output) = (staging(), staging());
     let hooked = Hooked { table, control, machine: &Thread, response_bytes: stride };
-    hooked.run(hooks, Stage::new(&input), Stage::new(&output))
+    hooked.run(hooks, StagingBuffer::new(&input), StagingBuffer::new(&output))
 }
 
 fn frame(function: &str, arg_len: u32, id: u32, payload: &[u8]) -> Vec<u8> {

@@ -256,7 +256,7 @@ fn a_copy_that_is_not_in_the_queue_is_not_taken() {
 
 #[test]
 fn a_completion_queue_that_is_not_read_overruns_only_if_the_nic_is_told() {
-    let shape = Shape { told: true, ..Shape::of_depth(2) };
+    let shape = Shape { consumer_records: true, ..Shape::of_depth(2) };
     let Rig { mut endpoint, mut nic, mut peer, windows, .. } = rig(&shape);
     // Credit without reading: what a consumer must not do.
     windows.record.store(0, layout::record(3, 0), Relaxed);

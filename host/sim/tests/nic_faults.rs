@@ -52,7 +52,8 @@ const KINDS: u64 = 12;
 #[test]
 fn a_thousand_wrong_completions_in_between_change_nothing() {
     for depth in [1_u32, 2, 64, 1024] {
-        let shape = Shape { told: true, completions: 4, slots: depth.max(2), ..Shape::of_depth(depth) };
+        let shape =
+            Shape { consumer_records: true, completions: 4, slots: depth.max(2), ..Shape::of_depth(depth) };
         let mut it = rig(&shape);
         let mut expected = [0_u64; Event::COUNT];
         let (mut wrong, mut dropped, mut good) = (0_u64, 0, 0);
@@ -232,7 +233,7 @@ fn a_response_that_could_run_into_the_peer_s_next_slot() {
 
 #[test]
 fn a_send_that_fails_frees_its_entry() {
-    let shape = Shape { told: true, completions: 2, ..Shape::of_depth(8) };
+    let shape = Shape { consumer_records: true, completions: 2, ..Shape::of_depth(8) };
     let Rig { mut endpoint, mut nic, mut peer, .. } = rig(&shape);
     let mut lost = 0;
     for i in 0..100_u64 {
@@ -254,7 +255,7 @@ fn a_send_that_fails_frees_its_entry() {
 
 #[test]
 fn a_broken_queue_pair_ends_every_wait_with_its_reason() {
-    let shape = Shape { told: true, completions: 2, ..Shape::of_depth(4) };
+    let shape = Shape { consumer_records: true, completions: 2, ..Shape::of_depth(4) };
     let bound = Bound { between: 16, turns: 1 << 20 };
     // While waiting for a request.
     let Rig { mut endpoint, mut nic, .. } = rig(&shape);

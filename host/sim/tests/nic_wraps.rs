@@ -83,8 +83,12 @@ fn a_thousand_laps_at_every_depth() {
 #[test]
 fn a_thousand_laps_without_a_record_and_told_what_was_read() {
     for (depth, blue_flame) in [(1, true), (2, false), (64, true)] {
-        let shape =
-            Shape { record: RecordMode::NotWritten, blue_flame, told: true, ..Shape::of_depth(depth) };
+        let shape = Shape {
+            record: RecordMode::NotWritten,
+            blue_flame,
+            consumer_records: true,
+            ..Shape::of_depth(depth)
+        };
         laps(&shape);
     }
 }

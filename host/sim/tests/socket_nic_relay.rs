@@ -7,7 +7,7 @@ use ringcall_dispatcher::queue_pair::{Bell, Copying};
 use ringcall_dispatcher::relay::{CREDITS_PER_SLOT, Receiver, Sender, Step};
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::{Bytes, Region, Words};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::{Warp, run_warp};
 use ringcall_mlx5::endpoint::{self, ResponsePath, Windows};
 use ringcall_mlx5::layout::{cqe, wqe};
@@ -134,7 +134,7 @@ impl Queues {
     }
 
     fn sender(&self, ring: &SharedRing, record: RecordMode) -> Sender {
-        let bell = Bell::new(self.uar.clone(), Copying::Staged).expect("8 words");
+        let bell = Bell::new(self.uar.clone(), Copying::FirstWordLast).expect("8 words");
         let config = endpoint_config(self.qpn, SLOTS, record);
         // The receiver has the doorbell record and the counters of a queue pair that it works, too.
         let windows = match record {
@@ -155,8 +155,8 @@ fn lane_0<T>(of_lanes: Vec<T>) -> T {
     of_lanes.into_iter().next().expect("a lane")
 }
 
-/// A stage as long as a send slot.
-fn stage() -> Vec<BlockU64> {
+/// A staging buffer as long as a send slot.
+fn staging() -> Vec<BlockU64> {
     (0..STRIDE / 8).map(|_| BlockU64::new(0)).collect()
 }
 
@@ -202,10 +202,10 @@ fn serve(two_pairs: bool, lanes: u32, play: impl FnOnce(PlayerTarget, RoceSocket
     let sending = {
         let pair = of_sender.clone();
         thread::spawn(move || {
-            let stage = stage();
+            let staging = staging();
             lane_0(run_warp(lanes, |warp| {
                 let mut sender = pair.sender(&ring, record);
-                let ended = sender.run(warp, Stage::new(&stage), thread::yield_now);
+                let ended = sender.run(warp, StagingBuffer::new(&staging), thread::yield_now);
                 (ended, sender.counters().get(Event::TxPosted))
             }))
         })
@@ -422,11 +422,11 @@ fn a_failed_request_is_answered_with_what_is_known_of_it() {
         let none = RequestHeader { magic: 1, ..request(5) };
         rig.leave(5, none, answered(5, Status::ENGINE_FAILED), MARK);
         rig.leave(6, request(6), [0; 3], 64);
-        let stage = stage();
+        let staging = staging();
         let unanswered = lane_0(run_warp(lanes, |warp| {
             let mut sender = rig.queues.sender(&rig.ring, RecordMode::Written);
             for _ in 0..2 * SLOTS {
-                sender.step(warp, Stage::new(&stage));
+                sender.step(warp, StagingBuffer::new(&staging));
             }
             sender.counters().get(Event::RxUnanswered)
         }));
@@ -445,7 +445,7 @@ fn lanes_agree_on_a_request_that_is_written_over() {
     let mut rig = SendRig::new();
     let whole = RequestHeader::new(7, 0, 5, 1);
     let ended = AtomicBool::new(false);
-    let stage = stage();
+    let staging = staging();
     let (posted, unanswered) = thread::scope(|scope| {
         scope.spawn(|| {
             let data = &rig.ring.windows().rx_data;
@@ -467,7 +467,7 @@ fn lanes_agree_on_a_request_that_is_written_over() {
                 }
                 warp.sync();
                 for _ in 0..SLOTS {
-                    sender.step(warp, Stage::new(&stage));
+                    sender.step(warp, StagingBuffer::new(&staging));
                 }
             }
             [Event::TxPosted, Event::RxUnanswered].map(|event| sender.counters().get(event))
@@ -484,14 +484,14 @@ fn lanes_agree_on_a_request_that_is_written_over() {
 #[test]
 fn each_wait_for_room_is_counted_once() {
     let mut rig = SendRig::new();
-    let (warp, stage) = (Warp::single(), stage());
+    let (warp, staging) = (Warp::single(), staging());
     let mut sender = rig.queues.sender(&rig.ring, RecordMode::Written);
     let mut fill = |rig: &SendRig, slots: u32| {
         for slot in 0..slots {
             rig.leave(slot, RequestHeader::new(7, 0, slot, 1), answered(slot, Status::OK), 64);
         }
         for _ in 0..4 * SLOTS {
-            sender.step(warp, Stage::new(&stage));
+            sender.step(warp, StagingBuffer::new(&staging));
         }
         [Event::TxPosted, Event::TxFull].map(|event| sender.counters().get(event))
     };

@@ -75,7 +75,7 @@ impl Workers {
                     let Some(job) = port.claim_ready() else { continue };
                     let len = port.read_payload(&job, payload);
                     // Answered meanwhile, since its time was up: its slot may hold another request.
-                    if !port.is_settled(&job) {
+                    if !port.is_completed(&job) {
                         runs.record(&payload[..len]);
                     }
                     let len = calls::increment(&payload[..len], result);

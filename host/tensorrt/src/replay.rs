@@ -235,7 +235,7 @@ impl Replay {
         inputs: &[&[u8]],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), CudaError> {
-        self.launched.settle()?;
+        self.launched.finish()?;
         let window = self.mapped.bytes(0, self.mapped.len())?;
         for (input, offset) in inputs.iter().zip(&layout.offsets) {
             let written = window.write(*offset, input);

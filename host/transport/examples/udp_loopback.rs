@@ -147,20 +147,20 @@ fn serve(args: &ServiceArgs) -> Result<(), Box<dyn Error>> {
         HostDispatcher::builder(&ring, table).options(HostOptions { wait, ..HostOptions::default() });
     let link =
         Link::attach(udp::Udp::bind(&udp::UdpOptions { address: args.bind, ..Default::default() })?, &ring)?;
-    let until_told = || std::io::stdin().read_to_end(&mut Vec::new());
+    let until_stopped = || std::io::stdin().read_to_end(&mut Vec::new());
     let timeout = Duration::from_secs(2);
     match args.mode {
         Mode::Unified => {
             let service = OneThread::start(link, dispatcher.build()?, &options)?;
             say(&service.endpoint().to_string());
-            until_told()?;
+            until_stopped()?;
             say(&service.stop(timeout).0.to_string());
         }
         Mode::Threaded => {
             let dispatcher = dispatcher.build()?.start()?;
             let transport = Threaded::start(link, &options)?;
             say(&transport.endpoint().to_string());
-            until_told()?;
+            until_stopped()?;
             say(&Box::new(transport).stop(timeout).to_string());
             let _ = dispatcher.stop(timeout);
         }

@@ -55,12 +55,12 @@ impl LiveLatencies {
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct LiveAnswers {
     latencies: LiveLatencies,
     refused: Count,
 }
 
-impl Place {
+impl LiveAnswers {
     fn answers(&self, function: Option<FunctionId>) -> FunctionAnswers {
         FunctionAnswers { function, latencies: self.latencies.counts(), refused: self.refused.get() }
     }
@@ -71,17 +71,17 @@ impl Place {
 pub(crate) struct LiveFunctions {
     /// The function of each entry, plus one; 0 for a free entry.
     ids: [DeviceU64; FUNCTIONS],
-    places: [Place; FUNCTIONS],
+    entries: [LiveAnswers; FUNCTIONS],
     /// Answers of functions without an entry.
-    others: Place,
+    others: LiveAnswers,
 }
 
 impl Default for LiveFunctions {
     fn default() -> Self {
         Self {
             ids: std::array::from_fn(|_| DeviceU64::new(0)),
-            places: std::array::from_fn(|_| Place::default()),
-            others: Place::default(),
+            entries: std::array::from_fn(|_| LiveAnswers::default()),
+            others: LiveAnswers::default(),
         }
     }
 }
@@ -92,43 +92,43 @@ impl LiveFunctions {
     #[inline]
     pub(crate) fn record(&self, function: u32, status: i32, ns: u64) {
         let wanted = u64::from(function) + 1;
-        let mut place = &self.others;
-        for (id, its) in self.ids.iter().zip(&self.places) {
+        let mut entry = &self.others;
+        for (id, its) in self.ids.iter().zip(&self.entries) {
             let id_there = id.load(Ordering::Relaxed);
             if id_there == wanted {
-                place = its;
+                entry = its;
                 break;
             }
             if id_there == 0 {
                 if status >= 0 || status == Status::SCHEMA_MISMATCH.0 {
                     id.store(wanted, Ordering::Relaxed);
-                    place = its;
+                    entry = its;
                 }
                 break;
             }
         }
-        place.latencies.record(ns);
+        entry.latencies.record(ns);
         if status != Status::OK.0 {
-            place.refused.one();
+            entry.refused.one();
         }
     }
 
     pub(crate) fn functions(&self) -> Vec<FunctionAnswers> {
-        let named = self.ids.iter().zip(&self.places).map_while(|(id, place)| {
+        let named = self.ids.iter().zip(&self.entries).map_while(|(id, entry)| {
             let id = id.load(Ordering::Relaxed).checked_sub(1)?;
-            Some(place.answers(Some(FunctionId(id as u32))))
+            Some(entry.answers(Some(FunctionId(id as u32))))
         });
         let others = self.others.answers(None);
         named.chain((others.latencies.count() > 0).then_some(others)).collect()
     }
 
     pub(crate) fn counts(&self) -> Latencies {
-        let places = self
-            .places
+        let entries = self
+            .entries
             .iter()
             .zip(&self.ids)
-            .map_while(|(place, id)| (id.load(Ordering::Relaxed) != 0).then(|| place.latencies.counts()));
-        places.fold(self.others.latencies.counts(), |sum, more| sum.plus(&more))
+            .map_while(|(entry, id)| (id.load(Ordering::Relaxed) != 0).then(|| entry.latencies.counts()));
+        entries.fold(self.others.latencies.counts(), |sum, more| sum.plus(&more))
     }
 }
 
@@ -208,10 +208,10 @@ mod tests {
             live.record(ns);
             let counts = live.counts();
             let buckets: Vec<(Option<Duration>, u64)> = counts.buckets().collect();
-            let place = buckets.iter().position(|bucket| bucket.1 == 1).expect("a bucket");
+            let index = buckets.iter().position(|bucket| bucket.1 == 1).expect("a bucket");
             let time = Duration::from_nanos(ns);
-            assert!(buckets[place].0.is_none_or(|bound| time < bound), "{ns} is in bucket {place}");
-            assert!(place == 0 || buckets[place - 1].0.is_some_and(|bound| time >= bound), "{ns}, {place}");
+            assert!(buckets[index].0.is_none_or(|bound| time < bound), "{ns} is in bucket {index}");
+            assert!(index == 0 || buckets[index - 1].0.is_some_and(|bound| time >= bound), "{ns}, {index}");
             assert_eq!(counts.sum(), time);
         }
     }

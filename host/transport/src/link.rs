@@ -140,7 +140,7 @@ impl<W: Wire> Link<W> {
         true
     }
 
-    fn settle_counts(&self) {
+    fn update_under_way(&self) {
         // Answers in the outbox have left their slots but were not sent yet.
         let waiting = self.outbox.answers() as u64;
         self.counters.under_way.set(u64::from(self.slots.under_way()) + waiting);
@@ -221,7 +221,7 @@ impl<W: Wire> UnifiedTransport for Link<W> {
             counters.errors.one();
         }
         if frames.get() > 0 {
-            self.settle_counts();
+            self.update_under_way();
         }
         frames.get()
     }
@@ -250,7 +250,7 @@ impl<W: Wire> UnifiedTransport for Link<W> {
                 break;
             }
         }
-        self.settle_counts();
+        self.update_under_way();
         (self.counters.answered.get() - before) as usize
     }
 
@@ -261,7 +261,7 @@ impl<W: Wire> UnifiedTransport for Link<W> {
     fn doze(&mut self, at_most: Duration) -> bool {
         if self.drops_bad_requests && self.slots.under_way() > 0 {
             self.slots.reclaim(&self.counters);
-            self.settle_counts();
+            self.update_under_way();
         }
         if self.slots.under_way() > 0 || !self.outbox.is_empty() {
             return false;
@@ -303,7 +303,7 @@ impl<W: Wire> UnifiedTransport for Link<W> {
                 self.counters.unsent.one();
             }
         }
-        self.settle_counts();
+        self.update_under_way();
     }
 
     fn watch(&self) -> TransportWatch {

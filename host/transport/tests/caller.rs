@@ -26,11 +26,15 @@ fn double() -> (Ring, HostDispatcher) {
 }
 
 /// A relay between caller and service, which chooses by each id what it lets through, either way.
-fn proxy(to: SocketAddr, stop: &AtomicBool, tell: impl FnOnce(SocketAddr)) -> [BTreeMap<u32, u32>; 2] {
+fn proxy(
+    to: SocketAddr,
+    stop: &AtomicBool,
+    send_address: impl FnOnce(SocketAddr),
+) -> [BTreeMap<u32, u32>; 2] {
     let sockets = [UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap()];
     sockets[1].connect(to).unwrap();
     sockets.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
-    tell(sockets[0].local_addr().unwrap());
+    send_address(sockets[0].local_addr().unwrap());
     let mut ways = [Passed::new(Faults::BAD, 11), Passed::new(Faults::BAD, 12)];
     let mut through = [BTreeMap::new(), BTreeMap::new()];
     let mut caller = None;
@@ -68,12 +72,12 @@ fn a_bad_network_both_ways() {
     let stop = AtomicBool::new(false);
     let total = 400;
     let (statistics, answered, through) = std::thread::scope(|scope| {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (send_address, address) = std::sync::mpsc::channel();
         let stop = &stop;
-        let proxy = scope.spawn(move || proxy(to, stop, |address| tell.send(address).unwrap()));
+        let proxy = scope.spawn(move || proxy(to, stop, |address| send_address.send(address).unwrap()));
         let options =
             CallerOptions { window: total, deadline: Duration::from_secs(1), ..CallerOptions::default() };
-        let mut caller = udp::Caller::connect(told.recv().unwrap(), &options).unwrap();
+        let mut caller = udp::Caller::connect(address.recv().unwrap(), &options).unwrap();
         let mut ends = BTreeMap::new();
         for n in 0..total {
             caller.send(FunctionId::of("double"), 0, &[n as u8; 16]).unwrap();
@@ -155,7 +159,7 @@ fn what_comes_unasked_is_counted_and_ignored() {
 }
 
 #[test]
-fn limits_are_told() {
+fn limits_are_reported() {
     // No socket listens: the request is lost at its deadline, and the system's error is counted.
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let options = CallerOptions {

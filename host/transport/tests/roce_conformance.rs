@@ -364,7 +364,7 @@ fn options_that_cannot_work_are_refused() {
 }
 
 #[test]
-fn a_newcomer_takes_the_place_of_whoever_was_silent_longest() {
+fn a_newcomer_replaces_whoever_was_silent_longest() {
     let (_ring, mut link) = link(|options| options.peers = 1);
     let mut first = Bridge::new(link.endpoint(), 1024);
     let mut second = Bridge::new(link.endpoint(), 1024);

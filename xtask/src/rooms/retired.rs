@@ -55,11 +55,17 @@ const WORDS: &[(&str, &str)] = &[
 /// Words that were terms of the dispatchers and their workers, with their successors. Elsewhere, and in prose, they are ordinary
 /// words, as in the usual headers of TensorRT.
 const TERMS: &[(&str, &str)] = &[
+    ("aside", "deferred"),
     ("booked", "recorded"),
+    ("figures", "counters, or a record"),
     ("holders", "a lease"),
+    ("home", "the poller's block"),
     ("judge", "classify, or admit"),
     ("lead", "polling"),
     ("leader", "the poller"),
+    ("look", "a poll, or a query"),
+    ("looked", "polled"),
+    ("looks", "polls"),
     ("mailed", "a mailbox graph"),
     ("outside", "external, as in ExternalExecutor"),
     ("owe", "outstanding"),
@@ -69,6 +75,14 @@ const TERMS: &[(&str, &str)] = &[
     ("played", "simulated, or a fake"),
     ("plugged", "a wire provider"),
     ("remark", "set_state"),
+    ("settle", "complete"),
+    ("settled", "completed"),
+    ("settles", "completes"),
+    ("staged", "a private copy"),
+    ("tell", "publish, or report"),
+    ("tells", "publishes, or reports"),
+    ("told", "a cached call, published, or reported"),
+    ("unsettled", "in flight"),
     ("unusual", "a fallback"),
     ("usual", "the fast path"),
     ("watched", "polled"),
@@ -76,7 +90,19 @@ const TERMS: &[(&str, &str)] = &[
     ("waves", "burst loads"),
 ];
 
-/// Where [`TERMS`] are not used in code.
+/// Words that were terms of device code. On the host a stage is a part of a pipeline.
+const DEVICE_TERMS: &[(&str, &str)] = &[("stage", "a staging buffer"), ("stages", "staging buffers")];
+
+/// Names that are not used in the code of dispatchers; parts of names, as of `in_place`, are ordinary words.
+const NAMES_OF_DISPATCHERS: &[(&str, &str)] = &[
+    ("Place", "what it is: an entry, an index, a position"),
+    ("place", "what it is: an entry, an index, a position"),
+    ("places", "what they are: entries, indices, positions"),
+    ("Shares", "EvenSplit"),
+    ("give_back", "release"),
+];
+
+/// Where [`TERMS`] and [`NAMES_OF_DISPATCHERS`] are not used in code.
 const OF_DISPATCHERS: &[&str] = &[
     "device/",
     "host/bridge/src/",
@@ -103,6 +129,7 @@ const NAMES: &[(&str, &str)] = &[
     ("NoticeBoard", "CompletionLog"),
     ("Outside", "ExternalExecutor"),
     ("Signs", "CompletionProbe"),
+    ("StagedSlot", "SlotCopy"),
     ("Told", "CachedCall"),
     ("Usual", "FastPath"),
     ("Verdict", "what it is: Completion, Admission"),
@@ -133,6 +160,7 @@ fn check(tree: &Tree) -> Vec<String> {
     for file in tree.files.iter().filter(|file| !EXEMPT.contains(&file.path.as_str())) {
         let is_rust = file.path.ends_with(".rs");
         let is_dispatcher = is_rust && OF_DISPATCHERS.iter().any(|folder| file.path.starts_with(folder));
+        let is_device = is_rust && file.path.starts_with("device/");
         for (index, line) in file.text.lines().enumerate() {
             let names = |line| str::split(line, |c: char| !c.is_alphanumeric() && c != '_');
             let retired = |words: &'static [(&str, &str)], name| {
@@ -151,7 +179,13 @@ fn check(tree: &Tree) -> Vec<String> {
             let code = if is_rust { code(line) } else { String::new() };
             for name in names(&code) {
                 report(name, NAMES.iter().find(|(old, _)| *old == name));
-                report(name, if is_dispatcher { retired(TERMS, name) } else { None });
+                if is_dispatcher {
+                    report(name, retired(TERMS, name));
+                    report(name, NAMES_OF_DISPATCHERS.iter().find(|(old, _)| *old == name));
+                }
+                if is_device {
+                    report(name, retired(DEVICE_TERMS, name));
+                }
                 if !name.chars().any(char::is_lowercase) {
                     report(
                         name,
@@ -233,6 +267,17 @@ mod tests {
         assert_eq!(found("device/x/src/lib.rs", "// An answer is owed."), 0);
         assert_eq!(found("device/x/src/lib.rs", "f(\"an answer is owed\");"), 0);
         assert_eq!(found("host/matching/src/lib.rs", "fn owed_answers() {}"), 0);
+        assert_eq!(found("host/transport/src/lib.rs", "fn is_settled(told: bool) {}"), 2);
+        assert_eq!(found("host/matching/src/lib.rs", "fn is_settled(told: bool) {}"), 0);
+        assert_eq!(found("host/transport/src/lib.rs", "let place = slot.give_back(in_place);"), 2);
+        assert_eq!(found("host/matching/src/lib.rs", "let place = slot.give_back(in_place);"), 0);
+    }
+
+    #[test]
+    fn a_stage_is_retired_in_the_code_of_devices_alone() {
+        assert_eq!(found("device/x/src/lib.rs", "let stage = input;"), 1);
+        assert_eq!(found("device/x/src/lib.rs", "let staging = input; // A stage."), 0);
+        assert_eq!(found("host/pipeline/src/lib.rs", "let stage = input;"), 0);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::ring::{Call, DeviceTable, Machine, Returned};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::barrier;
 use ringcall_gpu::shared::{Bytes, Words};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_protocol::validate;
 use ringcall_wire::counter::Counter;
 use ringcall_wire::flag;
@@ -23,7 +23,7 @@ use ringcall_wire::launch::{DeviceEntry, HandlerKind};
 use ringcall_wire::status::{DispatchMode, Status};
 use ringcall_wire::unified::control;
 
-/// Requests between two looks at the stop word, for a transport that never runs dry.
+/// Requests between two polls of the stop word, for a transport that never runs dry.
 const REQUESTS_PER_CHECK: u32 = 64;
 /// Words fetched at once.
 const GROUP: usize = 8;
@@ -99,9 +99,9 @@ impl<'a> Live<'a> {
 }
 
 impl<M: Machine> Hooked<'_, M> {
-    /// Serves until the transport ends. `input` and `output` are stages, each as long as a frame.
+    /// Serves until the transport ends. `input` and `output` are staging buffers, each as long as a frame.
     #[inline(always)]
-    pub fn run(&self, hooks: &mut impl Hooks, input: Stage<'_>, output: Stage<'_>) -> Over {
+    pub fn run(&self, hooks: &mut impl Hooks, input: StagingBuffer<'_>, output: StagingBuffer<'_>) -> Over {
         let state = |state| self.control.store(control::STATE, state, Ordering::Release);
         if self.response_bytes < HEADER_BYTES as u32 {
             state(control::STATE_FAILED);
@@ -116,7 +116,7 @@ impl<M: Machine> Hooked<'_, M> {
     }
 
     #[inline(always)]
-    fn rounds(&self, hooks: &mut impl Hooks, input: Stage<'_>, output: Stage<'_>) -> Over {
+    fn rounds(&self, hooks: &mut impl Hooks, input: StagingBuffer<'_>, output: StagingBuffer<'_>) -> Over {
         let mut live = Live::resumed(self.control);
         let mut turn = 0_u32;
         loop {
@@ -151,8 +151,8 @@ impl<M: Machine> Hooked<'_, M> {
         live: &mut Live<'_>,
         request: &Bytes,
         response: &Bytes,
-        input: Stage<'_>,
-        output: Stage<'_>,
+        input: StagingBuffer<'_>,
+        output: StagingBuffer<'_>,
     ) {
         live.count(Counter::Received);
         let words = request.words();
@@ -189,8 +189,8 @@ impl<M: Machine> Hooked<'_, M> {
         live: &mut Live<'_>,
         entry: &DeviceEntry,
         arg_len: u32,
-        input: Stage<'_>,
-        output: Stage<'_>,
+        input: StagingBuffer<'_>,
+        output: StagingBuffer<'_>,
     ) -> (Status, u32) {
         live.count(Counter::Dispatched);
         self.control.store(control::BUSY, u64::from(entry.id) << 32 | 1, Ordering::Relaxed);
@@ -209,9 +209,9 @@ impl<M: Machine> Hooked<'_, M> {
     }
 }
 
-/// Brings words `from .. to` (`from` a multiple of a group) of a frame to a stage, a group in one burst of loads.
+/// Brings words `from .. to` (`from` a multiple of a group) of a frame to a staging buffer, a group in one burst of loads.
 #[inline(always)]
-fn fetch(frame: &Words, from: usize, to: usize, input: Stage<'_>) {
+fn fetch(frame: &Words, from: usize, to: usize, input: StagingBuffer<'_>) {
     let mut group = from / GROUP;
     while group * GROUP < to {
         let words = frame.load_group(group);

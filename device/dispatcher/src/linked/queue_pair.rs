@@ -12,7 +12,7 @@ use ringcall_mlx5::wait::{Bound, Shutdown, WaitEnd};
 use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::unified::control;
 
-/// Looks between two looks at the stop word, where nothing comes.
+/// Polls between two polls of the stop word, where nothing comes.
 const TURNS_PER_STOP_CHECK: u32 = 16;
 /// The end waits so long for room for a last response, and so long for the last responses to be sent.
 const LAST: Bound = Bound { between: 64, turns: 16_384 };
@@ -81,7 +81,7 @@ impl<D: Doorbell> Transport<D> {
 
     /// Waits for a request and room for its response; `None`: it is to stop, or dead.
     fn next(&mut self, stop: &impl Fn() -> u64, mut relax: impl FnMut()) -> Option<(Arrived, TxSlot)> {
-        let mut looks = 0_u32;
+        let mut polls = 0_u32;
         let mut last = false;
         let arrived = loop {
             match self.endpoint.poll() {
@@ -92,9 +92,9 @@ impl<D: Doorbell> Transport<D> {
             if last {
                 return None;
             }
-            // What came before the stop is served: one look more.
-            last = looks.is_multiple_of(TURNS_PER_STOP_CHECK) && stop() != control::STOP_NO;
-            looks = looks.wrapping_add(1);
+            // What came before the stop is served: one poll more.
+            last = polls.is_multiple_of(TURNS_PER_STOP_CHECK) && stop() != control::STOP_NO;
+            polls = polls.wrapping_add(1);
             hint::spin();
             relax();
         };

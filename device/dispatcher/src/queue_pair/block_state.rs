@@ -85,7 +85,7 @@ pub struct QueuePairBlockState {
     pub(super) launches: LaunchState,
     /// Responses of this round, and requests that it deferred.
     sent: BlockU64,
-    aside: BlockU64,
+    deferred: BlockU64,
     /// Groups of the pending table's entries in which requests may wait: a bit a group.
     groups: [BlockU64; 2],
 }
@@ -124,7 +124,7 @@ impl QueuePairBlockState {
     pub(super) fn begin_round(&self, first: u64) {
         self.first.store(first, Ordering::Relaxed);
         self.sent.store(0, Ordering::Relaxed);
-        self.aside.store(0, Ordering::Relaxed);
+        self.deferred.store(0, Ordering::Relaxed);
     }
 
     /// The number of the next answer of this round: answers are sent in the order in which they ask for it. By one lane.
@@ -136,13 +136,13 @@ impl QueuePairBlockState {
     /// Answers of this round, and requests that it deferred. After the barrier that ends it.
     #[inline(always)]
     pub(super) fn round(&self) -> [u64; 2] {
-        [self.sent.load(Ordering::Relaxed), self.aside.load(Ordering::Relaxed)]
+        [self.sent.load(Ordering::Relaxed), self.deferred.load(Ordering::Relaxed)]
     }
 
     /// A request was deferred, in an entry of this group. By one lane.
     #[inline(always)]
     pub(super) fn defer(&self, group: u32) {
-        self.aside.fetch_add(1, Ordering::Relaxed);
+        self.deferred.fetch_add(1, Ordering::Relaxed);
         self.mark_group(group);
     }
 

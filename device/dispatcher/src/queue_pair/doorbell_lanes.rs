@@ -16,7 +16,7 @@ pub enum Copying {
     Whole,
     /// All but its first word early, the first word after the fence: for memory that software polls (the
     /// emulated NIC), where nothing combines stores.
-    Staged,
+    FirstWordLast,
 }
 
 /// A doorbell register.
@@ -52,13 +52,13 @@ impl Bell {
         self.copying == Copying::Whole
     }
 
-    /// Before the fence: this lane's part of the request, for what can be told early.
+    /// Before the fence: this lane's part of the request, for what can be written early.
     ///
     /// The first word is the last request's doorbell. It was stored, and polls of memory have come back
     /// since.
     #[inline(always)]
-    pub(crate) fn stage(&self, lane: u32, pair: [u64; 2]) {
-        if self.copying != Copying::Staged || lane >= LANES {
+    pub(crate) fn copy_early(&self, lane: u32, pair: [u64; 2]) {
+        if self.copying != Copying::FirstWordLast || lane >= LANES {
             return;
         }
         if lane == 0 {
@@ -73,7 +73,7 @@ impl Bell {
     pub(crate) fn copy(&self, lane: u32, pair: [u64; 2]) {
         match self.copying {
             Copying::Whole if lane < LANES => self.uar.store_pair(2 * lane as usize, pair),
-            Copying::Staged if lane == 0 => self.uar.store(0, pair[0], Ordering::Relaxed),
+            Copying::FirstWordLast if lane == 0 => self.uar.store(0, pair[0], Ordering::Relaxed),
             _ => (),
         }
     }

@@ -15,7 +15,7 @@ use crate::queue_pair::single::Extent;
 use crate::ring::WarpContext;
 use ringcall_gpu::barrier;
 use ringcall_gpu::shared::{Pair, Rows};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_mlx5::cq::PolledCompletion;
 use ringcall_mlx5::layout::cqe::{self, Cqe};
@@ -41,7 +41,7 @@ struct QueueRows {
     responses: Rows,
 }
 
-/// Where the next request is expected, and its answer goes: worked out before it is looked for, not in its way.
+/// Where the next request is expected, and its answer goes: worked out before it is polled, not in its way.
 #[derive(Debug, Clone, Copy)]
 struct Next<'a> {
     /// The slot.
@@ -91,8 +91,8 @@ impl<'a, M: Machine> FastPath<'a, M> {
         &self,
         warp: Warp<'_>,
         poller: &mut PollerState,
-        input: Stage<'_>,
-        output: Stage<'_>,
+        input: StagingBuffer<'_>,
+        output: StagingBuffer<'_>,
     ) -> Option<Poll> {
         let context = WarpContext { warp, me: 0, input, output };
         // Copies, which stay in registers.
@@ -190,7 +190,7 @@ fn serve_fast<M: Machine>(
     let (status, len) = serve::call(dispatcher, context, slot, function, header.arg_len);
     let reply = ResponseHeader::reply(&header, status.0, len).to_words();
     let job = Job { slot, bytes, index: number };
-    // Both stages are free again, and the result visible to all lanes.
+    // Both staging buffers are free again, and the result visible to all lanes.
     warp.sync();
     let written = send::respond_to(
         dispatcher,

@@ -4,7 +4,7 @@ use super::block_state::Job;
 use super::pending::{GROUP, PendingTable};
 use super::{Graphs, Machine, QueuePairDispatcher};
 use crate::ring::launcher::{GraphRequest, Launcher, Unprepared};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_wire::counter::Counter;
 use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader};
@@ -19,14 +19,14 @@ pub(super) fn launcher<'d, M: Machine>(dispatcher: &'d QueuePairDispatcher<'_, M
     }
 }
 
-/// Puts a request for a graph, or one that waits for a launch, aside; `false`: there is no entry left. By the warp that
+/// Defers a request for a graph, or one that waits for a launch; `false`: there is no entry left. By the warp that
 /// fetched it.
 pub(super) fn defer<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,
     warp: Warp<'_>,
     job: Job,
     arg_len: u32,
-    input: Stage<'_>,
+    input: StagingBuffer<'_>,
 ) -> bool {
     let Some(Graphs { pending, .. }) = dispatcher.graphs else { return false };
     let Some(entry) = pending.defer(warp, job.slot, HEADER_BYTES as u32 + arg_len, input) else {
@@ -36,7 +36,7 @@ pub(super) fn defer<M: Machine>(
         dispatcher.block_state.defer(entry / GROUP);
         dispatcher.block_state.count(Counter::Received);
     }
-    // The stage is free again; and the poller, where this is it, sees all of the request.
+    // The staging buffer is free again; and the poller, where this is it, sees all of the request.
     warp.sync();
     true
 }
@@ -62,14 +62,14 @@ pub(super) fn reserve<M: Machine>(
     follow_up_of(dispatcher, entry).is_none() || dispatcher.block_state.launches.take(warp)
 }
 
-/// Gives back what [`reserve`] took, after a handler that did not ask.
+/// Releases what [`reserve`] took, after a handler that did not ask.
 pub(super) fn release<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,
     warp: Warp<'_>,
     entry: &DeviceEntry,
 ) {
     if follow_up_of(dispatcher, entry).is_some() {
-        dispatcher.block_state.launches.give_back(warp);
+        dispatcher.block_state.launches.release(warp);
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) fn launch_follow_up<M: Machine>(
     warp: Warp<'_>,
     slot: u32,
     entry: &DeviceEntry,
-    input: Stage<'_>,
+    input: StagingBuffer<'_>,
 ) -> Status {
     let Some((pending, graph)) = follow_up_of(dispatcher, entry) else { return Status::LAUNCH_FAILED };
     let header = RequestHeader::from_words(core::array::from_fn(|word| input.word(word)));

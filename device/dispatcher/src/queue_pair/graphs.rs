@@ -2,7 +2,7 @@
 //! that may ask for a graph, while no launch is left for it.
 //!
 //! The send request is written when the answer is there, so that responses leave in the order of their answers: no graph
-//! holds up what came after it. Launches are made between two looks at the completions, one at a time.
+//! holds up what came after it. Launches are made between two polls of the completions, one at a time.
 
 use super::block_state::{GROUPS, Job};
 use super::pending::{GROUP, PendingTable};
@@ -13,7 +13,7 @@ use crate::ring::launcher::{GraphRequest, RELAUNCH_FROM, Unprepared};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::barrier;
 use ringcall_gpu::shared::Words;
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::table::Table;
 use ringcall_wire::counter::Counter;
@@ -23,7 +23,7 @@ use ringcall_wire::launch::{HandlerKind, io, saved};
 use ringcall_wire::status::Status;
 use ringcall_wire::unified::control;
 
-/// Turns between two looks for graphs that ended without an answer.
+/// Turns between two polls for graphs that ended without an answer.
 const TURNS_A_SEARCH: u32 = 64;
 /// Bit of an entry's word: it was counted that the request had to wait.
 const QUEUED: u64 = 1 << 31;
@@ -48,7 +48,7 @@ pub(super) fn open<M: Machine>(dispatcher: &QueuePairDispatcher<'_, M>, warp: Wa
     Tending { waiting, outstanding, before, next: 0, turns: 0 }
 }
 
-/// Between two looks: sends an answer that is there, launches a request that waits, or calls its handler.
+/// Between two polls: sends an answer that is there, launches a request that waits, or calls its handler.
 #[inline(always)]
 pub(super) fn tend<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,
@@ -76,7 +76,7 @@ pub(super) fn tend<M: Machine>(
         let answer = launch_next(dispatcher, context, poller, &graphs.pending);
         if let Some((slot, header, status, len)) = answer {
             let job = Job { slot, bytes: 0, index: poller.posted + u64::from(sent) };
-            own = tell(dispatcher, warp, job, &header, status, len, output);
+            own = send_answer(dispatcher, warp, job, &header, status, len, output);
             sent += 1;
         }
         publish::launches(dispatcher, warp, poller);
@@ -96,7 +96,7 @@ fn collect<M: Machine>(
     warp: Warp<'_>,
     poller: &mut PollerState,
     pending: &PendingTable,
-    output: Stage<'_>,
+    output: StagingBuffer<'_>,
 ) -> (u32, [u64; 2]) {
     let searches = poller.graphs.turns.is_multiple_of(TURNS_A_SEARCH);
     let (mut sent, mut own) = (0, [0; 2]);
@@ -149,7 +149,7 @@ fn pass_on<M: Machine>(
     exec: u32,
     index: u64,
     abandoned: bool,
-    output: Stage<'_>,
+    output: StagingBuffer<'_>,
 ) -> Option<[u64; 2]> {
     let outstanding = pending.outstanding(exec);
     if outstanding == 0 {
@@ -158,7 +158,7 @@ fn pass_on<M: Machine>(
     let mailbox = dispatcher.machine.mailbox(outstanding, MAILBOX_HEAD)?;
     let word = |at| mailbox.load(at, Ordering::Relaxed);
     // The dispatcher's own words: no other agent writes a mailbox's head, and its graph is not launched
-    // again before the answer is settled.
+    // again before the answer is complete.
     let request = RequestHeader::from_words(core::array::from_fn(|at| word(io::HEADER + at)));
     let slot = word(io::SLOT) as u32;
     let (mut status, mut len) = (Status::LAUNCH_FAILED, 0);
@@ -170,18 +170,18 @@ fn pass_on<M: Machine>(
         (status, len) = status.clamped(len, dispatcher.capacity());
         pending.fetch_answer(warp, exec, HEADER_BYTES as u32 + len, output);
     }
-    Some(tell(dispatcher, warp, Job { slot, bytes: 0, index }, &request, status, len, output))
+    Some(send_answer(dispatcher, warp, Job { slot, bytes: 0, index }, &request, status, len, output))
 }
 
 /// Writes the response to a request that was deferred, and counts it; the body lies in `output`.
-fn tell<M: Machine>(
+fn send_answer<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,
     warp: Warp<'_>,
     job: Job,
     request: &RequestHeader,
     status: Status,
     len: u32,
-    output: Stage<'_>,
+    output: StagingBuffer<'_>,
 ) -> [u64; 2] {
     if warp.lane() == 0 {
         dispatcher.block_state.count(Counter::of_status(status));
@@ -190,7 +190,7 @@ fn tell<M: Machine>(
     warp.sync();
     let written = send::respond(dispatcher, warp, job, reply, len, output);
     dispatcher.block_state.count_bits(warp, written.counted);
-    // The stage is read.
+    // The staging buffer is read.
     warp.sync();
     written.own
 }
@@ -353,7 +353,7 @@ pub(super) fn close<M: Machine>(
     }
 }
 
-/// Launches the kernel again, for when this execution has ended; `false`: it could not, and the host is told why. By the
+/// Launches the kernel again, for when this execution has ended; `false`: it could not, and the control block says why. By the
 /// poller, when everything is left as the next execution takes it up.
 pub(super) fn relaunch<M: Machine>(dispatcher: &QueuePairDispatcher<'_, M>, warp: Warp<'_>) -> bool {
     let Some(Graphs { saved, .. }) = dispatcher.graphs else { return false };

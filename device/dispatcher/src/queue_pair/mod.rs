@@ -34,7 +34,7 @@
 //! | `follow_up` | what a warp that serves leaves to graphs |
 //! | `graphs` | launching, collecting, relaunching |
 //! | `completion` | what completions say |
-//! | `poll` | one look at the completions |
+//! | `poll` | one poll of the completions |
 //! | `poller` | polling, taking, the end |
 //! | `reclaim` | room in the send queue |
 //! | `publish` | what the host is shown |
@@ -66,7 +66,7 @@ pub use pending::{PendingTable, Plan};
 use crate::queue_pair::single::Extent;
 use crate::ring::{DeviceTable, Machine, WarpContext};
 use ringcall_gpu::shared::Words;
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::{Block, WARP_LANES, Warp};
 use ringcall_mlx5::QueueError;
 use ringcall_mlx5::endpoint::{Config, ResponsePath, Windows};
@@ -122,10 +122,10 @@ pub enum QueuePairEnd {
 }
 
 impl<M: Machine> QueuePairDispatcher<'_, M> {
-    /// Works until the end, by all threads of the block. `input` and `output` are the calling warp's own stages, each as long
+    /// Works until the end, by all threads of the block. `input` and `output` are the calling warp's own staging buffers, each as long
     /// as a slot.
     #[inline(always)]
-    pub fn run(&self, block: Block<'_>, input: Stage<'_>, output: Stage<'_>) -> QueuePairEnd {
+    pub fn run(&self, block: Block<'_>, input: StagingBuffer<'_>, output: StagingBuffer<'_>) -> QueuePairEnd {
         let warp = block.warp();
         let me = block.thread() / WARP_LANES;
         let context = WarpContext { warp, me, input, output };
@@ -139,7 +139,7 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
             if jobs == block_state::EXIT {
                 return QueuePairEnd::Ended;
             }
-            serve::share(self, context, jobs);
+            serve::run_jobs(self, context, jobs);
             block.sync();
         }
     }
@@ -147,7 +147,12 @@ impl<M: Machine> QueuePairDispatcher<'_, M> {
     /// Works until the end, by one warp that is the whole dispatcher (`warps` is 1): of a cooperative grid, whose other threads wait
     /// for calls.
     #[inline(always)]
-    pub fn run_alone(&self, warp: Warp<'_>, input: Stage<'_>, output: Stage<'_>) -> QueuePairEnd {
+    pub fn run_alone(
+        &self,
+        warp: Warp<'_>,
+        input: StagingBuffer<'_>,
+        output: StagingBuffer<'_>,
+    ) -> QueuePairEnd {
         let context = WarpContext { warp, me: 0, input, output };
         // No other warp takes part in a round.
         poller::run(self, &|| warp.sync(), context)

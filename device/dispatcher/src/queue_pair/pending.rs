@@ -17,14 +17,14 @@
 use super::block_state::Job;
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_mlx5::QueueError;
 use ringcall_protocol::ring::ResponseAddresses;
 use ringcall_wire::header::{HEADER_WORDS, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::io;
 
-/// Entries of requests that are looked at together.
+/// Entries of requests that are polled together.
 pub(super) const GROUP: u32 = 32;
 /// Value of an answer's flag.
 const ANSWERED: u64 = 1;
@@ -200,18 +200,24 @@ impl PendingTable {
         ResponseHeader::from_words(core::array::from_fn(word))
     }
 
-    /// Brings `bytes` of an answer, header included, to a stage. By all lanes; what was staged is visible to all of them
+    /// Brings `bytes` of an answer, header included, to a staging buffer. By all lanes; what was copied is visible to all of them
     /// after their barrier.
-    pub fn fetch_answer(&self, warp: Warp<'_>, exec: u32, bytes: u32, stage: Stage<'_>) {
+    pub fn fetch_answer(&self, warp: Warp<'_>, exec: u32, bytes: u32, staging: StagingBuffer<'_>) {
         let first = self.plan.answer(exec);
         for pair in warp.stride(bytes.div_ceil(16) as usize) {
-            stage.set_pair(pair, self.memory.load_pair(first + 2 * pair));
+            staging.set_pair(pair, self.memory.load_pair(first + 2 * pair));
         }
     }
 
-    /// Sets a request of `bytes` bytes aside, header included; its entry, or `None` when every entry is taken. By all
+    /// Defers a request of `bytes` bytes, header included; its entry, or `None` when every entry is taken. By all
     /// lanes.
-    pub(super) fn defer(&self, warp: Warp<'_>, slot: u32, bytes: u32, request: Stage<'_>) -> Option<u32> {
+    pub(super) fn defer(
+        &self,
+        warp: Warp<'_>,
+        slot: u32,
+        bytes: u32,
+        request: StagingBuffer<'_>,
+    ) -> Option<u32> {
         let entry = self.claim(warp, slot, Job::word(slot, bytes))?;
         let first = self.plan.request(entry);
         for pair in warp.stride(bytes.div_ceil(16) as usize) {
@@ -261,12 +267,12 @@ impl PendingTable {
         }
     }
 
-    /// Brings the first `bytes` of a request that waits, header included, to a stage. By all lanes, as
+    /// Brings the first `bytes` of a request that waits, header included, to a staging buffer. By all lanes, as
     /// [`fetch_answer`].
-    pub(super) fn fetch_request(&self, warp: Warp<'_>, entry: u32, bytes: u32, stage: Stage<'_>) {
+    pub(super) fn fetch_request(&self, warp: Warp<'_>, entry: u32, bytes: u32, staging: StagingBuffer<'_>) {
         let first = self.plan.request(entry);
         for pair in warp.stride(bytes.div_ceil(16) as usize) {
-            stage.set_pair(pair, self.memory.load_pair(first + 2 * pair));
+            staging.set_pair(pair, self.memory.load_pair(first + 2 * pair));
         }
     }
 

@@ -237,14 +237,14 @@ fn round<M: Machine>(
             dispatcher.block_state.set_jobs(jobs.into(), poller.posted);
         }
         meet();
-        serve::share(dispatcher, context, jobs.into());
+        serve::run_jobs(dispatcher, context, jobs.into());
         meet();
     }
     let mut sent = jobs.into();
     if M::GRAPHS && jobs > 0 {
-        let [answered, aside] = dispatcher.block_state.round();
+        let [answered, deferred] = dispatcher.block_state.round();
         sent = answered;
-        poller.graphs.waiting += aside;
+        poller.graphs.waiting += deferred;
         // All lanes have read it.
         warp.sync();
     }

@@ -5,7 +5,7 @@ use super::state::{Done, PollerState, Written};
 use super::{Machine, QueuePairDispatcher};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::barrier;
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_mlx5::counters::Event;
 use ringcall_mlx5::cq::RECORD_MASK;
@@ -25,7 +25,7 @@ pub(super) fn respond<M: Machine>(
     job: Job,
     header: [u64; HEADER_WORDS],
     len: u32,
-    output: Stage<'_>,
+    output: StagingBuffer<'_>,
 ) -> Written {
     let (send, data) = (&dispatcher.windows.send, dispatcher.windows.tx_data.words());
     let pairs = dispatcher.config.tx_stride as usize / 8;
@@ -53,7 +53,7 @@ pub(super) fn respond_to<M: Machine>(
     job: Job,
     header: [u64; HEADER_WORDS],
     len: u32,
-    output: Stage<'_>,
+    output: StagingBuffer<'_>,
     entries: u32,
     store_response: impl Fn(u32, usize, [u64; 2]),
     store_request: impl Fn(u32, usize, [u64; 2]),
@@ -100,7 +100,7 @@ pub(crate) fn write_response(
     slot: u32,
     header: [u64; HEADER_WORDS],
     len: u32,
-    output: Stage<'_>,
+    output: StagingBuffer<'_>,
     entries: u32,
     store_response: impl Fn(u32, usize, [u64; 2]),
     store_request: impl Fn(u32, usize, [u64; 2]),
@@ -182,7 +182,7 @@ pub(super) fn commit<M: Machine>(
 ) {
     let lane = warp.lane();
     if let Some(pair) = copy {
-        dispatcher.bell.stage(lane, pair);
+        dispatcher.bell.copy_early(lane, pair);
     }
     warp.sync();
     if lane == 0 {

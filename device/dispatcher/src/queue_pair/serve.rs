@@ -7,7 +7,7 @@ use crate::queue_pair::single::Extent;
 use crate::ring::{Call, Returned, WarpContext};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::validate;
 use ringcall_wire::counter::Counter;
@@ -17,9 +17,9 @@ use ringcall_wire::launch::{DeviceEntry, HandlerKind};
 use ringcall_wire::status::{DispatchMode, Status};
 use ringcall_wire::unified::control;
 
-/// This warp's share of the jobs in the block state.
+/// Serves every job of the block state whose number is this warp's, modulo the number of warps.
 #[inline(always)]
-pub(super) fn share<M: Machine>(
+pub(super) fn run_jobs<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,
     context: WarpContext<'_>,
     jobs: u64,
@@ -89,7 +89,7 @@ pub(super) fn serve<M: Machine>(
     };
     let reply = ResponseHeader::reply(&header, status.0, len).to_words();
     let job = if M::GRAPHS { in_turn(dispatcher, warp, job) } else { job };
-    // Both stages are free again, and the result visible to all lanes.
+    // Both staging buffers are free again, and the result visible to all lanes.
     warp.sync();
     let written = send::respond(dispatcher, warp, job, reply, len, output);
     Some(Written { counted: written.counted.and(counted).and(outcome(status)), ..written })
@@ -109,7 +109,7 @@ fn fetch<M: Machine>(
     slot: u32,
     extent: u32,
     burst: Option<[u64; 2]>,
-    input: Stage<'_>,
+    input: StagingBuffer<'_>,
 ) -> u32 {
     let (lane, lanes) = (warp.lane(), warp.lanes());
     let pairs = extent.div_ceil(16);
@@ -137,7 +137,7 @@ fn fetch_rest<M: Machine>(
     slot: u32,
     fetched: u32,
     arg_len: u32,
-    input: Stage<'_>,
+    input: StagingBuffer<'_>,
 ) {
     let (lane, lanes) = (warp.lane(), warp.lanes());
     let pairs = (HEADER_BYTES as u32 + arg_len).div_ceil(16);
@@ -163,7 +163,12 @@ fn fetch_rest<M: Machine>(
 
 /// Tells the host what a warp is about to call, for the watchdog. By one lane.
 #[inline(always)]
-fn tell_busy<M: Machine>(dispatcher: &QueuePairDispatcher<'_, M>, me: u32, entry: &DeviceEntry, slot: u32) {
+fn publish_busy<M: Machine>(
+    dispatcher: &QueuePairDispatcher<'_, M>,
+    me: u32,
+    entry: &DeviceEntry,
+    slot: u32,
+) {
     let at = control::BUSY + me as usize * control::BUSY_WORDS;
     dispatcher.control.store(at, u64::from(entry.id) << 32 | u64::from(slot + 1), Ordering::Relaxed);
 }
@@ -180,7 +185,7 @@ pub(super) fn call<M: Machine>(
 ) -> (Status, u32) {
     let WarpContext { warp, me, input, output } = context;
     if warp.lane() == 0 && entry.kind != HandlerKind::Grid as u32 {
-        tell_busy(dispatcher, me, entry, slot);
+        publish_busy(dispatcher, me, entry, slot);
     }
     let capacity = dispatcher.capacity();
     let call = Call { address: entry.address, input, output, arg_len, capacity };
@@ -204,7 +209,7 @@ pub(super) fn call<M: Machine>(
             let wrong = Returned { status: Status::WRONG_MODE.0, len: 0 };
             dispatcher
                 .machine
-                .call_grid(warp, &call, || tell_busy(dispatcher, me, entry, slot))
+                .call_grid(warp, &call, || publish_busy(dispatcher, me, entry, slot))
                 .unwrap_or(wrong)
         }
         // Graphs are another kernel's.

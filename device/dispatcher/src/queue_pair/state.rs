@@ -30,7 +30,7 @@ pub(super) struct PollerState {
     pub(super) posted: u64,
     /// The slot that the next request is expected in.
     pub(super) guess: u32,
-    /// Completions looked at in one turn.
+    /// Completions polled in one turn.
     pub(super) width: u32,
     /// Turns without anything.
     pub(super) idle: u32,
@@ -58,7 +58,7 @@ pub(super) struct PendingPoll {
     pub(super) owner: u64,
     pub(super) index: Option<u64>,
     pub(super) stop: u64,
-    /// Whether the stop word was looked at.
+    /// Whether the stop word was polled.
     pub(super) stops: bool,
 }
 
@@ -69,12 +69,12 @@ pub(super) struct Poll {
     pub(super) ready: u32,
     /// This lane's owner word.
     pub(super) owner: u64,
-    /// The stop word, if it was looked at and set; else 0.
+    /// The stop word, if it was polled and set; else 0.
     pub(super) stop: u64,
 }
 
 impl PollerState {
-    /// Polls at more completions in the next turn if all that were looked at in this one were there, else at fewer.
+    /// Polls at more completions in the next turn if all that were polled in this one were there, else at fewer.
     #[inline(always)]
     pub(super) fn adapt(&mut self, ready: u32) {
         self.width = if ready == self.width { (2 * ready).min(MOST_JOBS) } else { self.width / 2 }.max(1);

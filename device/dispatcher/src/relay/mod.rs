@@ -10,7 +10,7 @@
 //! cleared the request's flag. Answers are sent in the order in which they come. An error mark is answered, too: the response slot says what
 //! failed, and the request, which is read again, whose answer it is.
 //!
-//! Each of the two is one warp, whose lanes look at as many completions, or response flags, as there are lanes. On a CPU a
+//! Each of the two is one warp, whose lanes poll as many completions, or response flags, as there are lanes. On a CPU a
 //! thread alone is such a warp ([`Warp::single`](ringcall_gpu::team::Warp::single)).
 //!
 //! # Depths
@@ -39,7 +39,7 @@ use ringcall_gpu::shared::Words;
 use ringcall_gpu::team::Warp;
 use ringcall_wire::unified::control;
 
-/// Turns between two looks at the stop word, which may lie across the bus.
+/// Turns between two polls of the stop word, which may lie across the bus.
 const TURNS_PER_STOP_CHECK: u32 = 16;
 
 /// How an agent's end is ordered.
@@ -66,11 +66,11 @@ impl StopWord {
         Self { word, turns: 0, order: Order::Continue }
     }
 
-    /// The order, as of the last look; by all lanes, once a turn.
+    /// The order, as of the last poll; by all lanes, once a turn.
     #[inline(always)]
     fn turn(&mut self, warp: Warp<'_>) -> Order {
         if self.turns.is_multiple_of(TURNS_PER_STOP_CHECK) {
-            self.look(warp);
+            self.poll(warp);
         }
         self.turns = self.turns.wrapping_add(1);
         self.order
@@ -78,7 +78,7 @@ impl StopWord {
 
     /// Looks; one lane's for all.
     #[inline(always)]
-    fn look(&mut self, warp: Warp<'_>) {
+    fn poll(&mut self, warp: Warp<'_>) {
         let seen = if warp.lane() == 0 { self.ordered() } else { 0 };
         self.order = match u64::from(warp.shuffle(seen as u32, 0)) {
             control::STOP_NO => self.order,

@@ -24,7 +24,7 @@ use ringcall_wire::unified::control;
 
 /// The word of a completion entry that holds the immediate; the next word holds the byte count.
 const IMMEDIATE_WORD: usize = cqe::offset::IMMEDIATE / 8;
-/// Turns without a completion between two looks at which slots are vacant.
+/// Turns without a completion between two checks which slots are vacant.
 const TURNS_PER_VACANCY_CHECK: u32 = 8;
 
 /// Receive requests that each slot needs: of its request, and of the next, which may come before the first one's is posted again.
@@ -91,7 +91,7 @@ pub struct Receiver {
     receives: u64,
     /// The slot that the next message is expected in.
     next: u32,
-    /// Completions looked at in one turn.
+    /// Completions polled in one turn.
     width: u32,
     /// Turns without anything.
     idle: u32,
@@ -234,18 +234,18 @@ impl Receiver {
         }
     }
 
-    /// One turn, by all lanes: takes the completions that are there, as many as were looked at.
+    /// One turn, by all lanes: takes the completions that are there, as many as were polled.
     #[inline(always)]
     pub fn step(&mut self, warp: Warp<'_>) -> Step {
         if self.dead.is_some() {
             return Step::Dead;
         }
         let lane = warp.lane();
-        let looked = lane < self.width;
+        let polls = lane < self.width;
         let at = self.entry(lane) + cqe::OWNER_WORD - 1;
-        let [[_, owner], _] = Words::load_two(looked.then_some((&self.completions, at)), None);
+        let [[_, owner], _] = Words::load_two(polls.then_some((&self.completions, at)), None);
         let [entries, _] = self.entries;
-        let there = looked && cqe::is_ours(owner, self.consumed + u64::from(lane), entries.into());
+        let there = polls && cqe::is_ours(owner, self.consumed + u64::from(lane), entries.into());
         let ready = warp.ballot(there).trailing_ones();
         if ready == 0 {
             self.rest(lane);
@@ -253,7 +253,7 @@ impl Receiver {
         }
         self.idle = 0;
         barrier::observe_from_peer();
-        let outcome = self.look(lane, ready, owner);
+        let outcome = self.poll(lane, ready, owner);
         self.take(warp, ready, outcome)
     }
 
@@ -284,7 +284,7 @@ impl Receiver {
 
     /// This lane's completion, with the slot's header made to say no more than what came.
     #[inline(always)]
-    fn look(&self, lane: u32, ready: u32, owner: u64) -> (Outcome, [u64; 2], u32) {
+    fn poll(&self, lane: u32, ready: u32, owner: u64) -> (Outcome, [u64; 2], u32) {
         let expected = self.expected(lane);
         if lane >= ready {
             return (Outcome::Nothing, [0; 2], expected);
@@ -332,8 +332,8 @@ impl Receiver {
 
     /// Puts this turn's requests into the ring, counts, and posts the receive requests that were used up again.
     #[inline(always)]
-    fn take(&mut self, warp: Warp<'_>, ready: u32, looked: (Outcome, [u64; 2], u32)) -> Step {
-        let (outcome, head, expected) = looked;
+    fn take(&mut self, warp: Warp<'_>, ready: u32, polled: (Outcome, [u64; 2], u32)) -> Step {
+        let (outcome, head, expected) = polled;
         let request = match outcome {
             Outcome::Request { slot, bytes, .. } => Some((slot, bytes)),
             _ => None,

@@ -5,7 +5,7 @@ use crate::queue_pair::Bell;
 use crate::queue_pair::send::{Posted, write_response};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::{Bytes, Words};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_gpu::{barrier, hint};
 use ringcall_mlx5::QueueError;
@@ -26,7 +26,7 @@ use ringcall_wire::unified::control;
 
 /// Looks at the stop word that order the end at once, before the last completions are given up.
 const LAST_POLLS: u32 = 256;
-/// Turns between two looks at the stop word while the NIC is waited for.
+/// Turns between two polls of the stop word while the NIC is waited for.
 const TURNS_PER_CHECK: u32 = 16;
 /// The bit beside a slot's number that says: its response flag is an error mark.
 const MARKED: u32 = 1 << 31;
@@ -56,7 +56,7 @@ pub struct Sender {
     full: bool,
     /// The slot whose answer is expected next.
     next: u32,
-    /// The group of slots, a lane each, that is looked at in this turn beside the slots that are expected next.
+    /// The group of slots, a lane each, that is polled in this turn beside the slots that are expected next.
     group: u32,
     /// Turns without anything.
     quiet: u32,
@@ -65,7 +65,7 @@ pub struct Sender {
 
 impl Sender {
     /// A sender over memory whose completion queue was [prepared](CompletionQueue::prepare): the send side of `windows`, and of its
-    /// doorbell record the send counter, where the receive side is not another agent's. A stage that it is run with is as long as
+    /// doorbell record the send counter, where the receive side is not another agent's. A staging buffer that it is run with is as long as
     /// a send slot.
     ///
     /// # Errors
@@ -162,7 +162,12 @@ impl Sender {
     /// Sends answers until it is stopped or the queue pair dead; how many. A stop that drains sends every answer that is there.
     /// `relax` is called after a turn that found nothing.
     #[inline(always)]
-    pub fn run(&mut self, warp: Warp<'_>, stage: Stage<'_>, mut relax: impl FnMut()) -> (u64, WaitEnd) {
+    pub fn run(
+        &mut self,
+        warp: Warp<'_>,
+        staging: StagingBuffer<'_>,
+        mut relax: impl FnMut(),
+    ) -> (u64, WaitEnd) {
         let mut sent = 0;
         let mut draining = false;
         loop {
@@ -171,10 +176,10 @@ impl Sender {
                 return (sent, WaitEnd::Stopped);
             }
             if order == Order::Drain && !draining {
-                // Only looks from here on count.
+                // Only polls from here on count.
                 (draining, self.quiet) = (true, 0);
             }
-            let more = self.step(warp, stage);
+            let more = self.step(warp, staging);
             sent += u64::from(more);
             if self.dead.is_some() {
                 return (sent, WaitEnd::Dead);
@@ -195,11 +200,11 @@ impl Sender {
         self.ring.geometry().slots().div_ceil(warp.lanes())
     }
 
-    /// One turn, by all lanes: looks at the slots from the expected one on and at one more group, and sends the answers that
-    /// are there, as far as there is room; how many. `stage` is the warp's own, as long as a send slot.
+    /// One turn, by all lanes: polls the slots from the expected one on and one more group, and sends the answers that
+    /// are there, as far as there is room; how many. `staging` is the warp's own, as long as a send slot.
     #[inline(always)]
-    pub fn step(&mut self, warp: Warp<'_>, stage: Stage<'_>) -> u32 {
-        let found = self.look(warp);
+    pub fn step(&mut self, warp: Warp<'_>, staging: StagingBuffer<'_>) -> u32 {
+        let found = self.poll(warp);
         let [rx_flags, _] = &self.flags;
         let there = warp.any(found.is_some());
         if there {
@@ -224,7 +229,7 @@ impl Sender {
             let index = word & !MARKED;
             let Some(slot) = self.ring.geometry().slot(index) else { continue };
             let number = self.posted + u64::from(sent);
-            if let Some(written) = self.transmit(warp, slot, word & MARKED != 0, number, stage) {
+            if let Some(written) = self.transmit(warp, slot, word & MARKED != 0, number, staging) {
                 own = written.own;
                 sent += 1;
             }
@@ -236,16 +241,16 @@ impl Sender {
         sent
     }
 
-    /// A slot with an answer, if one of this lane's has one, and whether its flag is an error mark. No two lanes look at the same.
+    /// A slot with an answer, if one of this lane's has one, and whether its flag is an error mark. No two lanes poll the same.
     #[inline(always)]
-    fn look(&mut self, warp: Warp<'_>) -> Option<(SlotIndex, bool)> {
+    fn poll(&mut self, warp: Warp<'_>) -> Option<(SlotIndex, bool)> {
         let geometry = *self.ring.geometry();
         let slots = geometry.slots();
         let (lane, lanes) = (warp.lane(), warp.lanes());
         let after = self.next + lane;
         let after = if after < slots { after } else { after - slots };
         let near = if lane < slots { geometry.slot(after) } else { None };
-        // Every slot is looked at in as many turns as there are groups, wherever answers are expected.
+        // Every slot is polled in as many turns as there are groups, wherever answers are expected.
         let index = self.group * lanes + lane;
         let offset = if index < self.next { index + slots - self.next } else { index - self.next };
         let far = if index < slots && offset >= lanes { geometry.slot(index) } else { None };
@@ -253,7 +258,7 @@ impl Sender {
         let flag = |slot: Option<SlotIndex>| {
             slot.map_or(flag::FREE, |slot| tx_flags.load(slot.as_usize(), Ordering::Relaxed))
         };
-        // Both loads before either is looked at.
+        // Both loads before either is compared.
         let [first, second] = [flag(near), flag(far)];
         self.group = if self.group + 1 < self.groups(warp) { self.group + 1 } else { 0 };
         let answer = |slot: Option<SlotIndex>, flag| Some((slot?, is_marked(flag)?));
@@ -269,19 +274,19 @@ impl Sender {
         slot: SlotIndex,
         is_marked: bool,
         index: u64,
-        stage: Stage<'_>,
+        staging: StagingBuffer<'_>,
     ) -> Option<Posted> {
         let geometry = *self.ring.geometry();
         let pairs = (geometry.tx_stride() / 16) as usize;
         let first = slot.as_usize() * geometry.tx_stride() as usize / 8;
-        let fetch = |pair: usize| stage.set_pair(pair, self.answers.load_pair(first + 2 * pair));
+        let fetch = |pair: usize| staging.set_pair(pair, self.answers.load_pair(first + 2 * pair));
         // The header has a pair and a half.
         let head = pairs.min(warp.lanes().max(2) as usize);
         for pair in warp.stride(head) {
             fetch(pair);
         }
         warp.sync();
-        let mut words: [u64; HEADER_WORDS] = core::array::from_fn(|word| stage.word(word));
+        let mut words: [u64; HEADER_WORDS] = core::array::from_fn(|word| staging.word(word));
         if is_marked {
             words = self.failure(warp, slot, ResponseHeader::from_words(words));
         }
@@ -316,7 +321,7 @@ impl Sender {
             slot.get(),
             words,
             len,
-            stage,
+            staging,
             self.send.entries(),
             |entry, at, pair| self.data.store_pair(entry as usize * stride + 2 * at, pair),
             |entry, at, pair| self.requests.store_pair(entry as usize * wqe::WORDS + 2 * at, pair),
@@ -330,7 +335,7 @@ impl Sender {
                 self.counters.add(event, n.into());
             }
         }
-        // The stage is the next answer's.
+        // The staging buffer is the next answer's.
         warp.sync();
         Some(written)
     }
@@ -360,7 +365,7 @@ impl Sender {
         let lane = warp.lane();
         let copies = sent == 1 && self.bell.copies(warp.lanes());
         if copies {
-            self.bell.stage(lane, own);
+            self.bell.copy_early(lane, own);
         }
         warp.sync();
         if lane == 0 {

@@ -1,6 +1,6 @@
 //! How a request that was claimed ends: answered, refused, or left in the ring; and what that counts as.
 
-use super::staged::{InStage, StagedSlot};
+use super::slot_copy::{InStagingBuffer, SlotCopy};
 use super::{Block, Machine, WarpContext, slot_state};
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::ring::RingMemory;
@@ -15,7 +15,7 @@ pub(super) fn refuse<M: Machine>(
     context: WarpContext<'_>,
     alone: bool,
     request: Request,
-    staged: &StagedSlot<'_>,
+    copy: &SlotCopy<'_>,
     status: Status,
 ) {
     let warp = context.warp;
@@ -23,12 +23,12 @@ pub(super) fn refuse<M: Machine>(
     count(block, context, Counter::Received);
     if block.options.drop_bad_requests && status.is_bad_request() {
         count(block, context, Counter::of_status(status));
-        request.drop_unanswered(staged);
+        request.drop_unanswered(copy);
         // As if it had come alone: no answer waits for its response flag.
-        settle(block, warp, slot, true);
+        complete(block, warp, slot, true);
     } else {
-        answer(block, context, request, staged, status, 0);
-        settle(block, warp, slot, alone);
+        answer(block, context, request, copy, status, 0);
+        complete(block, warp, slot, alone);
     }
 }
 
@@ -38,13 +38,13 @@ pub(super) fn answer<M: Machine>(
     block: &Block<'_, M>,
     context: WarpContext<'_>,
     request: Request,
-    staged: &StagedSlot<'_>,
+    copy: &SlotCopy<'_>,
     status: Status,
     len: u32,
 ) {
     let (counted, _) = status.clamped(len, block.ring.geometry().result_capacity());
     count(block, context, Counter::of_status(counted));
-    let _ = request.answer(staged, status, InStage(len as usize));
+    let _ = request.answer(copy, status, InStagingBuffer(len as usize));
 }
 
 /// Counts one, in this warp's own bank.
@@ -60,14 +60,14 @@ pub(super) fn count<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, 
 
 /// This warp is done with the slot.
 #[inline(always)]
-pub(super) fn settle<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, slot: u32, alone: bool) {
+pub(super) fn complete<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, slot: u32, alone: bool) {
     warp.sync();
     if warp.lane() == 0 {
         slot_state::responded(block, slot, alone);
     }
 }
 
-/// Back-pressure: the request stays in the ring and is looked at again in a few turns.
+/// Back-pressure: the request stays in the ring and is polled again in a few turns.
 pub(super) fn hold_back<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, request: Request) {
     let warp = context.warp;
     let slot = request.slot().get();

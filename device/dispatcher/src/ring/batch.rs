@@ -10,7 +10,7 @@ use super::slot_state::RESPONDED;
 use super::{Block, Call, Machine, Returned, WarpContext, serve, slot_state};
 use ringcall_gpu::barrier;
 use ringcall_gpu::shared::{Pair, Rows};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::RingMemory;
 use ringcall_protocol::validate;
@@ -122,8 +122,8 @@ pub(super) fn serve<M: Machine>(
     block: &Block<'_, M>,
     warp: Warp<'_>,
     me: u32,
-    input: Stage<'_>,
-    output: Stage<'_>,
+    input: StagingBuffer<'_>,
+    output: StagingBuffer<'_>,
     batch: Batch,
 ) -> Batch {
     // A copy, which stays in registers.
@@ -156,7 +156,7 @@ fn serve_rows<M: Machine>(
     count_batch(block, context, request.entry.is_some(), answer);
     publish_batch(block, warp, &request);
     if is_held {
-        // The previous response was not taken yet: the request stays where it is, and is looked at again.
+        // The previous response was not taken yet: the request stays where it is, and is polled again.
         slot_state::defer(block, slot);
     }
     let gone = request.entry.is_some() || is_held;
@@ -164,14 +164,14 @@ fn serve_rows<M: Machine>(
     batch
 }
 
-/// The words of slot `index` of a batch in a stage.
+/// The words of slot `index` of a batch in a staging buffer.
 #[inline(always)]
-fn batch_words<M: Machine>(block: &Block<'_, M>, stage: Stage<'_>) -> usize {
+fn batch_words<M: Machine>(block: &Block<'_, M>, staging: StagingBuffer<'_>) -> usize {
     // Never 0, which the compiler does not know: a panic would cost code.
-    stage.len().checked_div(block.batch as usize).unwrap_or_default()
+    staging.len().checked_div(block.batch as usize).unwrap_or_default()
 }
 
-/// Fetches the `chosen` slots of the window from slot `first` on, of which this lane has `slot`, into the stage. Returns
+/// Fetches the `chosen` slots of the window from slot `first` on, of which this lane has `slot`, into the staging buffer. Returns
 /// those whose previous response was not taken yet.
 #[inline(always)]
 fn fetch_batch<M: Machine>(
@@ -201,7 +201,7 @@ fn fetch_batch<M: Machine>(
         base += ROUND * warp.lanes();
     }
     let [even, odd] = answers.map(|answer| warp.ballot(answer != flag::FREE));
-    // The stage is whole before a lane reads its request.
+    // The staging buffer is whole before a lane reads its request.
     warp.sync();
     chosen & (spread(even) | spread(odd) << 1)
 }
@@ -219,7 +219,7 @@ fn fetch_round<M: Machine>(
     meanwhile: impl FnOnce(),
 ) {
     let WarpContext { warp, input, .. } = context;
-    let stage_pairs = batch_words(block, input) / 2;
+    let staging_pairs = batch_words(block, input) / 2;
     let at: [u32; ROUND as usize] = core::array::from_fn(|i| base + i as u32 * warp.lanes() + warp.lane());
     let parts = at.map(|at| pairs.split(at));
     let [a, b, c, d] = parts.map(|(index, pair)| requests.pair(warp.shuffle(slot, index), pair));
@@ -228,7 +228,7 @@ fn fetch_round<M: Machine>(
     meanwhile();
     for ((at, (index, pair)), value) in at.into_iter().zip(parts).zip([a, b, c, d]) {
         if at < all {
-            input.set_pair(index as usize * stage_pairs + pair as usize, value);
+            input.set_pair(index as usize * staging_pairs + pair as usize, value);
         }
     }
 }
@@ -310,9 +310,9 @@ fn batch_call<'s, M: Machine>(
     address: u64,
     arg_len: u32,
 ) -> Call<'s> {
-    let part = |stage: Stage<'s>| {
-        let words = batch_words(block, stage);
-        stage.part(lane as usize * words, words)
+    let part = |staging: StagingBuffer<'s>| {
+        let words = batch_words(block, staging);
+        staging.part(lane as usize * words, words)
     };
     let capacity = block.ring.geometry().result_capacity();
     Call { address, input: part(context.input), output: part(context.output), arg_len, capacity }
@@ -337,7 +337,7 @@ fn write_batch<M: Machine>(
         }
         own_pairs = (HEADER_BYTES as u32 + answer.len).div_ceil(16);
     }
-    // Results and headers are in the stage before another lane reads them.
+    // Results and headers are in the staging buffer before another lane reads them.
     warp.sync();
     let pairs = Divisor::new(warp.max(own_pairs));
     let all = warp.lanes() * pairs.pairs;

@@ -78,7 +78,7 @@ pub struct BlockState {
     batches: [[BlockU64; 2]; BATCHES],
     functions: [BlockU64; MAX_WARPS],
     since: [BlockU64; MAX_WARPS],
-    /// Window that the next poller looks at every turn.
+    /// Window that the next poller polls every turn.
     pub(super) cursor: BlockU64,
     /// Window that the last poller's sweep had come to.
     pub(super) sweep: BlockU64,
@@ -108,7 +108,7 @@ pub struct BlockState {
     popped: BlockU64,
     turns: BlockU64,
     banks: [Bank; MAX_WARPS],
-    /// [`moves`](Self::moves) at a drain's last look.
+    /// [`moves`](Self::moves) at a drain's last poll.
     pub(super) moved: BlockU64,
 }
 

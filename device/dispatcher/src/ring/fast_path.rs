@@ -9,12 +9,12 @@ use super::backoff::wait_ticks_since;
 use super::bits::spread;
 use super::block_state::WarpCommand;
 use super::poll::{TURNS_A_ROUND, WindowWords};
+use super::slot_copy::BurstLoad;
 use super::slot_state::{BUSY, Job, RESPONDED};
-use super::staged::BurstLoad;
 use super::{Block, Call, Machine, WarpContext, batch, poll, serve, slot_state};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Rows;
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_gpu::{barrier, clock, hint};
 use ringcall_protocol::validate;
@@ -77,7 +77,13 @@ impl<'a, M: Machine> FastPath<'a, M> {
     ///
     /// A separate function, with separate registers. A [`WarpContext`] would be passed through memory.
     #[inline(never)]
-    pub(super) fn poll(&self, warp: Warp<'_>, me: u32, input: Stage<'_>, output: Stage<'_>) -> FastPathExit {
+    pub(super) fn poll(
+        &self,
+        warp: Warp<'_>,
+        me: u32,
+        input: StagingBuffer<'_>,
+        output: StagingBuffer<'_>,
+    ) -> FastPathExit {
         let context = WarpContext { warp, me, input, output };
         // Copies again, which stay in registers.
         let ring = self.block.ring.clone();
@@ -204,7 +210,7 @@ fn serve_fast<M: Machine>(
     burst.put(warp, input, rows.requests.pairs());
     let header = burst.header(warp);
     let held = burst.is_held(warp);
-    // The stage is whole, and the mark set, before anything below.
+    // The staging buffer is whole, and the mark set, before anything below.
     warp.sync();
     if warp.lane() == 0 && free != 0 {
         block.block_state.set_command(free.trailing_zeros(), WarpCommand::Poll);

@@ -4,7 +4,7 @@
 //! response and free the mailbox ([`child`](super::graph_end)).
 
 use super::launcher::{GraphRequest, Launcher, Unprepared};
-use super::staged::StagedSlot;
+use super::slot_copy::SlotCopy;
 use super::{Block, Machine, WarpContext, answer, program_graphs, slot_state};
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::ring::RingMemory;
@@ -23,35 +23,35 @@ pub(super) fn serve<M: Machine>(
     context: WarpContext<'_>,
     alone: bool,
     request: Request,
-    staged: &StagedSlot<'_>,
+    copy: &SlotCopy<'_>,
     entry: &DeviceEntry,
 ) {
     let warp = context.warp;
     if entry.is_foreign() {
-        program_graphs::serve(block, context, alone, request, staged, entry);
+        program_graphs::serve(block, context, alone, request, copy, entry);
         return;
     }
     let slot = request.slot();
     let graph_request = graph_request(block, &request);
-    let payload = |word| staged.word(HEADER_WORDS + word);
+    let payload = |word| copy.word(HEADER_WORDS + word);
     let response = |_: &_| block.ring.response_addresses(slot.get());
     let prepared = match Launcher::of(block).prepare(warp, entry, graph_request, payload, |_| true, response)
     {
         Ok(prepared) => prepared,
         Err(Unprepared::Later) => return answer::hold_back(block, context, request),
         Err(Unprepared::NoRoute) => {
-            return answer::refuse(block, context, alone, request, staged, Status::NO_WORKER);
+            return answer::refuse(block, context, alone, request, copy, Status::NO_WORKER);
         }
     };
     if !block.options.skip_marks {
-        request.mark(staged);
+        request.mark(copy);
     }
     if !Launcher::of(block).fire(warp, &prepared) {
-        return answer::refuse(block, context, alone, request, staged, Status::LAUNCH_FAILED);
+        return answer::refuse(block, context, alone, request, copy, Status::LAUNCH_FAILED);
     }
     answer::count(block, context, Counter::Received);
     answer::count(block, context, Counter::Dispatched);
-    request.hand_over(staged);
+    request.hand_over(copy);
     warp.sync();
     if warp.lane() == 0 {
         slot_state::handed_over(block, slot.get());
@@ -82,17 +82,17 @@ pub(super) fn reserve<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &
     }
     let taken = !graph.is_foreign() || launches.take_trigger(warp);
     if !taken {
-        launches.give_back(warp);
+        launches.release(warp);
     }
     taken
 }
 
-/// Gives back what [`reserve`] took, after a handler that did not ask.
+/// Releases what [`reserve`] took, after a handler that did not ask.
 pub(super) fn release<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &DeviceEntry) {
     if graph.is_foreign() {
-        block.block_state.launches.give_trigger_back(warp);
+        block.block_state.launches.release_trigger(warp);
     }
-    block.block_state.launches.give_back(warp);
+    block.block_state.launches.release(warp);
 }
 
 /// Launches a handler's follow-up graph, for which [`reserve`] was asked. It gets the handler's request and
@@ -102,13 +102,13 @@ pub(super) fn launch_follow_up<M: Machine>(
     warp: Warp<'_>,
     graph: &DeviceEntry,
     request: &Request,
-    staged: &StagedSlot<'_>,
+    copy: &SlotCopy<'_>,
 ) -> Status {
     if graph.is_foreign() {
         return program_graphs::trigger(block, warp, graph);
     }
     let graph_request = graph_request(block, request);
-    let payload = |word| staged.word(HEADER_WORDS + word);
+    let payload = |word| copy.word(HEADER_WORDS + word);
     match Launcher::of(block).prepare_reserved(warp, graph, graph_request, payload, |_| true) {
         Ok(prepared) if Launcher::of(block).fire(warp, &prepared) => Status::OK,
         Ok(_) => Status::LAUNCH_FAILED,

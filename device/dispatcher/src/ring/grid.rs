@@ -1,7 +1,7 @@
 //! Calls that all threads of a cooperative grid take part in.
 //!
 //! One warp polls (it polls and serves as any other dispatcher does); all other threads wait here. The poller decides
-//! alone, about calls and about the end, and tells the others through one word: no two threads can disagree about what
+//! alone, about calls and about the end, and publishes both in one word: no two threads can disagree about what
 //! happens next.
 //!
 //! Or a separate block serves, several of whose warps call ([`GridPort::call`]), each with a
@@ -9,7 +9,7 @@
 //! polled for, fetched and checked, and the last one answered.
 //!
 //! That word, in device memory, has all that changes from call to call, and one thread a block reads it. What it says that
-//! thread passes on in the block's shared memory ([`CachedCall`]), which costs the others a tenth of a look of their own.
+//! thread passes on in the block's shared memory ([`CachedCall`]), which costs the others a tenth of a read of device memory.
 
 use super::Returned;
 #[cfg(not(loom))]
@@ -22,21 +22,21 @@ use ringcall_wire::launch::MAX_WARPS;
 
 /// The word that ends the grid.
 const END: u64 = u64::MAX;
-/// A call's word: payload bytes in the low half, then [`CHANGED`], the number of the stages, and its turn from this bit on.
+/// A call's word: payload bytes in the low half, then [`CHANGED`], the number of the staging buffers, and its turn from this bit on.
 const TURN_SHIFT: u32 = 41;
-/// Where the number of the stages begins.
-const STAGE_SHIFT: u32 = 33;
+/// Where the number of the staging buffers begins.
+const STAGING_SHIFT: u32 = 33;
 /// Bit of a call's word: handler or capacity are not the last call's.
 const CHANGED: u64 = 1 << 32;
 /// Turns, from 1, after which they begin again: an even number, and below the one with all bits set, so that no call's word is
 /// [`END`].
 const TURNS: u64 = (1 << (64 - TURN_SHIFT)) - 2;
-/// Numbers of stages.
-const STAGES: usize = MAX_WARPS;
+/// Pairs of staging buffers, of which each warp that serves has one.
+const STAGING_BUFFERS: usize = MAX_WARPS;
 
 /// Where a grid meets: device memory. All zero is a grid channel at which nothing happened yet.
 ///
-/// Calls take turns in two cells. The poller's next call may be told before the last one is over everywhere,
+/// Calls take turns in two cells. The poller's next call may be published before the last one is over everywhere,
 /// not the one after it: a block that has finished its part continues at once.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -48,9 +48,9 @@ pub struct GridChannel {
     /// What is called: its address, and room for the result. The poller's, written when they change and all calls are over.
     handler: DeviceU64,
     capacity: DeviceU64,
-    /// What the last handler for each stage returned in the block that [reports](Participant::Reporter): length and status, the status
+    /// What the last handler for each pair of staging buffers returned in the block that [reports](Participant::Reporter): length and status, the status
     /// in the low half.
-    returned: [DeviceU64; STAGES],
+    returned: [DeviceU64; STAGING_BUFFERS],
 }
 
 #[cfg(not(loom))]
@@ -66,7 +66,7 @@ const _: () = {
 #[repr(C, align(128))]
 struct Line(DeviceU64);
 
-/// What a block was told, in its shared memory. One thread writes it (in the poller's block the poller's lane
+/// The call that a block runs, in its shared memory. One thread writes it (in the poller's block the poller's lane
 /// 0, or, in turns, the calling warps; in others thread 0), between a call's last barrier and the next call's
 /// first; all read it after that. All zero: nothing yet, which it is at first in the poller's block.
 #[derive(Debug, Default)]
@@ -89,15 +89,15 @@ pub struct GridCall {
     pub arg_len: u32,
     /// Room for the result.
     pub capacity: u32,
-    /// Number of the stages that the request and the result lie in, below 256.
-    pub stage: u32,
+    /// Number of the staging buffers that have the request and the result, below 256.
+    pub staging: u32,
 }
 
 /// The turns in which the warps of a block call: shared memory. All zero: no warp has called yet.
 #[derive(Debug, Default)]
 #[repr(C, align(16))]
 pub struct CallTickets {
-    /// Turns taken, and those whose call was told.
+    /// Turns taken, and those whose call was published.
     taken: BlockU64,
     published: BlockU64,
     /// Calls of each cell that are over.
@@ -108,7 +108,7 @@ impl CallTickets {
     /// Bytes of shared memory, a multiple of 16.
     pub const BYTES: u32 = size_of::<Self>() as u32;
 
-    /// Takes a turn, and waits until its call may be told: the one before was, and the one before that is over. By one thread.
+    /// Takes a turn, and waits until its call may be published: the last call was published, and the one before that is over. By one thread.
     /// Waits for as long as calls take.
     #[inline(always)]
     fn take(&self) -> u64 {
@@ -134,7 +134,7 @@ impl CallTickets {
         }
     }
 
-    /// This turn's call was told. Release: what the grid channel's poller has written, the next one may read and write.
+    /// This turn's call was published. Release: what the grid channel's poller has written, the next one may read and write.
     #[inline(always)]
     fn published(&self, turn: u64) {
         self.published.store(turn.wrapping_add(1), Ordering::Release);
@@ -160,15 +160,15 @@ impl CachedCall {
     /// Bytes of shared memory, a multiple of 16.
     pub const BYTES: u32 = size_of::<Self>() as u32;
 
-    /// The word of the call after `calls` others, the last of which was told, and whether its handler or capacity are new.
+    /// The word of the call after `calls` others, the last of which was published, and whether its handler or capacity are new.
     #[inline(always)]
     fn next(&self, calls: u64, call: GridCall) -> (u64, bool) {
         let before = self.call(self.word.load(Ordering::Relaxed));
         let changed = (before.handler, before.capacity) != (call.handler, call.capacity);
         let turn = calls % TURNS + 1;
         let bit = if changed { CHANGED } else { 0 };
-        let stage = u64::from(call.stage & 0xFF) << STAGE_SHIFT;
-        (turn << TURN_SHIFT | stage | bit | u64::from(call.arg_len), changed)
+        let staging = u64::from(call.staging & 0xFF) << STAGING_SHIFT;
+        (turn << TURN_SHIFT | staging | bit | u64::from(call.arg_len), changed)
     }
 
     #[inline(always)]
@@ -177,13 +177,13 @@ impl CachedCall {
             handler: self.handler.load(Ordering::Relaxed),
             arg_len: word as u32,
             capacity: self.capacity.load(Ordering::Relaxed) as u32,
-            stage: (word >> STAGE_SHIFT) as u32 & 0xFF,
+            staging: (word >> STAGING_SHIFT) as u32 & 0xFF,
         }
     }
 
     /// Relaxed: the block's barrier follows.
     #[inline(always)]
-    fn tell(&self, word: u64, target: Option<[u64; 2]>) {
+    fn store(&self, word: u64, target: Option<[u64; 2]>) {
         if let Some([handler, capacity]) = target {
             self.handler.store(handler, Ordering::Relaxed);
             self.capacity.store(capacity, Ordering::Relaxed);
@@ -191,7 +191,7 @@ impl CachedCall {
         self.word.store(word, Ordering::Relaxed);
     }
 
-    /// The current call, for a thread past the barrier after [`tell`](Self::tell); `None` at the end.
+    /// The current call, for a thread past the barrier after [`store`](Self::store); `None` at the end.
     #[inline(always)]
     fn present(&self) -> Option<GridCall> {
         let word = self.word.load(Ordering::Relaxed);
@@ -205,30 +205,30 @@ impl GridChannel {
     /// Bytes of device memory.
     pub const BYTES: usize = size_of::<Self>();
 
-    /// The grid channel as the calling thread has it: its block, and what that was told.
+    /// The grid channel as the calling thread has it: its block, and that block's cached call.
     #[inline(always)]
     #[must_use]
-    pub const fn port<'a>(&'a self, block: team::Block<'a>, told: &'a CachedCall) -> GridPort<'a> {
-        GridPort { channel: self, told, block }
+    pub const fn port<'a>(&'a self, block: team::Block<'a>, cached: &'a CachedCall) -> GridPort<'a> {
+        GridPort { channel: self, cached, block }
     }
 
-    /// Calls everybody. By the poller's lane 0, after the request was staged; the poller's own block, which `told` is of, is
-    /// called by its barrier. Tells the number of the call, for [`gather`](Self::gather).
+    /// Calls the participants. By the poller's lane 0, after the request was copied to its staging buffer; the poller's own
+    /// block, whose cached call is `cached`, is called by its barrier. Returns the number of the call, for [`gather`](Self::gather).
     ///
-    /// What was called last is read in `told`: a read of the grid channel takes ten times as long.
+    /// The last call is read in `cached`: a read of the grid channel takes ten times as long.
     #[inline(always)]
-    pub fn call(&self, told: &CachedCall, call: GridCall) -> u64 {
-        let calls = told.calls.load(Ordering::Relaxed);
-        let (word, changed) = told.next(calls, call);
-        self.tell(told, [calls, word], call, changed, Ordering::Release);
+    pub fn call(&self, cached: &CachedCall, call: GridCall) -> u64 {
+        let calls = cached.calls.load(Ordering::Relaxed);
+        let (word, changed) = cached.next(calls, call);
+        self.publish(cached, [calls, word], call, changed, Ordering::Release);
         calls
     }
 
-    /// Release, unless a release fence lies after what was staged and nothing has changed: pairs with `wait`.
+    /// Release, unless a release fence lies after the writes to the staging buffer and nothing has changed: pairs with `wait`.
     #[inline(always)]
-    fn tell(
+    fn publish(
         &self,
-        told: &CachedCall,
+        cached: &CachedCall,
         [calls, word]: [u64; 2],
         call: GridCall,
         changed: bool,
@@ -242,8 +242,8 @@ impl GridChannel {
         if let Some(turn) = self.turns.get(cell_of(calls)) {
             turn.0.store(word, order);
         }
-        told.tell(word, changed.then_some(target));
-        told.calls.store(calls.wrapping_add(1), Ordering::Relaxed);
+        cached.store(word, changed.then_some(target));
+        cached.calls.store(calls.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Ends everybody in other blocks than the poller's, when all calls are over. By one thread of that.
@@ -254,11 +254,11 @@ impl GridChannel {
         }
     }
 
-    /// Waits for the call after `calls` others, and tells the block; `last` is the word of the last call of the same cell. By
+    /// Waits for the call after `calls` others, and stores it for the block; `last` is the word of the last call of the same cell. By
     /// one thread of a block that is not the poller's. Ends when the poller calls or ends, as it does in every case: at the
     /// latest when the host stops it.
     #[inline(always)]
-    fn wait(&self, told: &CachedCall, calls: u64, last: u64) -> u64 {
+    fn wait(&self, cached: &CachedCall, calls: u64, last: u64) -> u64 {
         let Some(turn) = self.turns.get(cell_of(calls)) else { return END };
         let word = loop {
             // Acquire: pairs with `call` and `end`.
@@ -270,14 +270,14 @@ impl GridChannel {
         };
         // The poller changes neither before this block has arrived.
         let target = || [self.handler.load(Ordering::Relaxed), self.capacity.load(Ordering::Relaxed)];
-        told.tell(word, (word & CHANGED != 0).then(target));
+        cached.store(word, (word & CHANGED != 0).then(target));
         word
     }
 
     /// What the handler returned. By one thread, before it arrives.
     #[inline(always)]
-    fn report(&self, stage: u32, returned: Returned) {
-        if let Some(word) = self.returned.get(stage as usize) {
+    fn report(&self, staging: u32, returned: Returned) {
+        if let Some(word) = self.returned.get(staging as usize) {
             word.store(u64::from(returned.len) << 32 | u64::from(returned.status as u32), Ordering::Relaxed);
         }
     }
@@ -291,7 +291,7 @@ impl GridChannel {
     }
 
     /// Waits until the other blocks have finished call number `calls`. By the poller's lane 0. Ends when their handlers return: as
-    /// with every handler that is called, one that does not is the watchdog's to tell.
+    /// with every handler that is called, one that does not is the watchdog's to report.
     #[inline(always)]
     pub fn gather(&self, calls: u64, others: u64) {
         let Some(done) = self.done.get(cell_of(calls)) else { return };
@@ -307,8 +307,8 @@ impl GridChannel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Participant {
     /// Of the poller's block, whose threads wait at the block's barrier, which the poller joins.
-    Home,
-    /// Of the block whose first thread tells what the handler returned there, for a poller that takes no part.
+    PollersBlock,
+    /// Of the block whose first thread reports what the handler returned there, for a poller that takes no part.
     Reporter,
     /// Of any other.
     Other,
@@ -318,29 +318,29 @@ pub enum Participant {
 #[derive(Debug, Clone, Copy)]
 pub struct GridPort<'a> {
     channel: &'a GridChannel,
-    told: &'a CachedCall,
+    cached: &'a CachedCall,
     block: team::Block<'a>,
 }
 
 impl GridPort<'_> {
     /// The life of every thread that does not poll.
     pub fn participate(&self, participant: Participant, mut run: impl FnMut(GridCall) -> Returned) {
-        let Self { channel, told, block } = *self;
-        let waits = participant != Participant::Home && block.thread() == 0;
+        let Self { channel, cached, block } = *self;
+        let waits = participant != Participant::PollersBlock && block.thread() == 0;
         if waits {
-            told.tell(0, Some([0; 2]));
+            cached.store(0, Some([0; 2]));
         }
         let (mut calls, mut last) = (0, [0; 2]);
         loop {
             if waits {
                 let [before, after] = last;
-                last = [after, channel.wait(told, calls, before)];
+                last = [after, channel.wait(cached, calls, before)];
             }
             block.sync();
-            let Some(call) = told.present() else { return };
+            let Some(call) = cached.present() else { return };
             let returned = run(call);
             if waits && participant == Participant::Reporter {
-                channel.report(call.stage, returned);
+                channel.report(call.staging, returned);
             }
             block.sync();
             if waits {
@@ -353,28 +353,28 @@ impl GridPort<'_> {
     /// One call, by all lanes of a warp of a block that takes no part in it: the grid's `blocks` run it, and the results of all are
     /// visible when this returns. In turns with the block's other warps.
     ///
-    /// Where one call is under way the next one is told, so that a block that has finished its part continues
+    /// Where one call is under way the next one is published, so that a block that has finished its part continues
     /// at once if both calls are for the same handler.
     #[inline(always)]
     pub fn call(&self, warp: team::Warp<'_>, tickets: &CallTickets, blocks: u64, call: GridCall) -> Returned {
-        let Self { channel, told, .. } = *self;
+        let Self { channel, cached, .. } = *self;
         if warp.lane() == 0 {
-            // While others' calls run: what tells the grid of this one then has nothing to wait for.
+            // While others' calls run: the store that publishes this one then has nothing to wait for.
             barrier::publish_to_grid();
             let turn = tickets.take();
-            let (word, changed) = told.next(turn, call);
+            let (word, changed) = cached.next(turn, call);
             if changed {
                 tickets.clear(turn);
             }
             let order = if changed { Ordering::Release } else { Ordering::Relaxed };
-            channel.tell(told, [turn, word], call, changed, order);
+            channel.publish(cached, [turn, word], call, changed, order);
             tickets.published(turn);
             channel.gather(turn, blocks);
             tickets.leave(turn);
         }
         warp.sync();
-        // This stage's alone.
-        let word = channel.returned.get(call.stage as usize).map_or(0, |word| word.load(Ordering::Relaxed));
+        // This pair of staging buffers' alone.
+        let word = channel.returned.get(call.staging as usize).map_or(0, |word| word.load(Ordering::Relaxed));
         Returned { status: word as i32, len: (word >> 32) as u32 }
     }
 
@@ -391,7 +391,7 @@ impl GridPort<'_> {
     ) -> R {
         let mut calls = 0;
         if warp.lane() == 0 {
-            calls = self.channel.call(self.told, call);
+            calls = self.channel.call(self.cached, call);
             meanwhile();
         }
         self.block.sync();
@@ -413,7 +413,7 @@ impl GridPort<'_> {
     pub fn dismiss(&self, warp: team::Warp<'_>) {
         if warp.lane() == 0 {
             self.channel.end();
-            self.told.tell(END, None);
+            self.cached.store(END, None);
         }
         self.block.sync();
     }
@@ -424,35 +424,35 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const CALL: GridCall = GridCall { handler: 0xC0DE, arg_len: 8, capacity: 100, stage: 0 };
+    const CALL: GridCall = GridCall { handler: 0xC0DE, arg_len: 8, capacity: 100, staging: 0 };
 
-    fn told(word: u64, call: GridCall) -> CachedCall {
-        let told = CachedCall::default();
-        told.tell(word, Some([call.handler, u64::from(call.capacity)]));
-        told
+    fn cached(word: u64, call: GridCall) -> CachedCall {
+        let cached = CachedCall::default();
+        cached.store(word, Some([call.handler, u64::from(call.capacity)]));
+        cached
     }
 
     proptest! {
         #[test]
         fn a_calls_word_is_no_end_and_not_the_last_one(
-            last in any::<u64>(), calls in 2..u64::MAX, arg_len in any::<u32>(), stage in 0_u32..256, same in any::<bool>(),
+            last in any::<u64>(), calls in 2..u64::MAX, arg_len in any::<u32>(), staging in 0_u32..256, same in any::<bool>(),
         ) {
-            let call = GridCall { arg_len, stage, ..CALL };
+            let call = GridCall { arg_len, staging, ..CALL };
             let before = if same { CALL } else { GridCall { capacity: 99, ..CALL } };
-            let (word, changed) = told(last, before).next(calls, call);
+            let (word, changed) = cached(last, before).next(calls, call);
             prop_assert!(word != END && word != 0);
             for earlier in [1, 2] {
-                prop_assert_ne!(word, told(last, before).next(calls - earlier, call).0);
+                prop_assert_ne!(word, cached(last, before).next(calls - earlier, call).0);
             }
             prop_assert_eq!(word as u32, arg_len);
             prop_assert_eq!((changed, word & CHANGED != 0), (!same, !same));
-            prop_assert_eq!(told(word, CALL).present(), Some(call));
+            prop_assert_eq!(cached(word, CALL).present(), Some(call));
         }
     }
 
     #[test]
     fn turns_begin_again_before_the_end() {
-        let most = GridCall { arg_len: u32::MAX, stage: 255, ..CALL };
+        let most = GridCall { arg_len: u32::MAX, staging: 255, ..CALL };
         let rest = u64::MAX >> (64 - TURN_SHIFT);
         for (calls, turn) in [(0, 1), (TURNS - 1, TURNS), (TURNS, 1), (TURNS + 1, 2)] {
             assert_eq!(CachedCall::default().next(calls, most).0, turn << TURN_SHIFT | rest);
@@ -462,16 +462,16 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_told_what_changed_and_keeps_the_rest() {
+    fn a_block_caches_what_changed_and_keeps_the_rest() {
         let (channel, poller, others) =
             (GridChannel::default(), CachedCall::default(), CachedCall::default());
         let mut last = [0; 2];
-        let staged = GridCall { arg_len: 0, stage: 3, ..CALL };
-        let calls = [CALL, CALL, staged, GridCall { handler: 1, ..CALL }, CALL];
+        let other = GridCall { arg_len: 0, staging: 3, ..CALL };
+        let calls = [CALL, CALL, other, GridCall { handler: 1, ..CALL }, CALL];
         for (number, (call, changed)) in (0..).zip(calls.into_iter().zip([true, false, false, true, true])) {
             assert_eq!(channel.call(&poller, call), number);
             if !changed {
-                // Not read: what was told before stands.
+                // Not read: what was stored before stands.
                 channel.handler.store(0xBAD, Ordering::Relaxed);
             }
             last = [last[1], channel.wait(&others, number, last[0])];

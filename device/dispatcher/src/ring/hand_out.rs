@@ -3,8 +3,8 @@
 use super::batch::Batch;
 use super::bits::{lowest, nth, without};
 use super::block_state::WarpCommand;
+use super::slot_copy::BurstLoad;
 use super::slot_state::{BUSY, Job};
-use super::staged::BurstLoad;
 use super::{Block, Machine, WarpContext, Work, batch, slot_state, together};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::team::Warp;
@@ -29,13 +29,13 @@ impl Seen {
 
 /// How many of the requests that are ready each warp gets: as even as can be, and no more than a warp serves at once.
 #[derive(Clone, Copy)]
-struct Shares {
+struct EvenSplit {
     each: u32,
     /// Warps that get one more.
     more: u32,
 }
 
-impl Shares {
+impl EvenSplit {
     #[inline(always)]
     const fn new(ready: u32, servers: u32, limit: u32) -> Self {
         let each = ready / servers;
@@ -77,14 +77,14 @@ pub(super) fn hand_out<M: Machine>(
     let servers = free.count_ones().max(1);
     let few = seen.ready.count_ones() < 2 * servers;
     let limit = if few { 1 } else { batch::limit(block, warp) };
-    let shares = Shares::new(seen.ready.count_ones(), servers, limit);
-    let (work, last) = if M::BATCHES && shares.of(0) > 1 {
-        let own = lowest(order, shares.of(0)).rotate_left(turn);
-        let taken = lowest(order, shares.before(servers));
+    let split = EvenSplit::new(seen.ready.count_ones(), servers, limit);
+    let (work, last) = if M::BATCHES && split.of(0) > 1 {
+        let own = lowest(order, split.of(0)).rotate_left(turn);
+        let taken = lowest(order, split.before(servers));
         mark_busy(block, warp, window, taken.rotate_left(turn));
         // All marks are set before anybody serves one: the barrier, then the release in `set_command`.
         warp.sync();
-        hand_out_batches(block, context, window, seen, [order, u64::from(turn)], free, shares);
+        hand_out_batches(block, context, window, seen, [order, u64::from(turn)], free, split);
         let rest = (order & !taken).rotate_left(turn);
         if free != 0 && rest != 0 {
             push_backlog(block, warp, window, Seen { ready: rest, invalid_flags: seen.invalid_flags });
@@ -169,7 +169,7 @@ pub(super) fn note_turn<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window
     }
 }
 
-/// Gives each of the `free` warps but the first, which is to poll, its share of the requests, which are in `order` from bit
+/// Gives each of the `free` warps but the first, which is to poll, its part of the requests, which are in `order` from bit
 /// `turn` on.
 #[inline(always)]
 fn hand_out_batches<M: Machine>(
@@ -179,7 +179,7 @@ fn hand_out_batches<M: Machine>(
     seen: Seen,
     [order, turn]: [u64; 2],
     free: u32,
-    shares: Shares,
+    split: EvenSplit,
 ) {
     let warp = context.warp;
     let helpers = free & free.wrapping_sub(1);
@@ -188,7 +188,7 @@ fn hand_out_batches<M: Machine>(
     while helpers != 0 && base < block.workers {
         let index = base + warp.lane();
         let rank = (helpers & ((1 << (index & 31)) - 1)).count_ones() + 1;
-        let slots = lowest(without(order, shares.before(rank)), shares.of(rank)).rotate_left(turn as u32);
+        let slots = lowest(without(order, split.before(rank)), split.of(rank)).rotate_left(turn as u32);
         if index < block.workers && helpers >> index & 1 == 1 && slots != 0 {
             block.block_state.set_batch(index, slots, seen.invalid_flags & slots);
             block.block_state.set_command(index, WarpCommand::ServeBatch { first });
@@ -218,7 +218,7 @@ pub(super) fn pass_on<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>
         }
         note_work(block, me, work);
     }
-    // All marks are set before the next poller looks: the barrier, then the release in `set_command`.
+    // All marks are set before the next poller polls: the barrier, then the release in `set_command`.
     warp.sync();
     if warp.lane() == 0 && free != 0 {
         block.block_state.set_command(free.trailing_zeros(), WarpCommand::Poll);
@@ -252,13 +252,13 @@ pub(super) fn push_backlog<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, win
     }
 }
 
-/// Takes requests that wait for a warp: this warp's share of them.
+/// Takes requests that wait for a warp: as many as each of the warps would get.
 #[inline(always)]
 pub(super) fn pop_backlog<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> Option<Work> {
     let mut taken = (0, 0, 0);
     if warp.lane() == 0 && block.block_state.stop.load(Ordering::Relaxed) != control::STOP_NOW {
-        let share = block.block_state.backlog_len().div_ceil(block.workers);
-        let most = share.min(batch::limit(block, warp)).max(1);
+        let even = block.block_state.backlog_len().div_ceil(block.workers);
+        let most = even.min(batch::limit(block, warp)).max(1);
         taken = block.block_state.pop_backlog(most).unwrap_or_default();
     }
     let slots = warp.shuffle_u64(taken.1, 0);
@@ -273,7 +273,7 @@ pub(super) fn pop_backlog<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> O
     job_of(block, warp, first + bit, invalid_flags >> bit & 1 == 0).map(Work::One)
 }
 
-/// A request that no warp has looked at.
+/// A request that no warp has read.
 #[inline(always)]
 pub(super) fn job_of<M: Machine>(
     block: &Block<'_, M>,

@@ -67,11 +67,11 @@ impl LaunchState {
 
     /// Takes the program's trigger graph, if no warp holds it.
     pub(super) fn take_trigger(&self, warp: Warp<'_>) -> bool {
-        // Acquire: pairs with `give_trigger_back`; the holder of the graph counts its launches.
+        // Acquire: pairs with `release_trigger`; the holder of the graph counts its launches.
         warp.any(warp.lane() == 0 && self.flags.fetch_or(TRIGGER, Ordering::Acquire) & TRIGGER == 0)
     }
 
-    pub(super) fn give_trigger_back(&self, warp: Warp<'_>) {
+    pub(super) fn release_trigger(&self, warp: Warp<'_>) {
         if warp.lane() == 0 {
             // Release: observed by the next one in `take_trigger`.
             self.flags.fetch_and(!TRIGGER, Ordering::Release);
@@ -109,8 +109,8 @@ impl LaunchState {
         warp.any(taken)
     }
 
-    /// Gives back a launch that was taken and not made.
-    pub fn give_back(&self, warp: Warp<'_>) {
+    /// Releases a launch that was taken and not made.
+    pub fn release(&self, warp: Warp<'_>) {
         if warp.lane() == 0 {
             self.used.fetch_add(u64::MAX, Ordering::Relaxed);
         }
@@ -188,8 +188,8 @@ impl<'a, M: Machine> Launcher<'a, M> {
         self.fill(warp, entry, graph_request, payload, usable, response)
     }
 
-    /// The same for a follow-up, after a launch that was [taken](LaunchState::take) of the budget. An error gives the launch
-    /// back.
+    /// The same for a follow-up, after a launch that was [taken](LaunchState::take) of the budget. An error releases the
+    /// launch.
     ///
     /// # Errors
     /// No executable is idle, or no such graph.
@@ -204,13 +204,13 @@ impl<'a, M: Machine> Launcher<'a, M> {
         match self.route(entry, graph_request.header, &payload) {
             Some(entry) => self.fill(warp, entry, graph_request, payload, usable, |_| None),
             None => {
-                self.launches.give_back(warp);
+                self.launches.release(warp);
                 Err(Unprepared::NoRoute)
             }
         }
     }
 
-    /// Claims an idle executable of just this graph, and fills its mailbox; or gives the launch back.
+    /// Claims an idle executable of just this graph, and fills its mailbox; or releases the launch.
     fn fill(
         &self,
         warp: Warp<'_>,
@@ -222,7 +222,7 @@ impl<'a, M: Machine> Launcher<'a, M> {
     ) -> Result<Prepared, Unprepared> {
         let GraphRequest { header, slot, capacity } = graph_request;
         let Some((mailbox, address)) = self.claim(warp, entry, usable) else {
-            self.launches.give_back(warp);
+            self.launches.release(warp);
             return Err(Unprepared::Later);
         };
         let store = |word, value| mailbox.store(word, value, Ordering::Relaxed);
@@ -285,7 +285,7 @@ impl<'a, M: Machine> Launcher<'a, M> {
         if !warp.any(failed.is_some()) {
             return Ok(());
         }
-        self.launches.give_back(warp);
+        self.launches.release(warp);
         Err(warp.shuffle(failed.unwrap_or(0), 0))
     }
 
@@ -303,7 +303,7 @@ impl<'a, M: Machine> Launcher<'a, M> {
         }
         if warp.any(failed) {
             // Nothing was launched, so no child will say that it has finished.
-            self.launches.give_back(warp);
+            self.launches.release(warp);
             return false;
         }
         true

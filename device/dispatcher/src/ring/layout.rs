@@ -9,7 +9,7 @@ use crate::shared_layout::{Needs, SharedLayout};
 pub struct Layout {
     /// One word a slot of the partition.
     pub serving: u32,
-    /// The function table and the stages.
+    /// The function table and the staging buffers.
     pub shared: SharedLayout,
 }
 
@@ -51,9 +51,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_overlaps(slots in 1_u32..=4096, functions in 0_u32..2000, workers in 1_u32..32, stage in 1_u32..200) {
+        fn nothing_overlaps(slots in 1_u32..=4096, functions in 0_u32..2000, workers in 1_u32..32, staging in 1_u32..200) {
             let needs = Needs {
-                slots, cells: functions * 2, entries: functions, workers, stage_bytes: stage * 16, shared_stages: true,
+                slots, cells: functions * 2, entries: functions, workers, staging_bytes: staging * 16, shared_staging: true,
             };
             let layout = Layout::of(needs);
             prop_assert!(Layout::CACHED_CALL as usize >= size_of::<BlockState>());
@@ -64,12 +64,12 @@ mod tests {
             if layout.cells != 0 {
                 prop_assert!(layout.cells >= after_serving);
                 prop_assert!(layout.entries >= layout.cells + needs.cells * 8);
-                prop_assert!(layout.stages >= layout.entries + functions * 48);
+                prop_assert!(layout.staging >= layout.entries + functions * 48);
             }
-            prop_assert!(layout.stages >= after_serving);
-            prop_assert_eq!(layout.bytes, layout.stages + 2 * workers * stage * 16 * layout.batch);
-            prop_assert!((1..=32).contains(&layout.batch) && (layout.batch == 1 || layout.bytes - layout.stages <= 32 << 10));
-            for offset in [Layout::CACHED_CALL, serving, layout.cells, layout.entries, layout.stages] {
+            prop_assert!(layout.staging >= after_serving);
+            prop_assert_eq!(layout.bytes, layout.staging + 2 * workers * staging * 16 * layout.batch);
+            prop_assert!((1..=32).contains(&layout.batch) && (layout.batch == 1 || layout.bytes - layout.staging <= 32 << 10));
+            for offset in [Layout::CACHED_CALL, serving, layout.cells, layout.entries, layout.staging] {
                 prop_assert!(offset.is_multiple_of(16));
             }
         }

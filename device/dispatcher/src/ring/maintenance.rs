@@ -15,7 +15,7 @@ const PASSES_A_ROUND: u32 = 64;
 
 /// The life of the maintenance warp, whose number is `me`.
 pub(super) fn run<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, me: u32) {
-    // What an execution before did not tell the host is told at once.
+    // What an execution before did not publish is published at once.
     let mut passes = if M::GRAPHS { PASSES_A_ROUND - 1 } else { 0 };
     loop {
         let busy = publish(block, warp);
@@ -44,7 +44,7 @@ pub(super) fn run<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, me: u32) {
 pub(super) fn open<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
     if warp.lane() == 0 {
         let load = |word| block.saved.load(word, Ordering::Relaxed);
-        // All loads before any is looked at: a client may wait for this execution's first poll.
+        // All loads before any is compared: a client may wait for this execution's first poll.
         let of_host = |word| if M::GRAPHS { block.control.load(word, Ordering::Relaxed) } else { 0 };
         let (stop, state) = (of_host(control::STOP), of_host(control::STATE));
         let (cursors, launches, drained) = (load(saved::CURSOR), load(saved::LAUNCHES), load(saved::DRAINED));
@@ -78,7 +78,7 @@ pub(super) fn maintain<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
         }
         block.block_state.stop.store(stop, Ordering::Relaxed);
         if M::GRAPHS {
-            ProgramContext(block).look_after();
+            ProgramContext(block).enforce_limit();
         }
     }
     publish_counters(block, warp);
@@ -86,7 +86,7 @@ pub(super) fn maintain<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
     for index in warp.stride(block.workers as usize) {
         let (function, since) = block.block_state.begun(index as u32);
         match block.block_state.slot_of(index as u32) {
-            Some(slot) => tell_busy(block, index as u32, function, slot, since),
+            Some(slot) => publish_busy(block, index as u32, function, slot, since),
             None => block.control.store(control::BUSY + index * control::BUSY_WORDS, 0, Ordering::Relaxed),
         }
     }
@@ -106,7 +106,13 @@ pub(super) fn maintain<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
 
 /// Tells the host what a warp does.
 #[inline(always)]
-pub(super) fn tell_busy<M: Machine>(block: &Block<'_, M>, warp: u32, function: u32, slot: u32, since: u64) {
+pub(super) fn publish_busy<M: Machine>(
+    block: &Block<'_, M>,
+    warp: u32,
+    function: u32,
+    slot: u32,
+    since: u64,
+) {
     let at = control::BUSY + warp as usize * control::BUSY_WORDS;
     block.control.store(at + 1, since, Ordering::Relaxed);
     block.control.store(at, u64::from(function) << 32 | u64::from(slot + 1), Ordering::Relaxed);
@@ -119,7 +125,7 @@ fn publish_counters<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
     }
 }
 
-/// The counters as they were saved, when no next execution will tell them.
+/// The counters as they were saved, when no next execution will publish them.
 pub(super) fn publish_saved<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
     for index in warp.stride(Counter::COUNT) {
         let load = |word| block.saved.load(word + index, Ordering::Relaxed);
@@ -128,7 +134,7 @@ pub(super) fn publish_saved<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
     }
 }
 
-/// This lane's share of the counters: index and count over all executions.
+/// This lane's part of the counters: index and count over all executions.
 pub(super) fn totals<'w, M: Machine>(
     block: &'w Block<'w, M>,
     warp: Warp<'_>,

@@ -18,7 +18,7 @@
 //! serves it, and the next poller lets it be answered before it polls. A warp that does everything stays with it when several come.
 //!
 //! # Serving
-//! The request is fetched with one burst of wide loads into the warp's [`Stage`], together with the response
+//! The request is fetched with one burst of wide loads into the warp's [`StagingBuffer`], together with the response
 //! flag, checked there ([`validate`](ringcall_protocol::validate)), handed to its function, and the response
 //! leaves with wide stores. The warp of a request that came alone publishes it itself; the request flag is
 //! always cleared after a separate fence, after the response flag. The slot's life cycle is the types of
@@ -29,7 +29,7 @@
 //! | [`block_state`] | what the warps of a block share: mailboxes, cursor, counters |
 //! | [`table`] | functions as a device finds them |
 //! | [`layout`] | where all this lies in shared memory |
-//! | [`staged`] | one slot, fetched into a stage, as a memory |
+//! | [`slot_copy`] | one slot, fetched into a staging buffer, as a memory |
 //! | `poller`, `hand_out`, `serve`, `graphs`, `maintenance` | the roles |
 //! | `answer` | how a request ends: answered, refused, left in the ring |
 //! | `slot_state`, `poll`, `bits` | what the roles are made of: marks of slots, loads and votes, bits |
@@ -60,8 +60,8 @@ mod poller;
 mod program_context;
 mod program_graphs;
 mod serve;
+pub mod slot_copy;
 mod slot_state;
-pub mod staged;
 pub mod table;
 pub mod triggers;
 
@@ -71,12 +71,12 @@ use block_state::WarpCommand;
 use fast_path::FastPath;
 pub use layout::Layout;
 pub use partition::Partition;
-pub use serve::stage_bytes;
+pub use serve::staging_bytes;
 pub use table::DeviceTable;
 
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::Words;
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::{RingMemory, SharedRing};
 
@@ -106,10 +106,10 @@ pub(crate) struct WarpContext<'a> {
     pub(crate) warp: Warp<'a>,
     /// The warp's number in its block.
     pub(crate) me: u32,
-    /// The stage that requests are read into.
-    pub(crate) input: Stage<'a>,
-    /// The stage that results are written into.
-    pub(crate) output: Stage<'a>,
+    /// The staging buffer that requests are read into.
+    pub(crate) input: StagingBuffer<'a>,
+    /// The staging buffer that results are written into.
+    pub(crate) output: StagingBuffer<'a>,
 }
 
 /// One call of a handler.
@@ -118,9 +118,9 @@ pub struct Call<'a> {
     /// The handler's address, as the table has it.
     pub address: u64,
     /// Where the request lies, header first.
-    pub input: Stage<'a>,
+    pub input: StagingBuffer<'a>,
     /// Where the result goes, after room for a header.
-    pub output: Stage<'a>,
+    pub output: StagingBuffer<'a>,
     /// Payload bytes: no more than the slot takes.
     pub arg_len: u32,
     /// Room for the result.
@@ -131,7 +131,7 @@ pub struct Call<'a> {
 pub trait Machine {
     /// Whether graphs can be launched.
     const GRAPHS: bool = false;
-    /// Whether a warp may serve several requests at once. Not where graphs are launched, or where the stages are in device memory.
+    /// Whether a warp may serve several requests at once. Not where graphs are launched, or where the staging buffers are in device memory.
     const BATCHES: bool = !Self::GRAPHS;
 
     /// Calls a thread's handler. By one lane, or by several lanes with a call of their own each.
@@ -223,7 +223,7 @@ pub struct Block<'a, M> {
     pub workers: u32,
     /// Whether the poller does the maintenance itself, for want of a warp that does.
     pub poller_maintains: bool,
-    /// Slots that a warp's stages have room for: requests that it serves at once, at most.
+    /// Slots that a warp's staging buffers have room for: requests that it serves at once, at most.
     pub batch: u32,
     /// How it behaves.
     pub options: RingOptions,
@@ -255,9 +255,9 @@ impl<M: Machine> Block<'_, M> {
 
     /// The life of a serving warp. Warp 0 begins as the poller.
     ///
-    /// `input` and `output` are the warp's own stages, each as long as a batch of slots.
+    /// `input` and `output` are the warp's own staging buffers, each as long as a batch of slots.
     #[inline(always)]
-    pub fn run(&self, warp: Warp<'_>, me: u32, input: Stage<'_>, output: Stage<'_>) -> Ended {
+    pub fn run(&self, warp: Warp<'_>, me: u32, input: StagingBuffer<'_>, output: StagingBuffer<'_>) -> Ended {
         let context = WarpContext { warp, me, input, output };
         if me == 0 && warp.lane() == 0 {
             self.block_state.set_command(me, WarpCommand::Poll);
@@ -280,7 +280,7 @@ impl<M: Machine> Block<'_, M> {
                 },
                 WarpCommand::Serve { slot, valid_flag } => {
                     let Some(index) = self.ring.geometry().slot(slot) else { continue };
-                    let burst = staged::BurstLoad::of(warp, self.ring, index);
+                    let burst = slot_copy::BurstLoad::of(warp, self.ring, index);
                     Some(Work::One(slot_state::Job { slot, valid_flag, alone: self.poller_maintains, burst }))
                 }
                 WarpCommand::ServeBatch { first } => {

@@ -26,7 +26,7 @@ pub(super) enum After {
     End,
 }
 
-/// Times that a drain looks at every window, and at each slot that is left alone for a while.
+/// Times that a drain polls every window, and each slot that is left alone for a while.
 const DRAIN_SWEEPS: u32 = 128;
 
 /// Polls until there is something to serve, or until the end.
@@ -75,7 +75,7 @@ pub(super) fn run<M: Machine>(
             return After::Serve(work);
         }
         let everybody_free = free.count_ones() + 1 >= block.workers;
-        // No request is taken any more: the next execution looks at the ring.
+        // No request is taken any more: the next execution polls the ring.
         if M::GRAPHS && stop == control::STOP_NO && everybody_free && is_spent(block, warp) {
             return relaunch(block, context);
         }
@@ -174,11 +174,11 @@ fn is_burst_over<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> bool {
     left == 0
 }
 
-/// The stop word. A drain looks at every window several times and then ends: every request in the ring
+/// The stop word. A drain polls every window several times and then ends: every request in the ring
 /// when the drain began was seen by then, and a producer that keeps sending cannot prolong the drain.
 ///
 /// A sweep counts if the ring's requests could be taken, or if anything has moved since the last sweep;
-/// then as much as all the looks until a slot that was left alone is tried again. It does not while all
+/// then as much as all the polls until a slot that was left alone is tried again. It does not while all
 /// that could be said is that warps and graphs are still at work: the end waits for the warps in any
 /// case, and the ring's requests are served when the warps are free. If they take too long the host ends
 /// this at once.
@@ -187,7 +187,7 @@ fn stop_now<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, windows: u32, free
     if stop != control::STOP_DRAIN {
         return stop;
     }
-    // Flags set before the stop are seen by the looks that follow. Pairs with the fence in `maintain`.
+    // Flags set before the stop are seen by the polls that follow. Pairs with the fence in `maintain`.
     barrier::observe_from_peer();
     let polls = together(warp, || {
         let for_launches = M::GRAPHS && waits_for_launches(block);
@@ -206,7 +206,7 @@ fn stop_now<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, windows: u32, free
 }
 
 /// Whether the end waits for nothing any more: no graph is under way, or the host wants the end at once. A drain that
-/// has looked often enough takes no requests, but waits for graphs: they answer.
+/// has polled often enough takes no requests, but waits for graphs: they answer.
 fn may_end<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> bool {
     let at_once = || block.block_state.stop.load(Ordering::Relaxed) == control::STOP_NOW;
     !M::GRAPHS || together(warp, || u64::from(at_once() || maintenance::children_running(block) == 0)) != 0

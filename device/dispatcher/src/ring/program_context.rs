@@ -29,7 +29,7 @@ impl<M> ProgramContext<'_, '_, M> {
     pub(super) fn take(self, slot: u32) -> bool {
         let Some(holder) = self.0.saved.get(saved::HOLDER) else { return false };
         if !holder.claim(NO_HOLDER, saved::TAKEN) {
-            self.settle();
+            self.free_if_answered();
             if !holder.claim(NO_HOLDER, saved::TAKEN) {
                 return false;
             }
@@ -54,7 +54,7 @@ impl<M> ProgramContext<'_, '_, M> {
     }
 
     /// Gives the context to the graph that was launched for `slot`. By the lane that has taken it. The turn keeps a warp that
-    /// looks for long from taking this launch for an earlier one of the same slot.
+    /// polls for long from taking this launch for an earlier one of the same slot.
     pub(super) fn give_to(self, slot: u32) {
         let turn = (self.0.saved.load(saved::TURN, Ordering::Relaxed) + 1) & 0x7FFF_FFFF;
         self.0.saved.store(saved::TURN, turn, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl<M> ProgramContext<'_, '_, M> {
     }
 
     /// Frees the context if its graph has answered. By one lane of any warp.
-    fn settle(self) {
+    fn free_if_answered(self) {
         let Some((slot, word)) = self.holder() else { return };
         if self.0.ring.tx(slot) != flag::IN_FLIGHT
             && self.0.saved.get(saved::HOLDER).is_some_and(|holder| holder.claim(word, saved::TAKEN))
@@ -90,8 +90,8 @@ impl<M> ProgramContext<'_, '_, M> {
     }
 
     /// Gives up the budget when a graph has not answered for long. By one lane, now and then.
-    pub(super) fn look_after(self) {
-        self.settle();
+    pub(super) fn enforce_limit(self) {
+        self.free_if_answered();
         let limit = self.0.saved.load(saved::LIMIT, Ordering::Relaxed);
         if limit == 0 || self.holder().is_none() {
             return;
@@ -102,20 +102,20 @@ impl<M> ProgramContext<'_, '_, M> {
         }
     }
 
-    /// Whether the graph that has the context is waited for by looking at its answer, and not by a relaunch. By one lane.
+    /// Whether the graph that has the context is waited for by polling its answer, and not by a relaunch. By one lane.
     pub(super) fn is_waited_for(self) -> bool {
-        self.settle();
+        self.free_if_answered();
         self.holder().is_some() && !self.0.block_state.launches.is_spent()
     }
 
     /// Whether a graph has not answered that an end at once does not leave behind. By one lane.
     pub(super) fn has_answer_outstanding(self) -> bool {
-        self.settle();
+        self.free_if_answered();
         let at_once = self.0.block_state.stop.load(Ordering::Relaxed) == control::STOP_NOW;
         self.holder().is_some() && !at_once
     }
 
-    /// Before an execution's first look at the ring, when all children of the one before have ended: a graph that has not
+    /// Before an execution's first poll of the ring, when all children of the one before have ended: a graph that has not
     /// answered never will. By one lane.
     pub(super) fn close(self) {
         if self.0.saved.load(saved::HOLDER, Ordering::Acquire) == NO_HOLDER {

@@ -24,8 +24,8 @@
 
 use super::launcher::Launcher;
 use super::program_context::ProgramContext;
-use super::staged::StagedSlot;
-use super::triggers::Figures;
+use super::slot_copy::SlotCopy;
+use super::triggers::TriggerRecord;
 use super::{Block, Machine, WarpContext, answer, slot_state, together, triggers};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::clock;
@@ -44,27 +44,27 @@ pub(super) fn serve<M: Machine>(
     context: WarpContext<'_>,
     alone: bool,
     request: Request,
-    staged: &StagedSlot<'_>,
+    copy: &SlotCopy<'_>,
     entry: &DeviceEntry,
 ) {
     let warp = context.warp;
     let index = request.slot();
     let slot = index.get();
     let launcher = Launcher::of(block);
-    let Some(entry) = launcher.route(entry, request.header(), |word| staged.word(HEADER_WORDS + word)) else {
-        return answer::refuse(block, context, alone, request, staged, Status::NO_WORKER);
+    let Some(entry) = launcher.route(entry, request.header(), |word| copy.word(HEADER_WORDS + word)) else {
+        return answer::refuse(block, context, alone, request, copy, Status::NO_WORKER);
     };
     let Some(words) =
         block.machine.mailbox(block.saved.load(saved::CONTEXT, Ordering::Relaxed), context::WORDS)
     else {
         // The host gives every table with such graphs a context.
-        return answer::refuse(block, context, alone, request, staged, Status::LAUNCH_FAILED);
+        return answer::refuse(block, context, alone, request, copy, Status::LAUNCH_FAILED);
     };
     if !block.block_state.launches.take(warp) {
         return answer::hold_back(block, context, request);
     }
     if together(warp, || u64::from(ProgramContext(block).take(slot))) == 0 {
-        block.block_state.launches.give_back(warp);
+        block.block_state.launches.release(warp);
         return answer::hold_back(block, context, request);
     }
     if warp.lane() == 0 {
@@ -84,7 +84,7 @@ pub(super) fn serve<M: Machine>(
         block.saved.store(saved::SINCE, clock::ticks(), Ordering::Relaxed);
     }
     // Always: an answer is known by the mark's end.
-    request.mark(staged);
+    request.mark(copy);
     if launcher.fire_foreign(warp, entry.address).is_ok() {
         if warp.lane() == 0 {
             // After the mark, so that a warp that sees this holder sees its mark, or a later state of the
@@ -93,7 +93,7 @@ pub(super) fn serve<M: Machine>(
         }
         answer::count(block, context, Counter::Received);
         answer::count(block, context, Counter::Dispatched);
-        request.hand_over(staged);
+        request.hand_over(copy);
         warp.sync();
         if warp.lane() == 0 {
             slot_state::handed_over(block, slot);
@@ -114,23 +114,23 @@ pub(super) fn serve<M: Machine>(
         ProgramContext(block).free();
     }
     if fresh {
-        answer::refuse(block, context, alone, request, staged, Status::LAUNCH_FAILED);
+        answer::refuse(block, context, alone, request, copy, Status::LAUNCH_FAILED);
     } else {
         answer::hold_back(block, context, request);
     }
 }
 
-/// Launches the graph that a handler asked for, while no other trigger graph runs. The graph is told nothing and sends no
+/// Launches the graph that a handler asked for, while no other trigger graph runs. The graph gets no input and sends no
 /// answer; no further request is served before the graph has ended. Returns the status of the handler's request.
 pub(super) fn trigger<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &DeviceEntry) -> Status {
     // On its way while the graph is launched.
     let before = block.saved.load(saved::TRIGGERS, Ordering::Relaxed);
     let launched = Launcher::of(block).fire_foreign(warp, graph.address);
     if warp.lane() == 0 {
-        tell_trigger(block, before, launched.err().unwrap_or(0));
+        publish_trigger(block, before, launched.err().unwrap_or(0));
     }
     if launched.is_err() {
-        block.block_state.launches.give_trigger_back(warp);
+        block.block_state.launches.release_trigger(warp);
         return Status::LAUNCH_FAILED;
     }
     if warp.lane() == 0 {
@@ -140,10 +140,13 @@ pub(super) fn trigger<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &
     Status::OK
 }
 
-/// Tells the host of a launch of the trigger graph and of its CUDA code: at once, since the graph may
+/// Publishes a launch of the trigger graph and its CUDA code to the host: at once, since the graph may
 /// never end. By one lane of the warp that has taken the context.
-fn tell_trigger<M: Machine>(block: &Block<'_, M>, before: u64, code: u32) {
+fn publish_trigger<M: Machine>(block: &Block<'_, M>, before: u64, code: u32) {
     let count = before.wrapping_add(1);
     block.saved.store(saved::TRIGGERS, count, Ordering::Relaxed);
-    triggers::tell(block.control, Figures { launches: count, code: u64::from(code), at_ns: clock::now_ns() });
+    triggers::publish(
+        block.control,
+        TriggerRecord { launches: count, code: u64::from(code), at_ns: clock::now_ns() },
+    );
 }

@@ -1,7 +1,7 @@
 //! Serving one slot.
 
+use super::slot_copy::{BurstLoad, SlotCopy};
 use super::slot_state::Job;
-use super::staged::{BurstLoad, StagedSlot};
 use super::{Block, Call, Machine, Returned, WarpContext, answer, graphs, maintenance, slot_state, together};
 use ringcall_gpu::team::Warp;
 use ringcall_gpu::{barrier, clock};
@@ -22,34 +22,33 @@ pub(super) fn serve<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, 
     let WarpContext { warp, input, output, .. } = context;
     let Job { slot, valid_flag, alone, burst } = job;
     let Some(index) = block.ring.geometry().slot(slot) else { return };
-    let mut staged =
-        StagedSlot::new(warp, block.ring, index, burst, input, output, alone, block.poller_maintains);
+    let mut copy =
+        SlotCopy::new(warp, block.ring, index, burst, input, output, alone, block.poller_maintains);
     if block.options.is_shared() {
         // On a shared ring another dispatcher may have answered the request that was seen, and the
         // producer may be writing the next request into the slot. If the flag is set now, this one is
         // complete: the request is for this dispatcher, so no other dispatcher takes it.
-        if is_others(block, &staged) || together(warp, || block.ring.rx(index)) == flag::FREE {
+        if is_others(block, &copy) || together(warp, || block.ring.rx(index)) == flag::FREE {
             leave(block, warp, slot);
             return;
         }
         barrier::observe_from_peer();
         let burst = BurstLoad::with_flag(warp, block.ring, index);
-        staged =
-            StagedSlot::new(warp, block.ring, index, burst, input, output, alone, block.poller_maintains);
+        copy = SlotCopy::new(warp, block.ring, index, burst, input, output, alone, block.poller_maintains);
         // The function is what it was, but a header of which half was the last one's may have looked whole.
-        if block.options.shared_ring && !is_whole(block, &header(&staged)) {
+        if block.options.shared_ring && !is_whole(block, &header(&copy)) {
             leave(block, warp, slot);
             return;
         }
     }
     // The poller compared the flag with the slot's address; any other value stands for one that was wrong.
     let value = if valid_flag { block.ring.geometry().request_address(index) } else { flag::GRAPH_TRIGGER };
-    let Some(request) = Seen::new(index, value).claim(&staged) else {
-        // The previous response was not taken yet: the request stays where it is, and is looked at again.
+    let Some(request) = Seen::new(index, value).claim(&copy) else {
+        // The previous response was not taken yet: the request stays where it is, and is polled again.
         leave(block, warp, slot);
         return;
     };
-    let checked = request.check(&staged).and_then(|()| {
+    let checked = request.check(&copy).and_then(|()| {
         let entry = validate::function(&block.table, request.header(), |mode| {
             mode == DispatchMode::DeviceCall || (M::GRAPHS && mode == DispatchMode::GraphLaunch)
         })?;
@@ -60,17 +59,17 @@ pub(super) fn serve<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, 
     });
     match checked {
         Ok((entry, kind)) => {
-            staged.fetch_rest(request.header().arg_len);
-            run_entry(block, context, alone, request, &staged, entry, kind);
+            copy.fetch_rest(request.header().arg_len);
+            run_entry(block, context, alone, request, &copy, entry, kind);
         }
-        Err(status) => answer::refuse(block, context, alone, request, &staged, status),
+        Err(status) => answer::refuse(block, context, alone, request, &copy, status),
     }
 }
 
-/// Whether a staged request is another dispatcher's to answer. Of all dispatchers of a ring just one says no.
+/// Whether a copied request is another dispatcher's to answer. Of all dispatchers of a ring just one says no.
 #[inline(always)]
-fn is_others<M: Machine>(block: &Block<'_, M>, staged: &StagedSlot<'_>) -> bool {
-    let header = header(staged);
+fn is_others<M: Machine>(block: &Block<'_, M>, copy: &SlotCopy<'_>) -> bool {
+    let header = header(copy);
     match block.table.lookup(FunctionId(header.function_id)) {
         Some(entry) if is_whole(block, &header) => entry.kind == HandlerKind::Elsewhere as u32,
         // Malformed, or for an unknown function: the dispatcher of the ring that is not in shared mode
@@ -80,8 +79,8 @@ fn is_others<M: Machine>(block: &Block<'_, M>, staged: &StagedSlot<'_>) -> bool 
 }
 
 #[inline(always)]
-fn header(staged: &StagedSlot<'_>) -> RequestHeader {
-    RequestHeader::from_words(core::array::from_fn(|i| staged.word(i)))
+fn header(copy: &SlotCopy<'_>) -> RequestHeader {
+    RequestHeader::from_words(core::array::from_fn(|i| copy.word(i)))
 }
 
 #[inline(always)]
@@ -89,7 +88,7 @@ fn is_whole<M: Machine>(block: &Block<'_, M>, header: &RequestHeader) -> bool {
     validate::header(header, block.ring.geometry().request_capacity()).is_ok()
 }
 
-/// Leaves a request in the ring: it is looked at again in a few turns.
+/// Leaves a request in the ring: it is polled again in a few turns.
 #[inline(always)]
 fn leave<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, slot: u32) {
     warp.sync();
@@ -106,7 +105,7 @@ fn run_entry<M: Machine>(
     context: WarpContext<'_>,
     alone: bool,
     request: Request,
-    staged: &StagedSlot<'_>,
+    copy: &SlotCopy<'_>,
     entry: &DeviceEntry,
     kind: HandlerKind,
 ) {
@@ -116,7 +115,7 @@ fn run_entry<M: Machine>(
         begin(block, me, entry.id, slot);
     }
     if M::GRAPHS && kind == HandlerKind::Graph {
-        graphs::serve(block, context, alone, request, staged, entry);
+        graphs::serve(block, context, alone, request, copy, entry);
         return;
     }
     let follow_up = graphs::follow_up_of(block, entry);
@@ -134,11 +133,11 @@ fn run_entry<M: Machine>(
         capacity: block.ring.geometry().result_capacity(),
     };
     let returned = call_handler(block, warp, kind, &call, || begin(block, me, entry.id, slot));
-    let status = after_call(block, warp, follow_up, &request, staged, returned);
+    let status = after_call(block, warp, follow_up, &request, copy, returned);
     answer::count(block, context, Counter::Received);
     answer::count(block, context, Counter::Dispatched);
-    answer::answer(block, context, request, staged, status, returned.len);
-    answer::settle(block, warp, slot, alone);
+    answer::answer(block, context, request, copy, status, returned.len);
+    answer::complete(block, warp, slot, alone);
 }
 
 /// Calls a handler of any kind that is called. Lane 0 does `begin` in the course of a grid's call, and of no other: the
@@ -172,7 +171,7 @@ pub(super) fn begin<M: Machine>(block: &Block<'_, M>, me: u32, function: u32, sl
     let now = clock::ticks();
     block.block_state.begin(me, function, now);
     if block.poller_maintains {
-        maintenance::tell_busy(block, me, function, slot, now);
+        maintenance::publish_busy(block, me, function, slot, now);
     }
 }
 
@@ -183,12 +182,12 @@ fn after_call<M: Machine>(
     warp: Warp<'_>,
     follow_up: Option<&DeviceEntry>,
     request: &Request,
-    staged: &StagedSlot<'_>,
+    copy: &SlotCopy<'_>,
     returned: Returned,
 ) -> Status {
     let asks = i64::from(returned.status) == flag::GRAPH_TRIGGER as i64;
     match follow_up {
-        Some(graph) if asks => graphs::launch_follow_up(block, warp, graph, request, staged),
+        Some(graph) if asks => graphs::launch_follow_up(block, warp, graph, request, copy),
         None if asks => Status::LAUNCH_FAILED,
         Some(graph) => {
             graphs::release(block, warp, graph);
@@ -198,9 +197,9 @@ fn after_call<M: Machine>(
     }
 }
 
-/// Bytes of a stage that holds a whole slot, in whole 16-byte pairs.
+/// Bytes of a staging buffer that holds a whole slot, in whole 16-byte pairs.
 #[must_use]
-pub const fn stage_bytes(slot_bytes: u32) -> u32 {
+pub const fn staging_bytes(slot_bytes: u32) -> u32 {
     let least = HEADER_BYTES as u32;
     let bytes = if slot_bytes < least { least } else { slot_bytes };
     bytes.next_multiple_of(16)

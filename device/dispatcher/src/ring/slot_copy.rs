@@ -1,7 +1,7 @@
-//! One slot, fetched into a warp's stage, as a memory for the life cycle of [`slot`](ringcall_protocol::slot).
+//! One slot, copied to a warp's staging buffer, as a memory for the life cycle of [`slot`](ringcall_protocol::slot).
 
 use ringcall_gpu::shared::Rows;
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::ring::{Body, Geometry, RingMemory, SharedRing, SlotIndex};
 use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS, RequestHeader};
@@ -44,9 +44,9 @@ impl BurstLoad {
         Self { pairs, flag }
     }
 
-    /// Puts this lane's part into the stage, of a burst of `pairs` pairs.
+    /// Puts this lane's part into the staging buffer, of a burst of `pairs` pairs.
     #[inline(always)]
-    pub(super) fn put(&self, warp: Warp<'_>, input: Stage<'_>, pairs: u32) {
+    pub(super) fn put(&self, warp: Warp<'_>, input: StagingBuffer<'_>, pairs: u32) {
         for (i, pair) in self.pairs.into_iter().enumerate() {
             let index = warp.lane() + i as u32 * warp.lanes();
             if index < pairs {
@@ -84,24 +84,24 @@ fn first_pairs(ring: &SharedRing) -> u32 {
     (ring.geometry().rx_stride() / 16).min(FIRST_BURST as u32 / 2)
 }
 
-/// A staged slot. All lanes of the warp have it and make every call together.
+/// The private copy of a slot. All lanes of the warp have it and make every call together.
 #[derive(Debug)]
-pub struct StagedSlot<'a> {
+pub struct SlotCopy<'a> {
     warp: Warp<'a>,
     ring: &'a SharedRing,
     slot: SlotIndex,
-    input: Stage<'a>,
-    output: Stage<'a>,
+    input: StagingBuffer<'a>,
+    output: StagingBuffer<'a>,
     publishes: bool,
     clears: bool,
     taken: bool,
 }
 
-/// A result that lies in the output stage, after room for the header.
+/// A result that lies in the output staging buffer, after room for the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InStage(pub usize);
+pub struct InStagingBuffer(pub usize);
 
-impl Body for InStage {
+impl Body for InStagingBuffer {
     const EMPTY: Self = Self(0);
 
     #[inline(always)]
@@ -115,8 +115,8 @@ impl Body for InStage {
     }
 }
 
-impl<'a> StagedSlot<'a> {
-    /// Puts what was fetched into the stage.
+impl<'a> SlotCopy<'a> {
+    /// Puts what was fetched into the staging buffer.
     ///
     /// `publishes` says whether an answer sets the response flag, `clears` whether it then clears the request
     /// flag; else the maintenance warp does, later.
@@ -127,8 +127,8 @@ impl<'a> StagedSlot<'a> {
         ring: &'a SharedRing,
         slot: SlotIndex,
         burst: BurstLoad,
-        input: Stage<'a>,
-        output: Stage<'a>,
+        input: StagingBuffer<'a>,
+        output: StagingBuffer<'a>,
         publishes: bool,
         clears: bool,
     ) -> Self {
@@ -161,10 +161,17 @@ impl<'a> StagedSlot<'a> {
     }
 }
 
-/// Copies words `from .. to` of a request slot into the stage; `from` is even. Two wide loads a lane are under way before
+/// Copies words `from .. to` of a request slot into the staging buffer; `from` is even. Two wide loads a lane are under way before
 /// the first is waited for.
 #[inline(always)]
-fn copy_in(warp: Warp<'_>, ring: &SharedRing, slot: SlotIndex, input: Stage<'_>, from: usize, to: usize) {
+fn copy_in(
+    warp: Warp<'_>,
+    ring: &SharedRing,
+    slot: SlotIndex,
+    input: StagingBuffer<'_>,
+    from: usize,
+    to: usize,
+) {
     let lanes = warp.lanes() as usize;
     let lane = warp.lane() as usize;
     let mut pair = from / 2;
@@ -183,8 +190,8 @@ fn copy_in(warp: Warp<'_>, ring: &SharedRing, slot: SlotIndex, input: Stage<'_>,
     }
 }
 
-impl RingMemory for StagedSlot<'_> {
-    type Body<'b> = InStage;
+impl RingMemory for SlotCopy<'_> {
+    type Body<'b> = InStagingBuffer;
 
     #[inline(always)]
     fn geometry(&self) -> &Geometry {
@@ -239,7 +246,7 @@ impl RingMemory for StagedSlot<'_> {
     }
 
     #[inline(always)]
-    fn write_response(&self, slot: SlotIndex, header: [u64; HEADER_WORDS], body: InStage) {
+    fn write_response(&self, slot: SlotIndex, header: [u64; HEADER_WORDS], body: InStagingBuffer) {
         let words = (HEADER_BYTES + body.len()).div_ceil(8);
         for pair in self.warp.stride(words.div_ceil(2)) {
             let [a, b] = self.output.pair(pair);

@@ -1,6 +1,6 @@
 //! What a block knows of each slot of its partition: free, being served, answered, or left alone for a while.
 
-use super::staged::BurstLoad;
+use super::slot_copy::BurstLoad;
 use super::{Block, Machine};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::team::Warp;
@@ -11,7 +11,7 @@ pub(super) const BUSY: u64 = u64::MAX;
 pub(super) const PUBLISHED: u64 = u64::MAX - 1;
 /// Mark of a slot whose answer is written and whose response flag is still to be set.
 pub(super) const RESPONDED: u64 = u64::MAX - 2;
-/// Turns for which a slot is left alone whose request is another dispatcher's: then it is looked at again, since the next
+/// Turns for which a slot is left alone whose request is another dispatcher's: then it is polled again, since the next
 /// request in it may be ours.
 pub(super) const DEFERRED_TURNS: u64 = 8;
 
@@ -29,7 +29,7 @@ pub(crate) struct Job {
     pub(super) burst: BurstLoad,
 }
 
-/// Sets a slot's mark. Relaxed: `hand_out` orders it before the next poller's look.
+/// Sets a slot's mark. Relaxed: `hand_out` orders it before the next poller's poll.
 #[inline(always)]
 pub(super) fn set_state<M: Machine>(block: &Block<'_, M>, slot: u32, value: u64) {
     if let Some(word) = block.serving.get((slot - block.partition.first) as usize) {

@@ -5,7 +5,7 @@ use crate::program::Program;
 use ringcall_dispatcher::ring::{Call, Machine, Returned};
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::shared::Words;
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::Warp;
 use ringcall_wire::header::HEADER_WORDS;
 use std::sync::Arc;
@@ -98,8 +98,8 @@ pub(crate) fn increment(warp: Warp<'_>, call: &Call<'_>) -> Returned {
     Returned { status: 0, len: call.arg_len }
 }
 
-pub(crate) fn payload_word(stage: Stage<'_>, word: usize) -> u64 {
-    stage.word(HEADER_WORDS + word)
+pub(crate) fn payload_word(staging: StagingBuffer<'_>, word: usize) -> u64 {
+    staging.word(HEADER_WORDS + word)
 }
 
 /// A door that handlers wait at.

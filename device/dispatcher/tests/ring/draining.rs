@@ -35,7 +35,7 @@ fn a_drain_of(requests: u32, executables: u32) {
         }
         let launched = u64::from(executables.min(requests));
         setup.wait("the children", || park.door.reached() == launched);
-        running.tell(control::STOP_DRAIN);
+        running.request_stop(control::STOP_DRAIN);
         let drains = drains_on(&setup, warps);
         park.door.open();
         let report = running.stop(control::STOP_DRAIN);

@@ -266,7 +266,7 @@ fn a_drain_leaves_no_request_in_flight() {
             };
             client.send(1, &ask);
             setup.wait("the graph", || door.reached() == 1);
-            running.tell(control::STOP_DRAIN);
+            running.request_stop(control::STOP_DRAIN);
             if answering {
                 setup.wait_rounds(3);
             } else {
@@ -410,7 +410,7 @@ fn handlers_that_may_trigger_take_turns() {
 
 /// A trigger graph whose launch fails is told by the status.
 #[test]
-fn a_trigger_that_fails_is_told() {
+fn a_trigger_that_fails_is_reported() {
     let parts = ring([4, 64, 64]);
     let program = Program::new(&parts, vec![Box::new(|_: &Program| ())]);
     program.break_exec(0, 3);
@@ -459,7 +459,7 @@ fn a_drain_ends_though_every_request_relaunches() {
     let warps = Warps { workers: 1, lanes: 1, maintenance_warp: true };
     let running = dispatcher(&parts, &program, entries, vec![Box::new(trigger)], warps, AGES);
     let setup = Arc::clone(&running.setup);
-    running.tell(control::STOP_DRAIN);
+    running.request_stop(control::STOP_DRAIN);
     let mut client = Client::new(&setup);
     setup.wait("the end", || {
         for slot in 0..4 {

@@ -117,12 +117,12 @@ fn handlers_beside_graphs() {
 /// The mark is set before the launch and the request flag stands: at no moment does the slot look vacant, whenever the
 /// child answers.
 #[test]
-fn the_mark_comes_before_the_launch_and_the_flag_is_given_back_after_it() {
+fn the_mark_comes_before_the_launch_and_the_flag_is_cleared_after_it() {
     for warps in TEAMS {
         let parts = ring([8, 64, 64]);
-        let (ring_, looked) = (parts.ring.clone(), Arc::new(DeviceU64::new(0)));
-        let counted = Arc::clone(&looked);
-        let look = move |mailbox: &Words| {
+        let (ring_, checked) = (parts.ring.clone(), Arc::new(DeviceU64::new(0)));
+        let counted = Arc::clone(&checked);
+        let check = move |mailbox: &Words| {
             let slot = slot_of(&ring_, mailbox.load(io::SLOT, Relaxed) as u32);
             assert_eq!(ring_.tx(slot), flag::IN_FLIGHT, "launched without the mark");
             assert_eq!(
@@ -134,7 +134,7 @@ fn the_mark_comes_before_the_launch_and_the_flag_is_given_back_after_it() {
             counted.fetch_add(1, Relaxed);
             Ok(())
         };
-        let park = Park::new(&parts, 1, 3, Box::new(look));
+        let park = Park::new(&parts, 1, 3, Box::new(check));
         park.door.open();
         let running = dispatcher(&parts, &park, vec![park.entry(GRAPH, 0, 0)], warps);
         let setup = Arc::clone(&running.setup);
@@ -142,7 +142,7 @@ fn the_mark_comes_before_the_launch_and_the_flag_is_given_back_after_it() {
         Client::new(&setup).drive((0..100).map(|i| plus(GRAPH, words(i), 0)));
         setup.wait("the last child", || park.finished() == 100);
         running.drain();
-        assert_eq!(looked.load(Relaxed), 100);
+        assert_eq!(checked.load(Relaxed), 100);
     }
 }
 
@@ -288,7 +288,7 @@ fn failed_launches_are_answered() {
 
 /// A dispatcher that cannot launch itself again says so and ends.
 #[test]
-fn a_failed_relaunch_is_told() {
+fn a_failed_relaunch_is_reported() {
     let parts = ring([8, 64, 64]);
     let park = Park::new(&parts, 1, 4, fine());
     park.door.open();
@@ -357,7 +357,7 @@ fn a_follow_up_answers_nothing() {
         let parts = ring([8, 64, 64]);
         let seen = Arc::new(DeviceU64::new(0));
         let total = Arc::clone(&seen);
-        let look = move |mailbox: &Words| {
+        let check = move |mailbox: &Words| {
             let header =
                 RequestHeader::from_words(std::array::from_fn(|i| mailbox.load(io::HEADER + i, Relaxed)));
             assert_eq!((header.function_id, header.arg_len), (TRIGGER, 8));
@@ -366,7 +366,7 @@ fn a_follow_up_answers_nothing() {
             Ok(())
         };
         // As many executables as there are slots: a handler whose follow-up cannot be launched says so.
-        let park = Park::new(&parts, 1, 8, Box::new(look));
+        let park = Park::new(&parts, 1, 8, Box::new(check));
         park.door.open();
         let follow_up = DeviceEntry { follow_up: 1, ..entry(TRIGGER, HandlerKind::Thread, 1) };
         let running = dispatcher(&parts, &park, vec![follow_up, park.entry(GRAPH, 0, 0)], warps);
@@ -429,7 +429,7 @@ fn a_follow_up_waits_for_the_next_execution() {
 
 /// A follow-up that cannot be launched now, and one whose launch fails.
 #[test]
-fn a_follow_up_that_is_not_launched_is_told() {
+fn a_follow_up_that_is_not_launched_is_reported() {
     for (code, status) in [(Some(3), Status::LAUNCH_FAILED), (None, Status::BACKPRESSURE)] {
         let parts = ring([4, 64, 64]);
         let refuse = move |_: &Words| code.map_or(Ok(()), Err);
@@ -479,11 +479,11 @@ fn a_childs_result_is_cut_to_the_slot() {
 fn marks_can_be_left_out() {
     let parts = ring([1, 64, 64]);
     let ring_ = parts.ring.clone();
-    let look = move |_: &Words| {
+    let check = move |_: &Words| {
         assert_eq!(ring_.tx(slot_of(&ring_, 0)), flag::FREE);
         Ok(())
     };
-    let park = Park::new(&parts, 1, 1, Box::new(look));
+    let park = Park::new(&parts, 1, 1, Box::new(check));
     let device = Arc::new(Device::<true>::new(Vec::new(), Some(Arc::clone(&park))));
     let options = RingOptions { skip_marks: true, ..RingOptions::default() };
     let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };

@@ -40,7 +40,7 @@ impl Machine for GridPoller<'_> {
 
     fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
         let (arg_len, capacity) = (call.arg_len, call.capacity);
-        let what = GridCall { handler: call.address, arg_len, capacity, stage: 0 };
+        let what = GridCall { handler: call.address, arg_len, capacity, staging: 0 };
         Some(self.port.call_grid(warp, self.others, what, meanwhile, self.work))
     }
 
@@ -83,18 +83,18 @@ fn start(blocks: u32, threads: u32, polling: PollingThreads, door: &Arc<Door>) -
     let entries = vec![entry(GRID, HandlerKind::Grid, HANDLER), entry(INCREMENT, HandlerKind::Warp, 0)];
     let setup = Arc::new(Setup::new(&parts, entries, warps, RingOptions::default()));
     let turns: Arc<Vec<DeviceU64>> = Arc::new((0..blocks * threads).map(|_| DeviceU64::new(0)).collect());
-    let (tell, ended) = channel();
+    let (done, ended) = channel();
     {
         let (setup, turns, door) = (Arc::clone(&setup), Arc::clone(&turns), Arc::clone(door));
         thread::spawn(move || {
             let (now, channel) = (setup.execution(), GridChannel::default());
-            let told: Vec<CachedCall> = (0..blocks).map(|_| CachedCall::default()).collect();
+            let cached: Vec<CachedCall> = (0..blocks).map(|_| CachedCall::default()).collect();
             team::run_warp(1, |warp| setup.block(&now, &Dummy).open(warp));
             let ends = team::run_grid(blocks, threads, |grid| {
-                let port = channel.port(grid.as_block(), &told[grid.block() as usize]);
+                let port = channel.port(grid.as_block(), &cached[grid.block() as usize]);
                 life(grid, &setup, &now, port, polling, &turns, &door)
             });
-            let _ = tell.send(ends);
+            let _ = done.send(ends);
         });
     }
     Running { setup, turns, ended, pollers: lanes as usize }
@@ -147,7 +147,7 @@ fn life(
     door: &Door,
 ) -> Ended {
     let block = grid.as_block();
-    let [input, output] = now.stages(0);
+    let [input, output] = now.staging(0);
     let work = |call: GridCall| {
         assert_eq!(call.handler, HANDLER);
         if grid.rank() + 1 == grid.size() {
@@ -164,13 +164,13 @@ fn life(
         PollingThreads::First => 0,
         PollingThreads::LastWarp => (grid.threads() - 1) / 32 * 32,
     };
-    let home = grid.block() == 0;
+    let is_pollers_block = grid.block() == 0;
     let polls = match polling {
-        PollingThreads::First => home && block.thread() == 0,
-        PollingThreads::LastWarp => home && block.thread() >= first_of_pollers,
+        PollingThreads::First => is_pollers_block && block.thread() == 0,
+        PollingThreads::LastWarp => is_pollers_block && block.thread() >= first_of_pollers,
     };
     if !polls {
-        port.participate(if home { Participant::Home } else { Participant::Other }, work);
+        port.participate(if is_pollers_block { Participant::PollersBlock } else { Participant::Other }, work);
         return Ended::Dismissed;
     }
     let warp = match polling {
@@ -225,9 +225,9 @@ fn a_warp_of_several_leads() {
     all_take_part(2, 34, PollingThreads::LastWarp, 10);
 }
 
-/// The host is told of a call while it runs, also of one that does not end: in the poller's block or in another.
+/// The host sees a call while it runs, also of one that does not end: in the poller's block or in another.
 #[test]
-fn a_call_that_hangs_is_told() {
+fn a_call_that_hangs_is_seen() {
     for [blocks, threads] in [[1, 3], [2, 1]] {
         let door = Arc::new(Door::default());
         let running = start(blocks, threads, PollingThreads::First, &door);
@@ -236,7 +236,7 @@ fn a_call_that_hangs_is_told() {
         let result = u64::from(blocks * threads).to_le_bytes().to_vec();
         client.send(5, &Ask { function: GRID, payload: vec![0; 8], status: Status::OK, result });
         let busy = || setup.control.load(control::BUSY, Relaxed);
-        setup.wait("the call to be told", || door.reached() == 1 && busy() != 0);
+        setup.wait("the call to be seen", || door.reached() == 1 && busy() != 0);
         assert_eq!(busy(), u64::from(GRID) << 32 | 6);
         assert!(!client.is_answered(5));
         door.open();
@@ -250,7 +250,7 @@ struct Caller<'a> {
     port: GridPort<'a>,
     queue: &'a CallTickets,
     blocks: u64,
-    stage: u32,
+    staging: u32,
 }
 
 impl Machine for Caller<'_> {
@@ -267,7 +267,7 @@ impl Machine for Caller<'_> {
             meanwhile();
         }
         let (arg_len, capacity) = (call.arg_len, call.capacity);
-        let what = GridCall { handler: call.address, arg_len, capacity, stage: self.stage };
+        let what = GridCall { handler: call.address, arg_len, capacity, staging: self.staging };
         Some(self.port.call(warp, self.queue, self.blocks, what))
     }
 
@@ -281,33 +281,33 @@ impl Machine for Caller<'_> {
 }
 
 /// A grid of blocks of one thread, and a block that serves: `workers` warps of two lanes, and one that does the maintenance. Each thread
-/// answers its share of the words with the sum of what is there and the number of the stages; its last thread does so when it has
+/// answers its share of the words with the sum of what is there and the number of the staging buffers; its last thread does so when it has
 /// passed the door.
 fn start_ahead(blocks: u32, workers: u32, door: &Arc<Door>) -> (Arc<Setup>, Receiver<Vec<Ended>>) {
     let parts = ring([8, 1024, 1024]);
     let entries = vec![entry(GRID, HandlerKind::Grid, HANDLER), entry(INCREMENT, HandlerKind::Warp, 0)];
     let warps = Warps { workers, lanes: 2, maintenance_warp: true };
     let setup = Arc::new(Setup::new(&parts, entries, warps, RingOptions::default()));
-    let (tell, ended) = channel();
+    let (done, ended) = channel();
     let (here, door) = (Arc::clone(&setup), Arc::clone(door));
     thread::spawn(move || {
         let (setup, now, channel, queue) =
             (&*here, &*here.execution(), &GridChannel::default(), &CallTickets::default());
-        let told: &Vec<CachedCall> = &(0..=blocks).map(|_| CachedCall::default()).collect();
+        let cached: &Vec<CachedCall> = &(0..=blocks).map(|_| CachedCall::default()).collect();
         team::run_warp(1, |warp| setup.block(now, &Dummy).open(warp));
         let ends = thread::scope(|scope| {
             for block in 0..blocks {
                 let door = &door;
                 scope.spawn(move || {
                     let participant = if block == 0 { Participant::Reporter } else { Participant::Other };
-                    channel.port(team::Block::single(), &told[block as usize]).participate(
+                    channel.port(team::Block::single(), &cached[block as usize]).participate(
                         participant,
                         |call| {
                             assert_eq!(call.handler, HANDLER);
                             if block + 1 == blocks {
                                 door.pass();
                             }
-                            let [input, output] = now.stages(call.stage);
+                            let [input, output] = now.staging(call.staging);
                             for word in (block..call.arg_len / 8).step_by(blocks as usize) {
                                 let word = word as usize;
                                 output.set_word(
@@ -324,14 +324,14 @@ fn start_ahead(blocks: u32, workers: u32, door: &Arc<Door>) -> (Arc<Setup>, Rece
                 .map(|me| {
                     scope.spawn(move || {
                         let ends = team::run_warp(2, |warp| {
-                            let port = channel.port(team::Block::single(), &told[blocks as usize]);
-                            let caller = Caller { port, queue, blocks: u64::from(blocks), stage: me };
+                            let port = channel.port(team::Block::single(), &cached[blocks as usize]);
+                            let caller = Caller { port, queue, blocks: u64::from(blocks), staging: me };
                             let block = setup.block(now, &caller);
                             if me == workers {
                                 block.run_maintenance(warp, me);
                                 return Ended::Dismissed;
                             }
-                            let [input, output] = now.stages(me);
+                            let [input, output] = now.staging(me);
                             let end = block.run(warp, me, input, output);
                             if end == Ended::AsPoller && warp.lane() == 0 {
                                 port.end();
@@ -344,7 +344,7 @@ fn start_ahead(blocks: u32, workers: u32, door: &Arc<Door>) -> (Arc<Setup>, Rece
                 .collect();
             warps.into_iter().map(|warp| warp.join().expect("a warp")).collect()
         });
-        let _ = tell.send(ends);
+        let _ = done.send(ends);
     });
     (setup, ended)
 }

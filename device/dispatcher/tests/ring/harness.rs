@@ -3,11 +3,11 @@
 use crate::device::Device;
 use ringcall_dispatcher::ring::block_state::WarpCommand;
 use ringcall_dispatcher::ring::{
-    Block, BlockState, DeviceTable, Ended, Machine, Partition, RingOptions, stage_bytes,
+    Block, BlockState, DeviceTable, Ended, Machine, Partition, RingOptions, staging_bytes,
 };
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::{Region, Words};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team;
 use ringcall_protocol::counters::Snapshot;
 use ringcall_protocol::ring::RingWindows;
@@ -115,7 +115,7 @@ pub(crate) struct Setup {
     index: IdIndex,
     warps: Warps,
     options: RingOptions,
-    /// Slots that a warp's stages have room for.
+    /// Slots that a warp's staging buffers have room for.
     batch: u32,
     /// The present execution, for dumps.
     now: Mutex<Option<Arc<Execution>>>,
@@ -125,24 +125,24 @@ pub(crate) struct Setup {
 pub(crate) struct Execution {
     pub(crate) block_state: BlockState,
     pub(crate) serving: Vec<BlockU64>,
-    stages: Vec<[Vec<BlockU64>; 2]>,
+    staging: Vec<[Vec<BlockU64>; 2]>,
 }
 
 impl Execution {
     fn new(setup: &Setup) -> Self {
         let geometry = setup.parts.ring.geometry();
-        let words = stage_bytes(geometry.rx_stride().max(geometry.tx_stride())) as usize / 8;
+        let words = staging_bytes(geometry.rx_stride().max(geometry.tx_stride())) as usize / 8;
         let batch = words * setup.batch as usize;
         let zeroed = |count: usize| (0..count).map(|_| BlockU64::new(0)).collect::<Vec<_>>();
         Self {
             block_state: BlockState::default(),
             serving: zeroed(setup.partition.count as usize),
-            stages: (0..setup.warps.workers).map(|_| [zeroed(batch), zeroed(batch)]).collect(),
+            staging: (0..setup.warps.workers).map(|_| [zeroed(batch), zeroed(batch)]).collect(),
         }
     }
 
-    pub(crate) fn stages(&self, warp: u32) -> [Stage<'_>; 2] {
-        self.stages[warp as usize].each_ref().map(|words| Stage::new(words))
+    pub(crate) fn staging(&self, warp: u32) -> [StagingBuffer<'_>; 2] {
+        self.staging[warp as usize].each_ref().map(|words| StagingBuffer::new(words))
     }
 }
 
@@ -312,7 +312,7 @@ pub(crate) struct Report {
 /// was asked to launch the dispatcher again.
 pub(crate) fn start<const G: bool>(setup: Setup, device: &Arc<Device<G>>) -> Running {
     let setup = Arc::new(setup);
-    let (tell, ended) = channel();
+    let (done, ended) = channel();
     let (here, device) = (Arc::clone(&setup), Arc::clone(device));
     thread::spawn(move || {
         let mut executions = 0;
@@ -329,7 +329,7 @@ pub(crate) fn start<const G: bool>(setup: Setup, device: &Arc<Device<G>>) -> Run
                 }
             }
         };
-        let _ = tell.send(outcome);
+        let _ = done.send(outcome);
     });
     Running { setup, ended }
 }
@@ -342,11 +342,11 @@ fn execute<const G: bool>(
 ) -> Result<(), String> {
     let Warps { workers, lanes, maintenance_warp } = setup.warps;
     team::run_warp(lanes, |warp| setup.block(now, &**device).open(warp));
-    let (tell, ended) = channel();
+    let (done, ended) = channel();
     let warps = workers + u32::from(maintenance_warp);
     for me in 0..warps {
-        let (setup, now, device, tell) =
-            (Arc::clone(setup), Arc::clone(now), Arc::clone(device), tell.clone());
+        let (setup, now, device, done) =
+            (Arc::clone(setup), Arc::clone(now), Arc::clone(device), done.clone());
         thread::spawn(move || {
             let block = setup.block(&now, &*device);
             let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -355,16 +355,16 @@ fn execute<const G: bool>(
                         block.run_maintenance(warp, me);
                         return Ended::Dismissed;
                     }
-                    let [input, output] = now.stages(me);
+                    let [input, output] = now.staging(me);
                     block.run(warp, me, input, output)
                 });
                 assert!(ends.iter().all(|&end| end == ends[0]), "lanes of warp {me} disagree: {ends:?}");
                 ends[0]
             }));
-            let _ = tell.send((me, outcome));
+            let _ = done.send((me, outcome));
         });
     }
-    drop(tell);
+    drop(done);
     let mut pollers = 0;
     for (me, outcome) in ended {
         match outcome {
@@ -380,8 +380,8 @@ fn execute<const G: bool>(
 }
 
 impl Running {
-    /// Tells the dispatcher to stop, one of `control::STOP_`.
-    pub(crate) fn tell(&self, stop: u64) {
+    /// Requests a stop, one of `control::STOP_`.
+    pub(crate) fn request_stop(&self, stop: u64) {
         self.setup.control.store(control::STOP, stop, Relaxed);
     }
 
@@ -399,7 +399,7 @@ impl Running {
     /// Stops, and checks what every orderly end has in common.
     #[track_caller]
     pub(crate) fn stop(self, how: u64) -> Report {
-        self.tell(how);
+        self.request_stop(how);
         let setup = Arc::clone(&self.setup);
         let report = self.join();
         assert_eq!(report.state, control::STATE_ENDED, "{}", setup.dump());

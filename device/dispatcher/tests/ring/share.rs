@@ -87,7 +87,7 @@ fn unknown_is_left(slots: u32, warps: Warps, stop: u64) {
     let flags = || [parts.ring.rx(slot), parts.ring.tx(slot)];
     assert_eq!(flags(), [parts.ring.geometry().request_address(slot), flag::FREE]);
     for running in both {
-        running.tell(stop);
+        running.request_stop(stop);
         let setup = Arc::clone(&running.setup);
         let report = running.join();
         assert_eq!(report.state, control::STATE_ENDED, "{}", setup.dump());
@@ -191,7 +191,7 @@ fn a_broken_request_is_answered_once() {
 
 /// A request waits for a warp, and is another's; that one answers it meanwhile, and the producer is writing the next into its
 /// slot: which is not served before its flag is set.
-fn half_of_the_next_is_not_served(options: RingOptions, told: bool) {
+fn half_of_the_next_is_not_served(options: RingOptions, listed: bool) {
     const SLOW: u32 = 3;
     let parts = ring([4, 64, 64]);
     let door = Arc::new(Door::default());
@@ -202,7 +202,7 @@ fn half_of_the_next_is_not_served(options: RingOptions, told: bool) {
     };
     let handlers: Vec<Handler> = vec![Box::new(increment), Box::new(slow)];
     let mut entries = vec![entry(OURS, HandlerKind::Thread, 0), entry(SLOW, HandlerKind::Thread, 1)];
-    entries.extend(told.then_some(entry(THEIRS, HandlerKind::Elsewhere, 0)));
+    entries.extend(listed.then_some(entry(THEIRS, HandlerKind::Elsewhere, 0)));
     let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };
     let running =
         start(Setup::new(&parts, entries, warps, options), &Arc::new(Device::<false>::new(handlers, None)));
@@ -245,9 +245,9 @@ fn a_drain_ends_in_a_ring_full_of_others_requests() {
     for (slots, lanes) in [(8, 1), (40, 1), (8, 2)] {
         for workers in [1, 2, 3] {
             let warps = Warps { workers, lanes, maintenance_warp: true };
-            for told in [false, true] {
+            for listed in [false, true] {
                 let parts = ring([slots, 64, 64]);
-                let running = if told {
+                let running = if listed {
                     keeper(&parts, OURS, &[THEIRS], warps)
                 } else {
                     dispatcher(&parts, OURS, warps, true)
@@ -256,7 +256,7 @@ fn a_drain_ends_in_a_ring_full_of_others_requests() {
                 for slot in 0..slots {
                     client.send(slot, &Ask::increment(THEIRS, bytes(1, 5)));
                 }
-                running.tell(control::STOP_DRAIN);
+                running.request_stop(control::STOP_DRAIN);
                 let report = running.join();
                 assert_eq!((report.state, report.counters.answered()), (control::STATE_ENDED, 0));
             }

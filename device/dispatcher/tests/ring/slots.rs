@@ -109,7 +109,7 @@ fn a_slow_handler_holds_up_no_other_slot() {
 
 /// One warp that does everything says itself what it is about to call.
 #[test]
-fn a_lone_warp_tells_what_it_calls() {
+fn a_lone_warp_reports_what_it_calls() {
     let parts = ring([4, 64, 64]);
     let door = Arc::new(Door::default());
     let device = Arc::new(Device::<false>::new(handlers(&door), None));

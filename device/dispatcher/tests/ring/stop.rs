@@ -142,7 +142,7 @@ fn all_at_work(warps: Warps) -> (Running, Arc<Door>, Client, u64) {
 fn a_drain_serves_what_waits_for_a_warp() {
     for warps in TEAMS {
         let (running, door, mut client, _) = all_at_work(warps);
-        running.tell(control::STOP_DRAIN);
+        running.request_stop(control::STOP_DRAIN);
         if warps.maintenance_warp {
             // More looks than a drain makes at a ring that no dispatcher works on.
             running.setup.wait_rounds(40);
@@ -160,7 +160,7 @@ fn a_stop_at_once_waits_for_running_handlers_alone() {
     for warps in TEAMS {
         let (running, door, mut client, at_work) = all_at_work(warps);
         let setup = Arc::clone(&running.setup);
-        running.tell(control::STOP_NOW);
+        running.request_stop(control::STOP_NOW);
         if warps.maintenance_warp {
             setup.wait_rounds(3);
         }
@@ -204,7 +204,7 @@ fn a_stop_is_heard_under_load() {
         let feeder = pump.feed(Client::of(&setup, 0..2));
         setup.wait("the pump", || pump.calls() > 10);
         let before = pump.calls();
-        running.tell(stop);
+        running.request_stop(stop);
         let ended = || setup.state() == control::STATE_ENDED;
         setup.wait("the end, or 5000 calls", || ended() || pump.calls() > before + 5000);
         let deaf = !ended();
@@ -217,7 +217,7 @@ fn a_stop_is_heard_under_load() {
 
 /// Counts and heartbeats are there while it runs, not only at the end.
 #[test]
-fn figures_move_while_it_runs() {
+fn counters_move_while_it_runs() {
     for warps in TEAMS {
         let parts = ring([8, 64, 64]);
         let entries = vec![entry(INCREMENT, HandlerKind::Thread, 0)];

@@ -41,8 +41,8 @@ fn admit<M: Memory>(instance: &Instance<'_>, memory: &M) -> Status {
         return Status::OK;
     }
     let Some((shape, window)) = instance.queue(memory) else { return Status::ENGINE_FAILED };
-    let looks = instance.word(instance::POLL_LIMIT);
-    match DeviceEnd::new(&window, shape).grant(instance.tail(), looks) {
+    let polls = instance.word(instance::POLL_LIMIT);
+    match DeviceEnd::new(&window, shape).grant(instance.tail(), polls) {
         Some(_) => Status::OK,
         None => Status::BACKPRESSURE,
     }

@@ -7,7 +7,7 @@
 //! | module | probes of |
 //! |---|---|
 //! | `access` | loads, stores and read-modify-writes, by order and scope |
-//! | `window` | pairs, bursts and groups of words, bytes, stages, results |
+//! | `window` | pairs, bursts and groups of words, bytes, staging buffers, results |
 //! | `machine` | barriers, collectives, identity, clocks, calls |
 //! | `graph` (feature `graph-probes`, instead of the others) | launches from the device |
 

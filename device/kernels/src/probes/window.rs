@@ -5,7 +5,7 @@
 use core::sync::atomic::Ordering::{Acquire, Release};
 use ringcall_gpu::ptx::{trap, wide};
 use ringcall_gpu::shared::{Bytes, Words};
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::{self, OutBytes};
 
 /// Words of every window here: what one burst loads.
@@ -32,9 +32,9 @@ fn bytes(base: *mut u64) -> Bytes {
 }
 
 #[inline(always)]
-fn stage<'a>(base: u64) -> Stage<'a> {
+fn staging<'a>(base: u64) -> StagingBuffer<'a> {
     // SAFETY: a probe is never called.
-    unsafe { Stage::from_raw(base, WORDS) }
+    unsafe { StagingBuffer::from_raw(base, WORDS) }
 }
 
 #[inline(always)]
@@ -113,10 +113,10 @@ probe!(["wide_store_register"] (address: u64, value: u64) {
     unsafe { wide::store_register(address, value) }
 });
 
-probe!(["stage_word"] (base: u64) -> u64 { stage(base).word(3) });
-probe!(["stage_set_word"] (base: u64, value: u64) { stage(base).set_word(3, value) });
-probe!(["stage_pair"] (base: u64) -> Returned<2> { Returned(stage(base).pair(1)) });
-probe!(["stage_set_pair"] (base: u64, first: u64, second: u64) { stage(base).set_pair(1, [first, second]) });
+probe!(["stage_word"] (base: u64) -> u64 { staging(base).word(3) });
+probe!(["stage_set_word"] (base: u64, value: u64) { staging(base).set_word(3, value) });
+probe!(["stage_pair"] (base: u64) -> Returned<2> { Returned(staging(base).pair(1)) });
+probe!(["stage_set_pair"] (base: u64, first: u64, second: u64) { staging(base).set_pair(1, [first, second]) });
 
 probe!(["result_store_1"] (base: *mut u8, value: u8) { result(base).store(3, [value]); });
 probe!(["result_store_4"] (base: *mut u8, value: u32) { result(base).store(4, value.to_le_bytes()); });

@@ -60,12 +60,12 @@ pub mod kernels {
         if credit != 0
             && let Some(credit) = word(credit)
         {
-            let mut looks = 0;
+            let mut polls = 0;
             // Acquire: pairs with the release of the worker that took the last output.
-            while credit.load(0, Ordering::Acquire) != 0 && looks < POLL_LIMIT {
-                looks += 1;
+            while credit.load(0, Ordering::Acquire) != 0 && polls < POLL_LIMIT {
+                polls += 1;
             }
-            refused = looks == POLL_LIMIT;
+            refused = polls == POLL_LIMIT;
         }
         mailbox.store(io::SCRATCH, u64::from(refused), Ordering::Relaxed);
     }

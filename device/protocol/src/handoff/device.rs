@@ -47,12 +47,12 @@ impl<'a> DeviceEnd<'a> {
         Self { queue, shape }
     }
 
-    /// Waits for the record of job `tail` to be free, at most so many looks. By one thread, before the inference.
+    /// Waits for the record of job `tail` to be free, at most so many polls. By one thread, before the inference.
     #[must_use]
-    pub fn grant(&self, tail: u64, looks: u64) -> Option<Grant> {
+    pub fn grant(&self, tail: u64, polls: u64) -> Option<Grant> {
         let grant = self.resume(tail);
         let word = self.shape.record(grant.index) + record::STATE;
-        let mut left = looks;
+        let mut left = polls;
         // Acquire: pairs with `HostEnd::release`, before which the last output was read.
         while self.queue.load(word, Ordering::Acquire) != state::FREE {
             left = left.saturating_sub(1);

@@ -12,7 +12,7 @@ use ringcall_wire::header::RequestHeader;
 /// The claim word of a free record: a state is being made good. No [`state::claimed`] is this.
 const MENDING: u64 = 3;
 
-/// What the pollers of one queue settle among themselves, in memory of the host's own.
+/// What the pollers of one queue agree on, in memory of the host's own.
 #[derive(Debug, Clone, Copy)]
 pub struct ConsumerState<'a> {
     /// The next job to be polled: 0 to begin with.
@@ -41,7 +41,7 @@ pub struct Claim {
     answers: bool,
 }
 
-/// What a look at a queue finds.
+/// What a poll of a queue finds.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PolledJob {
     /// Nothing to do.
@@ -160,7 +160,7 @@ impl<'a> HostEnd<'a> {
 
     /// Takes job `at`, if no other poller was faster.
     fn claim(&self, at: u64, index: u32) -> Option<Claim> {
-        // The state was seen with acquire; this settles only which poller continues.
+        // The state was seen with acquire; this decides only which poller continues.
         self.consumer
             .next
             .compare_exchange(at, at.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed)

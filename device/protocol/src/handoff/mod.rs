@@ -9,7 +9,7 @@
 //!   free  ───────────────────────────► ready ───────────────► claimed ─────────────────► free
 //! ```
 //! Each step has one writer, and the word is only loaded and stored, since it lies between two sides of a bus. Who of
-//! several pollers takes a job is settled in memory of the host's own ([`ConsumerState`]), as is whether a release is allowed. Ready
+//! several pollers takes a job is decided in memory of the host's own ([`ConsumerState`]), as is whether a release is allowed. Ready
 //! and claimed words carry the job's number, so a poller that slept for a lap cannot take a record twice, and all `depth`
 //! records are of use: whether a queue is full or empty is in the record, not in a distance between two indices.
 //!

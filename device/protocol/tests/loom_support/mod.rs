@@ -53,8 +53,8 @@ pub fn check_response(ring: &SharedRing, response: &Response, i: u32) {
     assert_eq!(u64::from_le_bytes(bytes), u64::from(i + 1) * 10);
 }
 
-/// Dispatcher: one look at the ring.
-pub fn look(ring: &SharedRing) -> Option<Request> {
+/// Dispatcher: one poll of the ring.
+pub fn poll(ring: &SharedRing) -> Option<Request> {
     let mut found = None;
     Scan::new(ring.geometry().slots()).turn(ring, |seen| found = seen.claim(ring));
     found

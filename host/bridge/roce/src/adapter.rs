@@ -231,9 +231,9 @@ mod tests {
         let address = meeting.address;
         let wire = std::thread::spawn(move || heard.recv().expect("introduced").side());
         let there = ConnectionSide { qp: 7, key: 8, ip: Ipv4Addr::LOCALHOST };
-        let told =
+        let received =
             ringcall_roce::rendezvous::call(address, there, Duration::from_secs(10)).expect("answered");
-        assert_eq!((told, wire.join().expect("no panic")), (here, there));
+        assert_eq!((received, wire.join().expect("no panic")), (here, there));
         drop(meeting);
         RendezvousService::bind(address).expect("the port is free");
     }

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_each_kind_is_told_apart() {
+    fn memory_of_each_kind_is_recognised() {
         let writable = vec![0_u8; 100_000];
         let constant: &'static str = "read-only";
         let maps = Maps::read();

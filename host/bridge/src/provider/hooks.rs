@@ -45,7 +45,7 @@ impl<W: Wire> Hooks<W> {
     }
 
     pub(super) fn poll(&mut self) -> Option<u32> {
-        self.settle_dropped();
+        self.answer_dropped();
         self.link.publish();
         // A request that waits for the user to clear a flag delays no other request.
         self.free().or_else(|| {
@@ -107,7 +107,7 @@ impl<W: Wire> Hooks<W> {
 
     /// Answers the senders of requests that the user has dropped: their slots were given out, not published, and have
     /// no flag.
-    fn settle_dropped(&mut self) {
+    fn answer_dropped(&mut self) {
         let Self { held, taken, outer, inner, .. } = self;
         held.retain(|&slot| {
             if outer.tx(slot) != flag::FREE {

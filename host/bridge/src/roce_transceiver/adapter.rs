@@ -11,7 +11,7 @@ pub(super) trait Adapter: Send {
     fn key(&self) -> u32;
     fn connect(&mut self, peer: RemoteQueuePair) -> Result<(), VerbsError>;
     fn poll(&mut self) -> Result<Option<WorkCompletion>, PairFault>;
-    fn look(&mut self) -> Result<(), PairFault>;
+    fn poll_events(&mut self) -> Result<(), PairFault>;
     fn read(&self, slot: u32, out: &mut [u8]);
     fn release(&mut self, slot: u32) -> Result<(), VerbsError>;
     fn send(&mut self, operation: SendOperation, bytes: &[u8]) -> Result<(), SendError>;
@@ -37,8 +37,8 @@ impl Adapter for VerbsQueuePair {
         Self::poll(self)
     }
 
-    fn look(&mut self) -> Result<(), PairFault> {
-        Self::look(self)
+    fn poll_events(&mut self) -> Result<(), PairFault> {
+        Self::poll_events(self)
     }
 
     fn read(&self, slot: u32, out: &mut [u8]) {

@@ -107,7 +107,7 @@ pub(super) struct Pump {
     /// The slot after the last response that was sent.
     first: SlotIndex,
     buffer: Vec<u8>,
-    looked: Instant,
+    events_polled_at: Instant,
     counted: Arc<Counted>,
 }
 
@@ -134,7 +134,7 @@ impl Pump {
             // A ring has a slot 0, since `geometry` makes no empty one.
             first: geometry.slot(0).unwrap_or_else(|| unreachable!("a ring has slots")),
             buffer: vec![0; geometry.rx_stride() as usize],
-            looked: Instant::now(),
+            events_polled_at: Instant::now(),
             counted,
             ring,
         }
@@ -184,18 +184,18 @@ impl Pump {
             moved += self.send_ready();
         }
         if moved == 0 {
-            self.look()?;
+            self.poll_events()?;
         }
         Ok(moved)
     }
 
     /// Polls the adapter's events other than completions, unless that was done recently.
-    fn look(&mut self) -> Result<(), PairFault> {
-        if self.looked.elapsed() < EVENTS_INTERVAL {
+    fn poll_events(&mut self) -> Result<(), PairFault> {
+        if self.events_polled_at.elapsed() < EVENTS_INTERVAL {
             return Ok(());
         }
-        self.looked = Instant::now();
-        self.adapter.look().or_else(|fault| self.ended(fault))
+        self.events_polled_at = Instant::now();
+        self.adapter.poll_events().or_else(|fault| self.ended(fault))
     }
 
     /// Whether the rings' user has a message, which it answers through memory.
@@ -222,7 +222,7 @@ impl Pump {
             return Ok(());
         }
         // An adapter that cannot be connected again may have been removed meanwhile.
-        let fault = self.adapter.look().err().unwrap_or(fault);
+        let fault = self.adapter.poll_events().err().unwrap_or(fault);
         self.counted.end(fault);
         Err(fault)
     }
@@ -241,13 +241,13 @@ impl Pump {
             match self.waiting.get_mut(slot as usize) {
                 // A slot's receive is posted again only when its message is read, so two SENDs never meet here. A write
                 // may come over a SEND, whose receive must then still be posted.
-                Some(place) => {
-                    let posted = place.as_ref().is_some_and(|before| before.posts);
+                Some(entry) => {
+                    let posted = entry.as_ref().is_some_and(|before| before.posts);
                     if waiting.posts && !posted {
                         self.sends.push_back(slot);
                     }
                     let posts = waiting.posts || posted;
-                    match place.replace(Waiting { posts, ..waiting }) {
+                    match entry.replace(Waiting { posts, ..waiting }) {
                         None => self.waiting_count += 1,
                         Some(_) => count(&self.counted.overwritten),
                     }
@@ -389,7 +389,7 @@ impl Pump {
         }
         let slot = self.receive().map_err(gone)?;
         if slot.is_none() {
-            self.look().map_err(gone)?;
+            self.poll_events().map_err(gone)?;
         }
         Ok(slot.map(SlotIndex::get))
     }

@@ -79,7 +79,7 @@ impl Adapter for StandIn {
         }
     }
 
-    fn look(&mut self) -> Result<(), PairFault> {
+    fn poll_events(&mut self) -> Result<(), PairFault> {
         lock(&self.here).fault.map_or(Ok(()), Err)
     }
 

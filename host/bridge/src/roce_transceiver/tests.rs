@@ -122,7 +122,7 @@ fn requests_are_written_where_they_are_meant_and_answers_come_in_turn() {
 }
 
 #[test]
-fn a_message_waits_for_its_slot_and_a_later_write_takes_its_place() {
+fn a_message_waits_for_its_slot_and_a_later_write_replaces_it() {
     let (both, _) = pair(Role::Unified, Role::Unified);
     let [service, caller] = &both;
     let send = |id| {

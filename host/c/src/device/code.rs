@@ -65,7 +65,7 @@ impl Code {
         let bytes = unsafe { core::slice::from_raw_parts(data.cast::<u8>(), size) }.to_vec();
         let name = format!("module {}", self.count + 1);
         let (modules, linker) = (self.modules.clone(), Linker::new(ANY_DEVICE));
-        let (modules, looked_at) = match kind {
+        let (modules, parsed) = match kind {
             1 => {
                 // Text of C often counts its NUL.
                 let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
@@ -77,7 +77,7 @@ impl Code {
             3 => (modules.fatbin(&name, &bytes), linker.fatbin(&name, &bytes)),
             _ => return Err(Fault::invalid(format!("there is no kind {kind} of modules"))),
         };
-        looked_at.map_err(|error| Fault::invalid(error.to_string()))?;
+        parsed.map_err(|error| Fault::invalid(error.to_string()))?;
         self.modules = modules;
         self.count += 1;
         Ok(())

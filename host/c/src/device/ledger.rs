@@ -125,7 +125,7 @@ mod tests {
         SelfLaunchStats::new(relaunches, Triggers { launches, error, at_ns })
     }
 
-    fn figures(ledger: &Ledger<FakeLaunching>, device: u32) -> (c_int, u64, u64) {
+    fn launches_of(ledger: &Ledger<FakeLaunching>, device: u32) -> (c_int, u64, u64) {
         let so_far = ledger.so_far(device);
         (so_far.trigger_rc(), so_far.fires(), so_far.relaunches())
     }
@@ -133,34 +133,38 @@ mod tests {
     #[test]
     fn nothing_was_ever_fired_before_the_first_launch() {
         let ledger = Ledger::new("graph");
-        assert_eq!(figures(&ledger, 0), (NEVER_FIRED, 0, 0));
+        assert_eq!(launches_of(&ledger, 0), (NEVER_FIRED, 0, 0));
         ledger.insert(Arc::new(FakeLaunching(0, launched(3, 0, 0, 0))));
-        assert_eq!(figures(&ledger, 0), (NEVER_FIRED, 0, 3));
+        assert_eq!(launches_of(&ledger, 0), (NEVER_FIRED, 0, 3));
         assert!(HEADER.contains(&format!("#define RINGCALL_TRIGGER_NEVER_FIRED ({NEVER_FIRED})\n")));
     }
 
     #[test]
-    fn devices_are_told_apart() {
+    fn devices_are_kept_apart() {
         let ledger = Ledger::new("graph");
         let other = ledger.insert(Arc::new(FakeLaunching(1, launched(2, 5, 719, 10))));
-        assert_eq!(figures(&ledger, 0), (NEVER_FIRED, 0, 0));
-        assert_eq!(figures(&ledger, 1), (719, 5, 2));
+        assert_eq!(launches_of(&ledger, 0), (NEVER_FIRED, 0, 0));
+        assert_eq!(launches_of(&ledger, 1), (719, 5, 2));
         ledger.remove(other).expect("there");
-        assert_eq!((figures(&ledger, 0), figures(&ledger, 1)), ((NEVER_FIRED, 0, 0), (719, 5, 2)));
+        assert_eq!((launches_of(&ledger, 0), launches_of(&ledger, 1)), ((NEVER_FIRED, 0, 0), (719, 5, 2)));
     }
 
     #[test]
     fn the_last_code_is_that_of_the_last_launch() {
         let ledger = Ledger::new("graph");
         let first = ledger.insert(Arc::new(FakeLaunching(0, launched(0, 1, 719, 20))));
-        assert_eq!(figures(&ledger, 0).0, 719);
+        assert_eq!(launches_of(&ledger, 0).0, 719);
         ledger.insert(Arc::new(FakeLaunching(0, launched(0, 0, 0, 0))));
         ledger.insert(Arc::new(FakeLaunching(0, launched(0, 4, 1, 10))));
-        assert_eq!(figures(&ledger, 0), (719, 5, 0), "an earlier failure, and one that has launched nothing");
+        assert_eq!(
+            launches_of(&ledger, 0),
+            (719, 5, 0),
+            "an earlier failure, and one that has launched nothing"
+        );
         ledger.insert(Arc::new(FakeLaunching(0, launched(0, 1, 0, 30))));
-        assert_eq!(figures(&ledger, 0), (0, 6, 0));
+        assert_eq!(launches_of(&ledger, 0), (0, 6, 0));
         ledger.remove(first).expect("there");
-        assert_eq!(figures(&ledger, 0), (0, 6, 0));
+        assert_eq!(launches_of(&ledger, 0), (0, 6, 0));
     }
 
     #[test]
@@ -169,11 +173,11 @@ mod tests {
         let handle = ledger.insert(Arc::new(FakeLaunching(0, launched(1, 1, 0, 1))));
         assert!(ledger.get(handle).is_ok() && ledger.remove(handle).is_ok());
         assert!(ledger.get(handle).is_err() && ledger.remove(handle).is_err());
-        assert_eq!(figures(&ledger, 0), (0, 1, 1), "counted once");
+        assert_eq!(launches_of(&ledger, 0), (0, 1, 1), "counted once");
     }
 
     #[test]
-    fn figures_stand_still_while_graphs_go() {
+    fn sums_stay_while_graphs_go() {
         let ledger = Ledger::new("graph");
         let handles: Vec<usize> = (0..500)
             .map(|i| ledger.insert(Arc::new(FakeLaunching(0, launched(1, 2, i, i.into())))).addr())
@@ -186,7 +190,7 @@ mod tests {
                 }
             });
             loop {
-                assert_eq!(figures(&ledger, 0), (499, 1000, 500));
+                assert_eq!(launches_of(&ledger, 0), (499, 1000, 500));
                 if lock(&ledger.gone).get(&0).is_some_and(|gone| gone.relaunches == 500) {
                     break;
                 }
@@ -212,7 +216,7 @@ mod tests {
                 *rc = if launches == 0 { *rc } else { error as c_int };
                 *fires += launches;
                 *tails += relaunches;
-                prop_assert_eq!([0, 1].map(|device| figures(&ledger, device)), expected);
+                prop_assert_eq!([0, 1].map(|device| launches_of(&ledger, device)), expected);
             }
         }
     }

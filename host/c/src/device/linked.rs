@@ -392,7 +392,7 @@ impl Launching for Linked {
 
 /// Copies flag and count between the caller and the kernel until the kernel has ended. Returns whether it has.
 fn watch(context: &Context, dispatcher: &LinkedDispatcher, shutdown: u64, stats: u64) -> bool {
-    let mut told = None;
+    let mut stopped_at = None;
     let mut before = 0;
     loop {
         // Checked first, since counts after the end are final.
@@ -409,11 +409,11 @@ fn watch(context: &Context, dispatcher: &LinkedDispatcher, shutdown: u64, stats:
         let mut flag = [0; 4];
         // SAFETY: as above: an int that the device sees.
         let read = unsafe { context.read_foreign(shutdown, &mut flag) };
-        if told.is_none() && (read.is_err() || flag != [0; 4]) {
+        if stopped_at.is_none() && (read.is_err() || flag != [0; 4]) {
             dispatcher.drain();
-            told = Some(Instant::now());
+            stopped_at = Some(Instant::now());
         }
-        if told.is_some_and(|told: Instant| told.elapsed() > TIMEOUT) {
+        if stopped_at.is_some_and(|stopped_at: Instant| stopped_at.elapsed() > TIMEOUT) {
             return false;
         }
         std::thread::sleep(POLL_INTERVAL);

@@ -44,7 +44,7 @@ impl LeaseLock {
 
     /// Waits until no loop drives the engine.
     pub(super) fn wait_for_loop(&self) -> Result<(), Fault> {
-        if self.settles(|state| !state.driven) { Ok(()) } else { Err(driven()) }
+        if self.becomes(|state| !state.driven) { Ok(()) } else { Err(driven()) }
     }
 
     /// Takes the lease for a loop, after the calls in progress.
@@ -57,7 +57,7 @@ impl LeaseLock {
             // From here on no call begins.
             state.driven = true;
         }
-        if self.settles(|state| state.calls == 0) {
+        if self.becomes(|state| state.calls == 0) {
             return Ok(());
         }
         self.release();
@@ -70,7 +70,7 @@ impl LeaseLock {
     }
 
     /// Whether the condition holds within [`LEASE_TIMEOUT`].
-    fn settles(&self, so: impl Fn(&LeaseState) -> bool) -> bool {
+    fn becomes(&self, so: impl Fn(&LeaseState) -> bool) -> bool {
         let state = lock(&self.state);
         let waited = self.changed.wait_timeout_while(state, LEASE_TIMEOUT, |state| !so(state));
         so(&waited.unwrap_or_else(PoisonError::into_inner).0)

@@ -1,6 +1,6 @@
 //! Collection of workers whose graphs have ended.
 //!
-//! The outcome of each slot is settled under the lock. The callback runs without the lock, so that it may call the
+//! The outcome of each slot is decided under the lock. The callback runs without the lock, so that it may call the
 //! engine; a worker is idle only after the callback.
 
 use super::{Engine, LINE};
@@ -47,7 +47,7 @@ impl Engine {
         if self.is_idle() {
             return;
         }
-        let Gone { all, failed, stale } = self.settle();
+        let Gone { all, failed, stale } = self.collect();
         for worker in (0..self.workers.len()).filter(|worker| all >> worker & 1 == 1) {
             if stale >> worker & 1 == 0 {
                 let slot = self.tags[worker].load(Ordering::Relaxed) as u32;
@@ -59,12 +59,12 @@ impl Engine {
 
     /// Collects the workers that have ended, so that no other caller finds them, and marks the slots of failed
     /// launches.
-    fn settle(&self) -> Gone {
+    fn collect(&self) -> Gone {
         let mut pool = lock(&self.pool);
-        let look = pool.due();
+        let ask = pool.due();
         let mut gone = Gone::default();
         for worker in pool.workers() {
-            let Some(Seen { slot, answer, end: Some(_) }) = pool.poll(worker, look, self) else { continue };
+            let Some(Seen { slot, answer, end: Some(_) }) = pool.poll(worker, ask, self) else { continue };
             let bit = 1 << worker;
             gone.all |= bit;
             match answer {

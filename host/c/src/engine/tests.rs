@@ -50,8 +50,8 @@ fn dispatcher_of(bench: &Bench, compat: RingCompat) -> HostDispatcher<Stepped> {
     builder.build().expect("a dispatcher").into_stepper()
 }
 
-/// Sweeps until a look at the streams is among them.
-fn looks(bench: &Bench) -> Vec<Ended> {
+/// Sweeps until a query of the streams is among them.
+fn ends_after_a_query(bench: &Bench) -> Vec<Ended> {
     (0..SWEEPS_PER_QUERY).flat_map(|_| ends(bench)).collect()
 }
 
@@ -127,7 +127,7 @@ fn a_slot_launched_again_is_its_new_workers() {
 }
 
 #[test]
-fn without_marks_an_answer_that_never_came_is_told() {
+fn without_marks_an_answer_that_never_came_is_reported() {
     let bench = Bench::new(1, true);
     let run = |work: &dyn Fn()| {
         launch(&bench, 0, 2, false).expect("idle");
@@ -157,11 +157,11 @@ fn a_failed_stream_marks_its_slot() {
     let bench = Bench::new(2, false);
     launch(&bench, 0, 0, true).expect("idle");
     bench.streams[0].fail(700);
-    let mut told = Vec::new();
-    while told.is_empty() {
-        told = ends(&bench);
+    let mut seen = Vec::new();
+    while seen.is_empty() {
+        seen = ends(&bench);
     }
-    assert_eq!(told, [Ended { slot: 0, failed: true }]);
+    assert_eq!(seen, [Ended { slot: 0, failed: true }]);
     assert_eq!(bench.tx(0), flag::error(700));
 }
 
@@ -215,7 +215,7 @@ fn an_answer_that_comes_last_is_the_end() {
     let bench = Bench::of(2, LAST);
     launch(&bench, 0, 3, true).expect("idle");
     assert_eq!(bench.streams[0].queued(), 0, "a launch and nothing else");
-    assert_eq!(looks(&bench), [], "it runs");
+    assert_eq!(ends_after_a_query(&bench), [], "it runs");
     assert_eq!(launch(&bench, 1, 3, true), Err(CudaqStatus::InvalidArg), "under way");
     bench.answer(3);
     assert_eq!(ends(&bench), [Ended { slot: 3, failed: false }], "its stream was not asked");
@@ -240,7 +240,7 @@ fn an_answer_that_comes_last_is_the_end() {
     launch(&bench, 1, 1, true).expect("the last answer is overwritten, as the caller wants");
     bench.streams[0].end();
     bench.streams[1].fail(700);
-    assert_eq!(looks(&bench), [0, 1].map(|slot| Ended { slot, failed: true }));
+    assert_eq!(ends_after_a_query(&bench), [0, 1].map(|slot| Ended { slot, failed: true }));
     assert_eq!((bench.tx(0), bench.tx(1)), (UNKNOWN, flag::error(700)));
     assert!(bench.engine.is_idle());
 }
@@ -251,7 +251,7 @@ fn in_place_the_answer_is_the_only_write_after_a_graph() {
         let bench = Bench::of(1, Manner { skip_marks, in_place: true, ..Manner::default() });
         launch(&bench, 0, 2, !skip_marks).expect("idle");
         assert_eq!(bench.streams[0].queued(), queued);
-        assert_eq!(looks(&bench), []);
+        assert_eq!(ends_after_a_query(&bench), []);
         bench.streams[0].end();
         assert!(matches!(TxState::decode(bench.tx(2)), TxState::Ready(_)));
         assert_eq!(ends(&bench), [Ended { slot: 2, failed: false }]);
@@ -295,7 +295,7 @@ fn without_marks_the_end_is_written_whatever_comes_last() {
     launch(&bench, 0, 2, false).expect("idle");
     assert_eq!(bench.streams[0].queued(), 1);
     bench.answer(2);
-    assert_eq!(looks(&bench), [], "it has not ended");
+    assert_eq!(ends_after_a_query(&bench), [], "it has not ended");
     bench.streams[0].end();
     assert_eq!(ends(&bench), [Ended { slot: 2, failed: false }]);
 }
@@ -327,7 +327,7 @@ fn an_answer_outlives_the_failure_of_its_stream() {
     launch(&bench, 0, 1, true).expect("idle");
     bench.answer(1);
     bench.streams[0].fail(700);
-    assert_eq!(looks(&bench), [Ended { slot: 1, failed: false }]);
+    assert_eq!(ends_after_a_query(&bench), [Ended { slot: 1, failed: false }]);
     assert!(matches!(TxState::decode(bench.tx(1)), TxState::Ready(_)));
 }
 
@@ -355,14 +355,14 @@ fn hooks_and_callbacks_may_call_the_engine() {
     launch(&bench, 0, 0, true).expect("idle");
     bench.answer(0);
     bench.streams[0].end();
-    let mut told = 0;
+    let mut seen = 0;
     bench.engine.sweep(|_| {
-        told += 1;
+        seen += 1;
         assert_eq!(ends(&bench), [], "told once");
         assert_eq!(launch(&bench, 0, 1, true), Err(CudaqStatus::InvalidArg), "not idle yet");
         launch(&bench, 1, 1, true).expect("idle");
     });
-    assert_eq!(told, 1);
+    assert_eq!(seen, 1);
     launch(&bench, 0, 2, true).expect("idle again");
 }
 
@@ -370,14 +370,14 @@ fn hooks_and_callbacks_may_call_the_engine() {
 fn launches_and_sweeps_of_different_threads_agree() {
     const ROUNDS: u32 = 500;
     let bench = Bench::new(1, false);
-    let (over, told) = (AtomicBool::new(false), AtomicI32::new(0));
+    let (over, seen) = (AtomicBool::new(false), AtomicI32::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !over.load(Ordering::Acquire) {
                     bench.engine.sweep(|end| {
                         assert!(!end.failed);
-                        told.fetch_add(1, Ordering::Relaxed);
+                        seen.fetch_add(1, Ordering::Relaxed);
                     });
                 }
             });
@@ -393,7 +393,7 @@ fn launches_and_sweeps_of_different_threads_agree() {
         }
         over.store(true, Ordering::Release);
     });
-    assert_eq!(told.load(Ordering::Relaxed), ROUNDS as i32);
+    assert_eq!(seen.load(Ordering::Relaxed), ROUNDS as i32);
 }
 
 #[test]

@@ -45,21 +45,21 @@ impl HostThread {
         match self.thread.wait(self.stop) {
             Ok(ended) => ended,
             Err(Unfinished::Running) => {
-                self.settled()?;
+                self.engine_ended()?;
                 Err(Fault::internal(format!(
                     "the dispatcher did not end within {:?}: a handler does not return",
                     self.stop
                 )))
             }
             // The thread has ended before, perhaps with an error.
-            Err(Unfinished::Taken) => self.settled(),
+            Err(Unfinished::Taken) => self.engine_ended(),
             Err(Unfinished::Panicked) => Err(Fault::internal("the dispatcher's thread panicked")),
         }
     }
 
     /// # Errors
     /// A graph still runs.
-    fn settled(&self) -> Result<(), Fault> {
+    fn engine_ended(&self) -> Result<(), Fault> {
         let Some(engine) = &self.engine else { return Ok(()) };
         if self.thread.is_over() {
             engine.sweep(|_| ());

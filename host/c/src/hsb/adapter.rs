@@ -185,8 +185,8 @@ impl Adapter {
                     receive: receives,
                     send: pages,
                     completions: receives,
-                    told: false,
-                    copying: Copying::Staged,
+                    consumer_records: false,
+                    copying: Copying::FirstWordLast,
                 };
                 let queues = Box::new(MappedQueues::allocate(&context, shape)?);
                 let (windows, uar) = (queues.windows().clone(), queues.uar().clone());

@@ -2,7 +2,7 @@
 
 use super::Asked;
 use super::adapter::{Adapter, Given, QueueMemory};
-use super::hold::{Hold, Place, Turn};
+use super::hold::{Hold, QueuePosition, Turn};
 use crate::device::{Beside, Watcher, linked_context, linked_functions, linked_kernel};
 use crate::handles::lock;
 use crate::status::Fault;
@@ -169,13 +169,13 @@ pub(super) unsafe fn launch(
     let (shutdown, stats, stop) = (asked.shutdown.addr() as u64, asked.stats.addr() as u64, beside.stop);
     let device = Arc::clone(&context);
     let launch = move || {
-        let mut place = turn.place();
+        let mut position = turn.position();
         // SAFETY: the caller's promise; what was launched before was of the same addresses, as the turn has compared.
-        let wired = match unsafe { wire(kernels, &pair, &functions, &mut place) } {
+        let wired = match unsafe { wire(kernels, &pair, &functions, &mut position) } {
             Ok(wired) => wired,
             Err(fault) => {
-                if let Some(place) = place {
-                    turn.end(Ok(place));
+                if let Some(position) = position {
+                    turn.end(Ok(position));
                 }
                 return Err(fault);
             }
@@ -192,12 +192,12 @@ pub(super) unsafe fn launch(
     let thread = std::thread::Builder::new().name("ringcall-watch".to_owned());
     Watcher::launch(thread, launch, move |(turn, launched): (Turn, Launched)| {
         let counts = launched.counts();
-        let told = watch(&device, &launched, &counts, shutdown, stats);
-        let (why, place) = launched.stop(stop - stop / LAST_PART, told, &counts);
+        let was_stopped = watch(&device, &launched, &counts, shutdown, stats);
+        let (why, position) = launched.stop(stop - stop / LAST_PART, was_stopped, &counts);
         // SAFETY: the contract of `cudaq_dispatcher_set_control`: 8 bytes that the device sees, until this thread has ended.
         let _ = unsafe { device.write_foreign(stats, &counts.dispatched().to_ne_bytes()) };
-        match place {
-            Some(place) => turn.end(Ok(place)),
+        match position {
+            Some(position) => turn.end(Ok(position)),
             None => turn.end(Err(why.clone().unwrap_or_else(|| "its kernel has ended".to_owned()))),
         }
         why.map_or(Ok(()), |why| Err(Fault::internal(why)))
@@ -228,29 +228,29 @@ unsafe fn wire(
     kernels: Kernels<Kernel>,
     pair: &QueuePair,
     functions: &[LinkedFunction],
-    place: &mut Option<Place>,
+    position: &mut Option<QueuePosition>,
 ) -> Result<Made, Fault> {
-    match (kernels, &mut *place) {
-        (Kernels::Unified(_), Some(Place::Three(_))) => Err(Fault::invalid(
+    match (kernels, &mut *position) {
+        (Kernels::Unified(_), Some(QueuePosition::Three(_))) => Err(Fault::invalid(
             "three kernels have worked the queues, and the unified one does not know where: make another adapter for it",
         )),
-        (Kernels::Three(_), Some(Place::Device(_))) => Err(Fault::invalid(
+        (Kernels::Three(_), Some(QueuePosition::Device(_))) => Err(Fault::invalid(
             "the unified kernel has worked the queues, and three do not know where: make another adapter for them",
         )),
         (Kernels::Unified(kernel), earlier) => {
             let earlier = match earlier {
-                Some(Place::Device(earlier)) => Some(&**earlier),
+                Some(QueuePosition::Device(earlier)) => Some(&**earlier),
                 _ => None,
             };
             // SAFETY: the caller's promise.
             let wired = unsafe { UnifiedDispatcher::linked(pair, kernel, functions, WARPS, earlier) }?;
-            *place = None;
+            *position = None;
             Ok(Made::Unified(wired))
         }
-        (Kernels::Three([_, dispatch, _]), Some(Place::Three(earlier))) => {
+        (Kernels::Three([_, dispatch, _]), Some(QueuePosition::Three(earlier))) => {
             // SAFETY: the caller's promise.
             unsafe { earlier.serve(dispatch, functions, RelayOptions::default().dispatcher) }?;
-            let Some(Place::Three(earlier)) = place.take() else {
+            let Some(QueuePosition::Three(earlier)) = position.take() else {
                 return Err(Fault::internal("the kernels are not where they were"));
             };
             Ok(Made::Three(*earlier))
@@ -310,19 +310,24 @@ impl Launched {
     }
 
     /// What went wrong, if anything did, and where a later launch goes on. `told`: the caller asked for the stop.
-    fn stop(self, deadline: Duration, told: bool, counts: &Counts) -> (Option<String>, Option<Place>) {
+    fn stop(
+        self,
+        deadline: Duration,
+        was_stopped: bool,
+        counts: &Counts,
+    ) -> (Option<String>, Option<QueuePosition>) {
         match self {
             Self::Unified(running) => {
                 let stopped = running.stop(deadline);
-                let why = failure(&stopped.report, told, counts.event(Event::TxFull));
+                let why = failure(&stopped.report, was_stopped, counts.event(Event::TxFull));
                 let alive = stopped.dispatcher.filter(|_| stopped.report.dead.is_none());
-                (why, alive.map(|wired| Place::Device(Box::new(wired))))
+                (why, alive.map(|wired| QueuePosition::Device(Box::new(wired))))
             }
             Self::Three(running) => {
                 let stopped = running.stop(deadline);
-                let why = failure_of_three(&stopped.report, told, counts.event(Event::TxFull));
+                let why = failure_of_three(&stopped.report, was_stopped, counts.event(Event::TxFull));
                 let alive = stopped.dispatcher.filter(|_| stopped.report.dead.is_none());
-                (why, alive.map(|wired| Place::Three(Box::new(wired))))
+                (why, alive.map(|wired| QueuePosition::Three(Box::new(wired))))
             }
         }
     }
@@ -357,7 +362,7 @@ fn words(
     busy: &[String],
     dead: Option<Syndrome>,
     [unsent, full]: [u64; 2],
-    told: bool,
+    was_stopped: bool,
 ) -> Option<String> {
     if let Some(error) = failed {
         let busy = if busy.is_empty() { String::new() } else { format!(" (busy: {})", busy.join(", ")) };
@@ -371,18 +376,18 @@ fn words(
             "{unsent} answers that the adapter has not sent within the stop; the send queue was full {full} times"
         ));
     }
-    (!told).then(|| "the kernel has ended by itself".to_owned())
+    (!was_stopped).then(|| "the kernel has ended by itself".to_owned())
 }
 
 /// The same of the unified kernel.
-fn failure(report: &UnifiedReport, told: bool, full: u64) -> Option<String> {
+fn failure(report: &UnifiedReport, was_stopped: bool, full: u64) -> Option<String> {
     let busy: Vec<_> =
         report.stuck.iter().map(|stuck| format!("{} in slot {}", stuck.function, stuck.slot)).collect();
-    words(report.failed.as_ref(), &busy, report.dead, [report.unsent, full], told)
+    words(report.failed.as_ref(), &busy, report.dead, [report.unsent, full], was_stopped)
 }
 
 /// The same of three kernels. Requests that were not answered are no failure: the next launch serves them.
-fn failure_of_three(report: &RelayReport, told: bool, full: u64) -> Option<String> {
+fn failure_of_three(report: &RelayReport, was_stopped: bool, full: u64) -> Option<String> {
     let dispatcher = &report.dispatcher;
     let busy: Vec<_> = dispatcher
         .stuck
@@ -390,7 +395,7 @@ fn failure_of_three(report: &RelayReport, told: bool, full: u64) -> Option<Strin
         .map(|busy| format!("{:#010x} in slot {}", busy.function.0, busy.slot))
         .collect();
     let failed = dispatcher.failed.as_ref().or(report.failed.as_ref());
-    words(failed, &busy, report.dead, [report.unsent, full], told)
+    words(failed, &busy, report.dead, [report.unsent, full], was_stopped)
 }
 
 #[cfg(test)]
@@ -411,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_told() {
+    fn what_went_wrong_is_reported() {
         assert_eq!(failure(&clean(), true, 0), None);
         let says = |report: UnifiedReport, words: &str| {
             let why = failure(&report, true, 3).expect("it went wrong");
@@ -425,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_with_three_is_told() {
+    fn what_went_wrong_with_three_is_reported() {
         let dispatcher = StopReport {
             drained: 0,
             refused: 0,

@@ -9,9 +9,9 @@ use ringcall_mlx5::{BlueFlame, endpoint};
 use ringcall_rdma::unified::UnifiedQueues;
 use std::sync::{Arc, Mutex};
 
-/// What is kept of a launch for the next: its place in the queues.
+/// What is kept of a launch for the next: its position in the queues.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum QueuePosition {
     Host(Box<Endpoint<BlueFlame>>),
     Device(Box<UnifiedDispatcher<Wired>>),
     Three(Box<RelayDispatcher<RelayWired>>),
@@ -32,7 +32,7 @@ enum Now {
 struct State {
     now: Now,
     first: Option<UnifiedQueues>,
-    place: Option<Place>,
+    position: Option<QueuePosition>,
 }
 
 /// Queues that one loop or kernel at a time works.
@@ -43,7 +43,7 @@ pub(super) struct Hold(Mutex<State>);
 #[derive(Debug)]
 pub(super) struct Turn {
     hold: Arc<Hold>,
-    place: Option<Place>,
+    position: Option<QueuePosition>,
     next: Now,
 }
 
@@ -93,8 +93,8 @@ impl Hold {
             )));
         }
         state.now = Now::Worked;
-        let place = state.place.take();
-        Ok(Turn { hold: Arc::clone(self), place, next: Now::Idle })
+        let position = state.position.take();
+        Ok(Turn { hold: Arc::clone(self), position, next: Now::Idle })
     }
 
     /// # Errors
@@ -116,15 +116,15 @@ impl Hold {
             return Err(Fault::invalid("the adapter's queues are worked: stop the dispatcher first"));
         }
         state.now = Now::Closed;
-        state.place = None;
+        state.position = None;
         Ok(())
     }
 }
 
 impl Turn {
     /// Where the last turn was in the queues.
-    pub(super) fn place(&mut self) -> Option<Place> {
-        self.place.take()
+    pub(super) fn position(&mut self) -> Option<QueuePosition> {
+        self.position.take()
     }
 
     /// From here on the queues are known by these addresses.
@@ -132,10 +132,10 @@ impl Turn {
         lock(&self.hold.0).first.get_or_insert(*queues);
     }
 
-    /// Ends the turn: the next goes on at `place`, or there is none, and why.
-    pub(super) fn end(mut self, place: Result<Place, String>) {
-        match place {
-            Ok(place) => self.place = Some(place),
+    /// Ends the turn: the next continues at `position`, or there is none, and why.
+    pub(super) fn end(mut self, position: Result<QueuePosition, String>) {
+        match position {
+            Ok(position) => self.position = Some(position),
             Err(why) => self.next = Now::Over(why),
         }
     }
@@ -145,7 +145,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut state = lock(&self.hold.0);
         state.now = std::mem::take(&mut self.next);
-        state.place = self.place.take();
+        state.position = self.position.take();
     }
 }
 
@@ -158,9 +158,9 @@ mod tests {
         adapter.queues(&Given::Own(adapter.context())).expect("its own context")
     }
 
-    fn endpoint(adapter: &Adapter) -> Place {
+    fn endpoint(adapter: &Adapter) -> QueuePosition {
         let made = queues(adapter).emulated(&adapter.windows, &adapter.uar);
-        Place::Host(Box::new(made.expect("its own queues")))
+        QueuePosition::Host(Box::new(made.expect("its own queues")))
     }
 
     fn why<T>(outcome: Result<T, Fault>) -> String {
@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_comes_to_nothing_leaves_its_place() {
+    fn a_turn_that_comes_to_nothing_leaves_its_position() {
         let adapter = Adapter::still(128, 4, None, For::Unified).expect("memory");
         let (hold, queues) = (&adapter.hold, queues(&adapter));
         hold.begin(&queues).expect("idle").end(Ok(endpoint(&adapter)));
         // As a launch that finds no thread does.
         drop(hold.begin(&queues).expect("idle again"));
         let mut turn = hold.begin(&queues).expect("idle again");
-        assert!(matches!(turn.place(), Some(Place::Host(_))), "where the first one was");
+        assert!(matches!(turn.position(), Some(QueuePosition::Host(_))), "where the first one was");
         assert!(why(hold.begin(&queues)).contains("worked already"));
         assert!(why(hold.close()).contains("stop the dispatcher"));
     }

@@ -2,7 +2,7 @@
 
 use super::Asked;
 use super::adapter::Adapter;
-use super::hold::{Place, Turn};
+use super::hold::{QueuePosition, Turn};
 use crate::device::{Beside, Watcher};
 use crate::entries::read_host;
 use crate::host_call::CallCounter;
@@ -104,8 +104,8 @@ pub(super) unsafe fn launch(
     let thread = std::thread::Builder::new().name("ringcall-unified".to_owned());
     // Until there is a thread, the turn keeps its place in the queues.
     let launch = move || {
-        let endpoint = match turn.place() {
-            Some(Place::Host(endpoint)) => endpoint,
+        let endpoint = match turn.position() {
+            Some(QueuePosition::Host(endpoint)) => endpoint,
             _ => {
                 let made = queues.emulated(&adapter.windows, &adapter.uar);
                 Box::new(made.map_err(|error| Fault::invalid(error.to_string()))?)
@@ -130,7 +130,7 @@ impl Work {
             return Err(Fault::internal(why));
         }
         let unsent = endpoint.send_queue().under_way();
-        turn.end(Ok(Place::Host(endpoint)));
+        turn.end(Ok(QueuePosition::Host(endpoint)));
         match (ended, unsent) {
             (Err(_), _) => Err(Fault::internal(
                 "the send queue stayed full: a request was dropped, since there was no room for its answer",
@@ -174,12 +174,12 @@ fn serve(
     };
     let mut scratch = Scratch { request: &mut request, response: &mut response };
     let mut waiter = Wait::Auto.resolve(POLLERS).waiter();
-    let mut told = None;
+    let mut stopped_at = None;
     let mut is_over = || {
         if !shutdown.is_set() {
             return None;
         }
-        Some(told.get_or_insert_with(Instant::now).elapsed() >= limit)
+        Some(stopped_at.get_or_insert_with(Instant::now).elapsed() >= limit)
     };
     loop {
         let over = is_over();
@@ -280,7 +280,7 @@ mod tests {
 
     /// Answers that the adapter does not send fill the send queue: a stop ends the wait for room, and says so.
     #[test]
-    fn a_send_queue_that_stays_full_is_told_at_the_stop() {
+    fn a_send_queue_that_stays_full_is_reported_at_the_stop() {
         const KEY: u32 = 1;
         let adapter = Adapter::still(128, 2, None, For::Unified).expect("memory");
         let queues = adapter.queues(&Given::Own(adapter.context())).expect("its own context");

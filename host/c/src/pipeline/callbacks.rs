@@ -143,7 +143,7 @@ impl Callback<CpuStageFn> {
 impl Callback<CompletionFn> {
     /// Whether it succeeded.
     pub(super) fn call(self, completion: &CompletedRequest<'_>) -> bool {
-        let told = ringcall_completion_t {
+        let completion = ringcall_completion_t {
             request_id: completion.request_id,
             slot: completion.slot as c_int,
             success: c_int::from(completion.is_success()),
@@ -153,6 +153,6 @@ impl Callback<CompletionFn> {
             result_size: completion.result.map_or(0, <[u8]>::len),
         };
         // SAFETY: the header's contract; the struct is there for the call.
-        inside(|| unsafe { (self.function)(self.user, &raw const told) == 0 })
+        inside(|| unsafe { (self.function)(self.user, &raw const completion) == 0 })
     }
 }

@@ -169,7 +169,7 @@ impl CPipeline {
                     }
                     None => {
                         let mut end = ends.end(worker);
-                        Box::new(move |context: &mut StageContext<'_>| end.look(&deferrals, context))
+                        Box::new(move |context: &mut StageContext<'_>| end.poll(&deferrals, context))
                     }
                 };
                 Ok(stage)

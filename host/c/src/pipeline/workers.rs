@@ -134,7 +134,7 @@ impl Workers {
 
     /// What looks for the end of a worker's graphs.
     pub(super) fn end(&self, worker: u32) -> End {
-        End { worker: self.0.get(worker as usize).cloned(), seen: 0, looks: 0 }
+        End { worker: self.0.get(worker as usize).cloned(), seen: 0, polls: 0 }
     }
 }
 
@@ -196,12 +196,12 @@ pub(super) struct End {
     worker: Option<Arc<Worker>>,
     /// Launches whose end was seen.
     seen: u64,
-    looks: u32,
+    polls: u32,
 }
 
 impl End {
-    /// Looks once: the response that the graph has left in the request's slot, if it has ended.
-    pub(super) fn look(&mut self, deferrals: &Deferrals, context: &mut StageContext<'_>) -> StageOutcome {
+    /// Polls once: the response that the graph has left in the request's slot, if it has ended.
+    pub(super) fn poll(&mut self, deferrals: &Deferrals, context: &mut StageContext<'_>) -> StageOutcome {
         let slot = deferrals.slot(context.origin_slot());
         let parts = self.worker.as_deref().and_then(|worker| worker.stream.as_ref().zip(worker.end.as_ref()));
         let (Some((stream, end)), Some(slot)) = (parts, slot) else {
@@ -213,8 +213,8 @@ impl End {
             self.seen = launches;
             return deferrals.outcome(slot, context);
         }
-        self.looks = self.looks.wrapping_add(1);
-        if !self.looks.is_multiple_of(POLLS_PER_QUERY) {
+        self.polls = self.polls.wrapping_add(1);
+        if !self.polls.is_multiple_of(POLLS_PER_QUERY) {
             return StageOutcome::NotReady;
         }
         match stream.query() {

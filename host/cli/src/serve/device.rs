@@ -231,8 +231,8 @@ pub(super) fn adapter(
         receive: entries * credits,
         send: entries,
         completions: entries * credits,
-        told: false,
-        copying: Copying::Staged,
+        consumer_records: false,
+        copying: Copying::FirstWordLast,
     };
     let queues = MappedQueues::allocate(&context, shape).context("queues that the GPU maps")?;
     let (functions, modules) = served(&context)?;

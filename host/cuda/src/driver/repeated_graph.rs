@@ -93,12 +93,12 @@ impl RepeatedGraph {
     /// # Safety
     /// As for [`GraphExec::launch`]. The memory that the graph uses lives as long as `self`, and longer if dropping
     /// `self` postpones frees. No other agent accesses this memory from here until this function or
-    /// [`settle`](Self::settle) returns `Ok`.
+    /// [`finish`](Self::finish) returns `Ok`.
     ///
     /// # Errors
     /// [`CudaError::TimedOut`]: the run may still be in progress. Or the driver refuses, or the run fails.
     pub unsafe fn run(&mut self) -> Result<(), CudaError> {
-        self.settle()?;
+        self.finish()?;
         self.done.store(0, 0, Ordering::Release);
         self.last = Last::Started;
         {
@@ -109,14 +109,14 @@ impl RepeatedGraph {
             unsafe { self.stream.stream.write_word_after(self.done_at, 1) }?;
         }
         self.last = Last::Marked;
-        self.settle()
+        self.finish()
     }
 
     /// Waits for a run that was given up, if there is one: it may still read its inputs.
     ///
     /// # Errors
     /// As for [`run`](Self::run).
-    pub fn settle(&mut self) -> Result<(), CudaError> {
+    pub fn finish(&mut self) -> Result<(), CudaError> {
         let SharedStream { stream, .. } = &*self.stream;
         match self.last {
             Last::Over => return Ok(()),
@@ -131,7 +131,7 @@ impl RepeatedGraph {
 
 impl Drop for RepeatedGraph {
     fn drop(&mut self) {
-        if self.settle().is_err() {
+        if self.finish().is_err() {
             std::mem::forget(self.stream.stream.context().hold_frees());
         }
     }

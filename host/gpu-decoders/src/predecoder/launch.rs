@@ -181,7 +181,7 @@ impl Replay {
 
     /// One run. `Some` says which wait ran out.
     pub(crate) fn run(&mut self, input: &[u8], output: &mut [u8]) -> Result<Option<u32>, CudaError> {
-        self.launched.settle()?;
+        self.launched.finish()?;
         // A run that was given up may have left a failure word.
         self.failed()?;
         let Regions { input_bytes, output_at, output_bytes } = self.regions;

@@ -49,7 +49,7 @@ impl CancelFlag {
     ///
     /// # Errors
     /// The context is dead.
-    pub fn settle(&self) -> Result<(), CudaError> {
+    pub fn finish(&self) -> Result<(), CudaError> {
         self.stream.synchronize()
     }
 }

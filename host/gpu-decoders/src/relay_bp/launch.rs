@@ -66,7 +66,7 @@ impl Replay {
 
     /// One run.
     pub(crate) fn run(&mut self, request: &[u8], answer: &mut [u8]) -> Result<(), CudaError> {
-        self.launched.settle()?;
+        self.launched.finish()?;
         // SAFETY: no run of this engine is under way, and nothing else reaches these bytes.
         let staged = unsafe { self.mapped.exclusive(0, request.len()) }?;
         staged.copy_from_slice(request);

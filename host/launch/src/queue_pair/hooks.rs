@@ -163,7 +163,7 @@ impl UnifiedDispatcher<Wired> {
             warps: 1,
             threads: 1,
             transport: Arc::new((claimed, Arc::clone(owner))),
-            layout: |_, _, stage, in_shared| if in_shared { 2 * stage } else { 0 },
+            layout: |_, _, staging, in_shared| if in_shared { 2 * staging } else { 0 },
         };
         let params = UnifiedParams { context: *address, ..UnifiedParams::default() };
         parts.wire(params, &functions, &modules)

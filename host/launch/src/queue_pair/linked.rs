@@ -46,8 +46,8 @@ impl UnifiedDispatcher<Wired> {
             warps,
             threads: kind.threads(),
             transport: Arc::new(pair.clone()),
-            layout: |cells, entries, stage_bytes, shared_stages| {
-                layout::of(Needs { slots: 0, cells, entries, workers: warps, stage_bytes, shared_stages })
+            layout: |cells, entries, staging_bytes, shared_staging| {
+                layout::of(Needs { slots: 0, cells, entries, workers: warps, staging_bytes, shared_staging })
                     .bytes
             },
         };

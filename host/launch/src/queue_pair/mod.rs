@@ -221,9 +221,9 @@ impl UnifiedDispatcher<Wired> {
             warps,
             threads: kind.threads(),
             transport: Arc::new(pair.clone()),
-            layout: |cells, entries, stage_bytes, shared_stages| {
+            layout: |cells, entries, staging_bytes, shared_staging| {
                 let workers = warps;
-                layout::of(Needs { slots: 0, cells, entries, workers, stage_bytes, shared_stages }).bytes
+                layout::of(Needs { slots: 0, cells, entries, workers, staging_bytes, shared_staging }).bytes
             },
         };
         let wired = parts.wire(queue_params(pair, chosen.extent), &functions, &modules)?;

@@ -82,8 +82,8 @@ pub struct Shape {
     pub send: u32,
     /// Entries of each completion queue, a power of two.
     pub completions: u32,
-    /// Whether the kernel tells the NIC which completions it has read.
-    pub told: bool,
+    /// Whether the kernel writes the records that tell the NIC which completions it has read.
+    pub consumer_records: bool,
     /// How requests are copied to the BlueFlame buffer.
     pub copying: Copying,
 }
@@ -121,7 +121,7 @@ impl MappedQueues {
     /// # Errors
     /// No memory to pin, or a device that cannot map host memory.
     pub fn allocate(context: &Arc<Context>, shape: Shape) -> Result<Self, DeviceError> {
-        let Shape { config, receive, send, completions, told, copying } = shape;
+        let Shape { config, receive, send, completions, consumer_records, copying } = shape;
         let mut cut = Cutter { context, regions: Vec::new() };
         let cq = completions as usize * cqe::BYTES;
         let (rx_cq, rx_completions) = cut.words(cq)?;
@@ -131,7 +131,7 @@ impl MappedQueues {
         let (record_at, record) = cut.words(8)?;
         let (uar_at, uar) = cut.words(BLUE_FLAME_BYTES)?;
         let mut record_of = || -> Result<(u64, Option<Words>), DeviceError> {
-            if !told {
+            if !consumer_records {
                 return Ok((0, None));
             }
             let (at, words) = cut.words(8)?;

@@ -8,7 +8,7 @@ use ringcall_cuda::driver::{Context, DeviceBuffer, Kernel, MappedRegion, Module,
 use ringcall_dispatcher::queue_pair::single::Extent;
 use ringcall_dispatcher::queue_pair::{Copying, Plan};
 use ringcall_dispatcher::ring::grid::GridChannel;
-use ringcall_dispatcher::ring::stage_bytes;
+use ringcall_dispatcher::ring::staging_bytes;
 use ringcall_mlx5::endpoint::ResponsePath;
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sq::RecordMode;
@@ -24,7 +24,7 @@ fn option_bits(pair: &QueuePair, extent: Extent) -> u32 {
     let config = &pair.config;
     when(config.record == RecordMode::NotWritten, options::NO_RECORD)
         | when(pair.copying == Copying::Whole, options::BLUE_FLAME)
-        | when(pair.copying == Copying::Staged, options::BLUE_FLAME_STAGED)
+        | when(pair.copying == Copying::FirstWordLast, options::BLUE_FLAME_FIRST_WORD_LAST)
         | when(matches!(config.buffers, Buffers::Slots { .. }), options::RECEIVE_SENDS)
         | when(config.sequence, options::SEQUENCE)
         | when(matches!(config.reply, ResponsePath::WriteImm { .. }), options::REPLY_WRITE)
@@ -113,13 +113,13 @@ impl<L: Fn(u32, u32, u32, bool) -> u32> Parts<'_, L> {
         let graphs = kernel == UnifiedKernel::Graph;
         let grid = kernel == UnifiedKernel::Grid;
         let (rx_stride, tx_stride) = (geometry.rx_stride(), geometry.tx_stride());
-        let stage = stage_bytes(rx_stride.max(tx_stride));
+        let staging = staging_bytes(rx_stride.max(tx_stride));
         let (cells, entries) = (table.cells.len() as u32, table.entries.len() as u32);
         let most = context.device().max_shared_per_block()?;
         // Every block of a grid reads the staging buffers.
-        let in_shared = !grid && layout(cells, entries, stage, true) <= most;
-        let shared = layout(cells, entries, stage, in_shared);
-        let scratch = zeroed(!in_shared, warps as usize * 2 * stage as usize)?;
+        let in_shared = !grid && layout(cells, entries, staging, true) <= most;
+        let shared = layout(cells, entries, staging, in_shared);
+        let scratch = zeroed(!in_shared, warps as usize * 2 * staging as usize)?;
         let channel = zeroed(grid, GridChannel::BYTES)?;
         let plan = Plan::new(table.execs, geometry.slots(), rx_stride, tx_stride);
         let pending = zeroed(graphs, plan.words() * 8)?;
@@ -145,7 +145,7 @@ impl<L: Fn(u32, u32, u32, bool) -> u32> Parts<'_, L> {
             cell_count: cells,
             multiplier,
             shift,
-            stage_bytes: stage,
+            staging_bytes: staging,
             execs: table.execs,
             ..params
         };

@@ -5,7 +5,7 @@ use crate::ring::{ActiveLaunch, Addresses, DeviceError, Halt, Kept, KernelKind, 
 use core::sync::atomic::Ordering;
 use ringcall_cuda::driver::{Context, DeviceBuffer, Kernel, MappedRegion, Module, Stream, StreamState};
 use ringcall_dispatcher::queue_pair::single::Extent;
-use ringcall_dispatcher::ring::stage_bytes;
+use ringcall_dispatcher::ring::staging_bytes;
 use ringcall_gpu::shared::Words;
 use ringcall_gpu::team::WARP_LANES;
 use ringcall_mlx5::Event;
@@ -109,19 +109,19 @@ impl Agent {
         let context = &pair.context;
         let stream = Arc::new(Stream::new(context)?);
         let region = MappedRegion::zeroed(context, control::WORDS * 8)?;
-        let stage = match kernel {
+        let staging = match kernel {
             AgentKernel::Receive => 0,
-            AgentKernel::Send => stage_bytes(pair.config.tx_stride),
+            AgentKernel::Send => staging_bytes(pair.config.tx_stride),
         };
-        let in_shared = stage <= context.device().max_shared_per_block()?;
-        let memory = if in_shared { None } else { Some(DeviceBuffer::zeroed(context, stage as usize)?) };
+        let in_shared = staging <= context.device().max_shared_per_block()?;
+        let memory = if in_shared { None } else { Some(DeviceBuffer::zeroed(context, staging as usize)?) };
         let own = queue_params(pair, extent);
         let of_ring = queue_params(slots, extent);
         let params = RelayParams {
             queues: UnifiedParams {
                 control: region.device_address(0)?.0,
                 scratch: memory.as_ref().map_or(0, |buffer| buffer.address().0),
-                stage_bytes: stage,
+                staging_bytes: staging,
                 slots: of_ring.slots,
                 rx_data: of_ring.rx_data,
                 rx_stride: of_ring.rx_stride,
@@ -132,7 +132,7 @@ impl Agent {
             responses: ring.tx_data,
         };
         let kind = KernelKind::Regular { blocks: 1, warps: 1 };
-        let shared = if in_shared { stage } else { 0 };
+        let shared = if in_shared { staging } else { 0 };
         let launcher = UnifiedLauncher::unified(
             context,
             loaded,

@@ -51,8 +51,8 @@ const FIRST_PART: u32 = 4;
 /// The part of the deadline that remains for a kernel after it was told to end at once.
 const LAST_PART: u32 = 5;
 
-/// How a kernel ended. A kernel that may still run is kept.
-fn settle(agent: Waited, launched: Launched, deadline: Duration) -> Option<DeviceError> {
+/// Why a kernel did not end, or ended with an error. A kernel that may still run is kept.
+fn failure_of(agent: Waited, launched: Launched, deadline: Duration) -> Option<DeviceError> {
     match agent {
         Waited::Ended => {
             launched.ended();
@@ -91,7 +91,7 @@ impl RelayDispatcher<Running> {
         let stopped = dispatcher.stop(rest - rest / LAST_PART);
         let limit = deadline.max(begin.elapsed() + LAST_TIMEOUT);
         let sent = sender.end(begin, deadline - deadline / LAST_PART, limit);
-        let failures = [settle(received, receiving, deadline), settle(sent, sending, deadline)];
+        let failures = [failure_of(received, receiving, deadline), failure_of(sent, sending, deadline)];
         let [receive_failed, send_failed] = failures;
         let failed = receive_failed.or(send_failed);
         let taken = |event| receiver.events().count(event);

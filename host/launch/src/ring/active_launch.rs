@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_freed_before_the_kernel_was_told_to_end_and_has() {
+    fn nothing_is_freed_before_the_kernel_was_stopped_and_has_ended() {
         assert_eq!(notes_of(true, drop), ["halt", "wait", "free"]);
     }
 

@@ -1,7 +1,7 @@
 //! Statistics of the launches that a kernel makes by itself.
 
 use super::DeviceError;
-use ringcall_dispatcher::ring::triggers::{self, Figures};
+use ringcall_dispatcher::ring::triggers::{self, TriggerRecord};
 use ringcall_wire::launch::control;
 
 /// Launches that a dispatcher's kernel has made so far.
@@ -44,7 +44,7 @@ impl Triggers {
     /// Reads the statistics of one launch from the words of a control block, with acquire loads. Does not wait: see
     /// [`triggers::read`].
     pub(crate) fn of(read: impl Fn(usize) -> u64) -> Self {
-        let Figures { launches, code, at_ns } = triggers::read(read);
+        let TriggerRecord { launches, code, at_ns } = triggers::read(read);
         Self { launches, error: code as u32, at_ns }
     }
 }

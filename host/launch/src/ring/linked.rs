@@ -18,7 +18,7 @@ use core::sync::atomic::Ordering;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeferFrees, DeviceBuffer, Kernel, MappedRegion, Stream};
 use ringcall_dispatcher::ring::grid::GridChannel;
-use ringcall_dispatcher::ring::{Partition, stage_bytes};
+use ringcall_dispatcher::ring::{Partition, staging_bytes};
 use ringcall_dispatcher::shared_layout::Needs;
 use ringcall_gpu::shared::Words;
 use ringcall_protocol::Geometry;
@@ -138,14 +138,14 @@ impl LinkedDispatcher {
         let LinkedRing { slots, rx_stride, tx_stride, .. } = ring;
         Geometry::new(slots, rx_stride, tx_stride, ring.rx_data, ring.rx_peer, ring.tx_data)?;
         let (entries, cells, index) = lay_out(functions, graphs.trigger)?;
-        let stage = stage_bytes(rx_stride.max(tx_stride));
-        let needs = |shared_stages| Needs {
+        let staging = staging_bytes(rx_stride.max(tx_stride));
+        let needs = |shared_staging| Needs {
             slots: Partition::of(slots, 0, polling_blocks(kind)).count,
             cells: cells.len() as u32,
             entries: entries.len() as u32,
             workers: kind.workers(),
-            stage_bytes: stage,
-            shared_stages,
+            staging_bytes: staging,
+            shared_staging,
         };
         let cooperative = matches!(kind, KernelKind::Cooperative { .. });
         let (in_shared, shared) = shared_memory(&chosen, context.device().max_shared_per_block()?, needs);
@@ -163,8 +163,8 @@ impl LinkedDispatcher {
             // SAFETY: a word of the memory just made, which no kernel uses yet.
             unsafe { context.write_foreign(saved + word as u64 * 8, &value.to_le_bytes()) }?;
         }
-        let stages = polling_blocks(kind) as usize * kind.workers() as usize * 2 * stage as usize;
-        let scratch = if in_shared { 0 } else { zeroed(stages)? };
+        let bytes = polling_blocks(kind) as usize * kind.workers() as usize * 2 * staging as usize;
+        let scratch = if in_shared { 0 } else { zeroed(bytes)? };
         let channel =
             if cooperative { Some(DeviceBuffer::zeroed(context, GridChannel::BYTES)?) } else { None };
         let region = MappedRegion::zeroed(context, blocks * control::WORDS * 8)?;
@@ -197,7 +197,7 @@ impl LinkedDispatcher {
             multiplier,
             shift,
             options: option_bits(&chosen, &entries),
-            stage_bytes: stage,
+            staging_bytes: staging,
             sleep_ns: chosen.sleep_ns,
             handler_blocks: 0,
             reserved: 0,

@@ -12,7 +12,7 @@ use ringcall::Ring;
 use ringcall_cuda::CudaError;
 use ringcall_cuda::driver::{Context, DeviceBuffer, Kernel, MappedRegion, Module, Stream, StreamState};
 use ringcall_dispatcher::ring::grid::GridChannel;
-use ringcall_dispatcher::ring::{Layout, Partition, stage_bytes};
+use ringcall_dispatcher::ring::{Layout, Partition, staging_bytes};
 use ringcall_dispatcher::shared_layout::Needs;
 use ringcall_gpu::shared::Words;
 use ringcall_wire::Counter;
@@ -119,20 +119,20 @@ pub(super) fn over(
         None => saved_words(context, kind)?,
     };
     let blocks = kind.blocks() as usize;
-    let stage = stage_bytes(geometry.rx_stride().max(geometry.tx_stride()));
-    let needs = |shared_stages| Needs {
+    let staging = staging_bytes(geometry.rx_stride().max(geometry.tx_stride()));
+    let needs = |shared_staging| Needs {
         slots: Partition::of(geometry.slots(), 0, polling_blocks(kind)).count,
         cells: table.cells.len() as u32,
         entries: table.entries.len() as u32,
         workers: kind.workers(),
-        stage_bytes: stage,
-        shared_stages,
+        staging_bytes: staging,
+        shared_staging,
     };
     let (in_shared, shared) = shared_memory(&chosen, context.device().max_shared_per_block()?, needs);
     let scratch = if in_shared {
         None
     } else {
-        let bytes = polling_blocks(kind) as usize * kind.workers() as usize * 2 * stage as usize;
+        let bytes = polling_blocks(kind) as usize * kind.workers() as usize * 2 * staging as usize;
         Some(DeviceBuffer::zeroed(context, bytes)?)
     };
     let channel =
@@ -166,7 +166,7 @@ pub(super) fn over(
         multiplier,
         shift,
         options: option_bits(&chosen, &table.entries),
-        stage_bytes: stage,
+        staging_bytes: staging,
         sleep_ns: chosen.sleep_ns,
         handler_blocks: if matches!(kind, KernelKind::Ahead { .. }) { kind.blocks() } else { 0 },
         reserved: 0,
@@ -394,13 +394,13 @@ mod tests {
 
     #[test]
     fn handlers_shared_memory_follows_what_the_kernel_needs() {
-        let needs = |shared_stages| Needs {
+        let needs = |shared_staging| Needs {
             slots: 16,
             cells: 4,
             entries: 2,
             workers: 7,
-            stage_bytes: 4096,
-            shared_stages,
+            staging_bytes: 4096,
+            shared_staging,
         };
         let [without, with] = [false, true].map(|in_shared| Layout::of(needs(in_shared)).shared.bytes);
         assert!(without < with);
@@ -442,9 +442,9 @@ mod tests {
             options::DROP_BAD_REQUESTS
         );
         assert_eq!(bits(&functions, &alone.shared_ring()), options::SHARED_RING);
-        let told = functions.elsewhere("theirs");
-        assert_eq!(bits(&told, &alone), options::BESIDE_OTHERS);
-        assert_eq!(bits(&told, &alone.shared_ring()), options::SHARED_RING | options::BESIDE_OTHERS);
+        let listed = functions.elsewhere("theirs");
+        assert_eq!(bits(&listed, &alone), options::BESIDE_OTHERS);
+        assert_eq!(bits(&listed, &alone.shared_ring()), options::SHARED_RING | options::BESIDE_OTHERS);
     }
 
     #[test]

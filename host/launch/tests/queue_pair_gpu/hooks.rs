@@ -103,15 +103,15 @@ impl Ring {
     fn new(context: &Arc<Context>) -> Self {
         let mapped = |bytes| MappedRegion::zeroed(context, bytes).expect("memory");
         let regions = [mapped(SLOTS * 8), mapped(SLOTS * 8), mapped(SLOTS * STRIDE), mapped(SLOTS * STRIDE)];
-        let mut told = Vec::new();
+        let mut parameters = Vec::new();
         for region in &regions {
-            told.extend(region.device_address(0).expect("mapped").0.to_le_bytes());
+            parameters.extend(region.device_address(0).expect("mapped").0.to_le_bytes());
         }
         for number in [SLOTS as u32, STRIDE as u32, STRIDE as u32, 0] {
-            told.extend(number.to_le_bytes());
+            parameters.extend(number.to_le_bytes());
         }
-        let ctx = DeviceBuffer::zeroed(context, told.len()).expect("memory");
-        ctx.write_from(0, &told).expect("written");
+        let ctx = DeviceBuffer::zeroed(context, parameters.len()).expect("memory");
+        ctx.write_from(0, &parameters).expect("written");
         let words = |region: &MappedRegion| region.words(0, SLOTS).expect("inside");
         let bytes = |region: &MappedRegion| region.bytes(0, SLOTS * STRIDE).expect("inside");
         let (flags, data) =

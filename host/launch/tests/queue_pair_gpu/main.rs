@@ -83,7 +83,7 @@ fn queues_go_round_a_thousand_times() {
         let laps = setting("RINGCALL_UNIFIED_LAPS", 1000);
         for depth in [1, 2, 64, 1024] {
             for (copying, record) in [
-                (Copying::Staged, RecordMode::Written),
+                (Copying::FirstWordLast, RecordMode::Written),
                 (Copying::Not, RecordMode::Written),
                 (Copying::Not, RecordMode::NotWritten),
             ] {
@@ -116,7 +116,7 @@ fn queues_go_round_a_thousand_times() {
 #[test]
 fn wrong_completions_in_between_change_nothing() {
     on_device("wrong_completions_in_between_change_nothing", |context| {
-        let pair = Pair { told: true, completions: 256, ..Pair::of_depth(64) };
+        let pair = Pair { consumer_records: true, completions: 256, ..Pair::of_depth(64) };
         let (wired, mut rig) = wire(context, pair);
         let running = wired.start().expect("started");
         let (mut stray, mut failed) = (0, 0);

@@ -160,7 +160,7 @@ fn a_slow_request_holds_up_no_other() {
 #[test]
 fn three_kernels_count_wrong_completions() {
     on_device("three_kernels_count_wrong_completions", |context| {
-        let pair = Pair { told: true, completions: 512, ..shared(64) };
+        let pair = Pair { consumer_records: true, completions: 512, ..shared(64) };
         let (wired, mut rig) = wire(context, pair);
         let running = wired.start().expect("started");
         let (mut stray, mut failed, mut stray_sends) = (0, 0, 0);

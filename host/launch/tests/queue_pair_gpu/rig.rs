@@ -38,7 +38,7 @@ pub(crate) struct Pair {
     pub(crate) depth: u32,
     pub(crate) stride: u32,
     pub(crate) completions: u32,
-    pub(crate) told: bool,
+    pub(crate) consumer_records: bool,
     pub(crate) copying: Copying,
     pub(crate) record: RecordMode,
     pub(crate) kernel: KernelKind,
@@ -52,8 +52,8 @@ impl Pair {
             depth,
             stride: 64,
             completions: depth,
-            told: false,
-            copying: Copying::Staged,
+            consumer_records: false,
+            copying: Copying::FirstWordLast,
             record: RecordMode::Written,
             kernel: KernelKind::regular(),
             credits: 1,
@@ -282,7 +282,7 @@ fn adapter(context: &Arc<Context>, pair: Pair) -> (MappedQueues, thread::Running
         receive: (pair.depth * pair.credits).next_power_of_two(),
         send: pair.depth.next_power_of_two(),
         completions: pair.completions.next_power_of_two(),
-        told: pair.told,
+        consumer_records: pair.consumer_records,
         copying: pair.copying,
     };
     let queues = MappedQueues::allocate(context, shape).expect("queues");

@@ -122,10 +122,10 @@ fn of_two_dispatchers_one_answers_what_is_nobodys() {
             let options = DispatcherOptions::new(KernelKind::Regular { blocks: 1, warps });
             let (threads, by_warps) =
                 (rig::samples(64, &[HandlerKind::Thread]), rig::samples(64, &[HandlerKind::Warp]));
-            let told = by_warps
+            let listed = by_warps
                 .iter()
                 .fold(Functions::new().handlers(&threads), |all, handler| all.elsewhere(handler.name));
-            let keeper = rig::wire(&ring, told, options);
+            let keeper = rig::wire(&ring, listed, options);
             let sharing = rig::wire(&ring, Functions::new().handlers(&by_warps), options.shared_ring());
             let keeper = keeper.start().expect("started");
             let sharing = sharing.start().expect("started");

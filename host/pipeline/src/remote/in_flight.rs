@@ -1,5 +1,5 @@
 //! The in-flight table of a remote dispatcher: for each slot, whether the device's response and the user's completion are
-//! outstanding. Each of the two is settled exactly once.
+//! outstanding. Each of the two ends exactly once.
 //!
 //! | phase | device response outstanding | completion outstanding | left by |
 //! |---|---|---|---|
@@ -222,7 +222,7 @@ impl InFlightTable {
         }
     }
 
-    /// Publishes a response for the consumer. Only the thread whose [`exchange`](Self::exchange) settled the entry calls this.
+    /// Publishes a response for the consumer. Only the thread whose [`exchange`](Self::exchange) ended the entry calls this.
     #[inline]
     pub(crate) fn write(&self, slot: SlotIndex, request_id: u32, reply: Reply<'_>, answers: &SharedRing) {
         let (status, result, flag) = match reply {

@@ -559,7 +559,7 @@ impl VerbsQueuePair {
     ///
     /// # Errors
     /// The connection has ended; [`fault`](Self::fault) returns why from now on.
-    pub fn look(&mut self) -> Result<(), PairFault> {
+    pub fn poll_events(&mut self) -> Result<(), PairFault> {
         // Bounded by a little more than the events that a driver may hold.
         for _ in 0..64 {
             let Some(kind) = self.next_event() else { break };

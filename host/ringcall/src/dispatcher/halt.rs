@@ -29,8 +29,8 @@ impl Loop {
             }
             // On a shared ring an in-flight mark may belong to another dispatcher, whose graph has no time limit
             // here.
-            let settled = self.compat.shared_ring || !shared.any_in_flight();
-            if (executor_idle && settled) || clock::now_ns() >= until {
+            let all_completed = self.compat.shared_ring || !shared.any_in_flight();
+            if (executor_idle && all_completed) || clock::now_ns() >= until {
                 break;
             }
             std::thread::yield_now();

@@ -107,7 +107,8 @@ impl Pool {
                 }
                 match slot.and_then(|slot| self.tickets[slot.as_usize()]) {
                     Some(ticket) if shared.ledger().advance(&ticket, Phase::Running, Some(worker)) => {
-                        let accepted = shared.ledger().look(ticket.slot).map_or(0, |entry| entry.since_ns);
+                        let accepted =
+                            shared.ledger().snapshot(ticket.slot).map_or(0, |entry| entry.since_ns);
                         self.launch(shared, worker, ticket, accepted, clock::now_ns());
                         launched += 1;
                     }
@@ -144,8 +145,8 @@ impl Pool {
                 }
                 return;
             }
-            Ok(Err(error)) => shared.settle_error(&ticket, &shared.bank, Status::LAUNCH_FAILED, error.code),
-            Err(_) => shared.settle(&ticket, Some(&shared.bank), Status::HANDLER_PANIC, &[]),
+            Ok(Err(error)) => shared.complete_error(&ticket, &shared.bank, Status::LAUNCH_FAILED, error.code),
+            Err(_) => shared.complete(&ticket, Some(&shared.bank), Status::HANDLER_PANIC, &[]),
         };
         // Nothing was started, so no thread will empty the mailbox or release the worker.
         let _ = shared.cells[worker as usize].mailbox.take(shared.ring.geometry());
@@ -157,8 +158,8 @@ impl Pool {
     pub(super) fn give_up(&mut self, shared: &Shared, status: Status, oldest_ns: u64) -> u64 {
         let mut given_up = 0;
         for slot in shared.ring.geometry().iter() {
-            let Some(entry) = shared.ledger().look(slot) else { continue };
-            if entry.phase == Phase::Settled || (oldest_ns > 0 && entry.since_ns > oldest_ns) {
+            let Some(entry) = shared.ledger().snapshot(slot) else { continue };
+            if entry.phase == Phase::Completed || (oldest_ns > 0 && entry.since_ns > oldest_ns) {
                 continue;
             }
             let Some(ticket) = self.tickets[slot.as_usize()] else { continue };
@@ -168,7 +169,7 @@ impl Pool {
             if entry.phase == Phase::Queued {
                 self.forget(slot);
             }
-            if shared.settle(&ticket, Some(&shared.bank), status, &[]).is_ok() {
+            if shared.complete(&ticket, Some(&shared.bank), status, &[]).is_ok() {
                 given_up += 1;
             }
         }

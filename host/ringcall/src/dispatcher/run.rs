@@ -174,7 +174,7 @@ impl Loop {
         });
         let turned_away = context.turned_away;
         let executor_idle = self.executor.as_ref().is_none_or(|executor| executor.is_idle());
-        let mine_done = shared.ledger().unsettled().next().is_none() && executor_idle;
+        let mine_done = shared.ledger().in_flight().next().is_none() && executor_idle;
         // On a shared ring another dispatcher's in-flight marks do not count.
         done == 0 && !turned_away && mine_done && (self.compat.shared_ring || !shared.any_in_flight())
     }

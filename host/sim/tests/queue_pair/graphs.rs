@@ -46,8 +46,8 @@ fn serve_of(
     client: impl FnOnce(&mut Wire),
 ) -> u64 {
     let mut executions = 0;
-    let told = &mut executions;
-    let life = |kernel: KernelRig<'_>| *told = Park::executions(park, kernel, team, table);
+    let counted = &mut executions;
+    let life = |kernel: KernelRig<'_>| *counted = Park::executions(park, kernel, team, table);
     // A client that panics must not leave children at the door.
     struct Opens<'a>(&'a Park);
     impl Drop for Opens<'_> {
@@ -181,7 +181,7 @@ fn many_launches_beside_handlers() {
 /// Wrong completions in between, and the copy to BlueFlame of each answer.
 #[test]
 fn wrong_completions_beside_graphs() {
-    let shape = Shape { told: true, completions: 4, stride: 64, ..Shape::of_depth(16) };
+    let shape = Shape { consumer_records: true, completions: 4, stride: 64, ..Shape::of_depth(16) };
     let park = Arc::new(Park::new(&shape, 2, 4, ADDS));
     let table = table(&park);
     let mut bench = Bench::new(&shape);
@@ -190,7 +190,7 @@ fn wrong_completions_beside_graphs() {
     let life = |kernel: KernelRig<'_>| {
         Park::executions(&park, kernel, Team::of(2), &table);
     };
-    bench.play(Copying::Staged, life, |peer, nic| {
+    bench.play(Copying::FirstWordLast, life, |peer, nic| {
         mixture(peer, &shape, 300, |i| {
             if i % 3 == 0 {
                 let queue = if i % 2 == 0 { Queue::Receive } else { Queue::Send };
@@ -563,7 +563,7 @@ fn a_stop_in_a_burst_loses_nothing() {
 
 /// A dispatcher that cannot launch itself again says so and ends; what it held is answered at the next start.
 #[test]
-fn a_failed_relaunch_is_told() {
+fn a_failed_relaunch_is_reported() {
     let shape = Shape { stride: 64, ..Shape::of_depth(8) };
     let mut park = Park::new(&shape, 2, 4, ADDS);
     park.refuses_relaunch = Some(701);

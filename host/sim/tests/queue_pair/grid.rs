@@ -7,7 +7,7 @@ use ringcall_dispatcher::queue_pair::{Copying, QueuePairBlockState, QueuePairEnd
 use ringcall_dispatcher::ring::grid::{self, CachedCall, GridCall, GridChannel, Participant};
 use ringcall_dispatcher::ring::{Call, Machine, Returned};
 use ringcall_gpu::atomic::DeviceU64;
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::{self, Warp};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::header::HEADER_BYTES;
@@ -37,7 +37,7 @@ impl Machine for GridPoller<'_> {
 
     fn call_grid(&self, warp: Warp<'_>, call: &Call<'_>, meanwhile: impl FnOnce()) -> Option<Returned> {
         let (arg_len, capacity) = (call.arg_len, call.capacity);
-        let what = GridCall { handler: call.address, arg_len, capacity, stage: 0 };
+        let what = GridCall { handler: call.address, arg_len, capacity, staging: 0 };
         Some(self.port.call_grid(warp, self.others, what, meanwhile, self.work))
     }
 
@@ -59,16 +59,16 @@ fn table() -> Table {
 /// how often each thread took part.
 fn grid(kernel: KernelRig<'_>, [blocks, threads]: [u32; 2], single: bool) -> Vec<u64> {
     let (channel, block_state, table) = (GridChannel::default(), QueuePairBlockState::default(), table());
-    let told: Vec<CachedCall> = (0..blocks).map(|_| CachedCall::default()).collect();
-    let stages = [kernel.stage(), kernel.stage()];
+    let cached: Vec<CachedCall> = (0..blocks).map(|_| CachedCall::default()).collect();
+    let staging = [kernel.staging(), kernel.staging()];
     let turns: Vec<_> = (0..blocks * threads).map(|_| DeviceU64::new(0)).collect();
     let over = team::run_grid(blocks, threads, |grid| {
-        let (input, output) = (Stage::new(&stages[0]), Stage::new(&stages[1]));
-        let (block, home) = (grid.as_block(), grid.block() == 0);
-        let port = channel.port(block, &told[grid.block() as usize]);
+        let (input, output) = (StagingBuffer::new(&staging[0]), StagingBuffer::new(&staging[1]));
+        let (block, is_pollers_block) = (grid.as_block(), grid.block() == 0);
+        let port = channel.port(block, &cached[grid.block() as usize]);
         let work = |call: GridCall| {
             assert_eq!(call.handler, HANDLER);
-            // The host is told of a call while it runs, also of one that does not end.
+            // The host sees a call while it runs, also of one that does not end.
             until(|| kernel.control.load(control::BUSY, Relaxed) != 0);
             turns[grid.rank() as usize].fetch_add(1, Relaxed);
             for word in grid.stride(call.arg_len.div_ceil(8) as usize) {
@@ -77,9 +77,12 @@ fn grid(kernel: KernelRig<'_>, [blocks, threads]: [u32; 2], single: bool) -> Vec
             Returned { status: 0, len: call.arg_len }
         };
         let first = if single { 0 } else { (threads - 1) / 32 * 32 };
-        let polls = home && if single { block.thread() == 0 } else { block.thread() >= first };
+        let polls = is_pollers_block && if single { block.thread() == 0 } else { block.thread() >= first };
         if !polls {
-            port.participate(if home { Participant::Home } else { Participant::Other }, work);
+            port.participate(
+                if is_pollers_block { Participant::PollersBlock } else { Participant::Other },
+                work,
+            );
             return QueuePairEnd::Ended;
         }
         let warp = if single { Warp::single() } else { block.warp() };
@@ -108,7 +111,7 @@ fn all_take_part_beside_the_others() {
             let mut took = Vec::new();
             let took_part = &mut took;
             bench.play(
-                Copying::Staged,
+                Copying::FirstWordLast,
                 move |kernel| *took_part = grid(kernel, size, single),
                 |peer, _| {
                     let names = ["all", "increment", "all", "increment together"];

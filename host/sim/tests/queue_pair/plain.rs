@@ -74,9 +74,9 @@ fn every_status() {
 fn queues_go_round_at_every_depth_and_over_restarts() {
     for (depth, threads, copying, record) in [
         (1, 1, Copying::Not, RecordMode::Written),
-        (2, 4, Copying::Staged, RecordMode::Written),
+        (2, 4, Copying::FirstWordLast, RecordMode::Written),
         (64, 4, Copying::Not, RecordMode::NotWritten),
-        (64, 4, Copying::Staged, RecordMode::Written),
+        (64, 4, Copying::FirstWordLast, RecordMode::Written),
         (1024, 1, Copying::Not, RecordMode::Written),
     ] {
         // Four lanes take the fast path through slots of less than 128 bytes.
@@ -102,10 +102,10 @@ fn one_at_a_time() {
     const TOTAL: u64 = 60;
     let base = Shape { slots: 16, stride: 112, ..Shape::of_depth(16) };
     let remote = Remote { address: 0x5_0000, rkey: 5 };
-    let told = Shape { stride: 80, told: true, sequence: true, ..base };
+    let recorded = Shape { stride: 80, consumer_records: true, sequence: true, ..base };
     let written = Shape { reply: ResponsePath::WriteImm { base: remote, stride: 112 }, ..base };
     // A slot with a second pair for every lane leaves none for the completion: the general way.
-    for shape in [base, told, written, Shape { sends: true, ..base }, Shape { stride: 128, ..base }] {
+    for shape in [base, recorded, written, Shape { sends: true, ..base }, Shape { stride: 128, ..base }] {
         let mut bench = Bench::new(&shape);
         bench.serve(Team::of(4), |peer, _| {
             for i in 0..TOTAL {
@@ -170,7 +170,7 @@ fn several_warps_share_a_batch() {
 
 #[test]
 fn wrong_completions_in_between_change_nothing() {
-    let shape = Shape { told: true, completions: 4, ..Shape::of_depth(64) };
+    let shape = Shape { consumer_records: true, completions: 4, ..Shape::of_depth(64) };
     let mut bench = Bench::new(&shape);
     let (mut stray, mut failed, mut tx_stray) = (0, 0, 0);
     let control = bench.control.clone();
@@ -240,7 +240,7 @@ fn more_receive_requests_than_slots_for_sends() {
     for (slots, sends, refused) in [(4, true, true), (8, true, false), (4, false, false)] {
         let shape = Shape { slots, sends, ..Shape::of_depth(8) };
         let (windows, control) = (windows(&shape), words(control::WORDS));
-        let bell = Bell::new(words(8), Copying::Staged).expect("8 words");
+        let bell = Bell::new(words(8), Copying::FirstWordLast).expect("8 words");
         // Ends as soon as it has begun.
         control.store(control::STOP, control::STOP_NOW, Relaxed);
         let kernel = KernelRig { shape: &shape, windows: &windows, control: &control, bell: &bell };

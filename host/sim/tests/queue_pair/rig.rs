@@ -9,7 +9,7 @@ use ringcall_dispatcher::queue_pair::{
 use ringcall_dispatcher::ring::{Call, DeviceTable, Machine, Returned};
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::Words;
-use ringcall_gpu::stage::Stage;
+use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team::{self, Block, WARP_LANES, Warp};
 use ringcall_mlx5::Event;
 use ringcall_mlx5::endpoint::{SLOT_BITS, Windows};
@@ -128,7 +128,7 @@ pub struct Team {
 
 impl Team {
     pub const fn of(threads: u32) -> Self {
-        Self { threads, extent: Extent::Received, copying: Copying::Staged }
+        Self { threads, extent: Extent::Received, copying: Copying::FirstWordLast }
     }
 }
 
@@ -248,8 +248,8 @@ impl<'a> KernelRig<'a> {
         }
     }
 
-    /// A stage as long as a slot.
-    pub fn stage(&self) -> Vec<BlockU64> {
+    /// A staging buffer as long as a slot.
+    pub fn staging(&self) -> Vec<BlockU64> {
         (0..self.shape.stride.div_ceil(16) * 2).map(|_| BlockU64::new(0)).collect()
     }
 
@@ -269,13 +269,17 @@ impl<'a> KernelRig<'a> {
     ) -> Vec<QueuePairEnd> {
         let block_state = QueuePairBlockState::default();
         let warps = with.threads.div_ceil(WARP_LANES);
-        let stages: Vec<_> = (0..2 * warps).map(|_| self.stage()).collect();
+        let staging: Vec<_> = (0..2 * warps).map(|_| self.staging()).collect();
         let kernel: &KernelRig<'_> = self;
         let dispatcher = kernel.dispatcher(&block_state, table, machine, graphs, (with.extent, warps));
         team::run_grid(1, with.threads, |grid| {
             let block: Block<'_> = grid.as_block();
             let me = (block.thread() / WARP_LANES) as usize;
-            dispatcher.run(block, Stage::new(&stages[2 * me]), Stage::new(&stages[2 * me + 1]))
+            dispatcher.run(
+                block,
+                StagingBuffer::new(&staging[2 * me]),
+                StagingBuffer::new(&staging[2 * me + 1]),
+            )
         })
     }
 }

@@ -46,8 +46,8 @@ pub struct Shape {
     pub completions: u32,
     pub slots: u32,
     pub stride: u32,
-    /// Whether the NIC is told which completions were read.
-    pub told: bool,
+    /// Whether records tell the NIC which completions were read.
+    pub consumer_records: bool,
     pub blue_flame: bool,
     pub record: RecordMode,
     pub sends: bool,
@@ -63,7 +63,7 @@ impl Shape {
             completions: 1,
             slots: depth,
             stride: 128,
-            told: false,
+            consumer_records: false,
             blue_flame: false,
             record: RecordMode::Written,
             sends: false,
@@ -93,13 +93,13 @@ pub fn bytes(len: usize) -> Bytes {
 pub fn windows(shape: &Shape) -> Windows {
     let depth = shape.depth as usize;
     let completions = depth * shape.completions as usize * cqe::WORDS;
-    let told = || shape.told.then(|| words(1));
+    let record = || shape.consumer_records.then(|| words(1));
     let windows = Windows {
         rx_completions: words(completions),
-        rx_completions_record: told(),
+        rx_completions_record: record(),
         receive: words(depth * 2),
         tx_completions: words(completions),
-        tx_completions_record: told(),
+        tx_completions_record: record(),
         send: words(depth * wqe::WORDS),
         record: words(1),
         rx_data: bytes(shape.slots as usize * shape.stride as usize),

@@ -96,7 +96,7 @@ pub const CASES: &[Case] = &[
     Case { name: "frames that do not fit", run: frames::frames_that_do_not_fit_are_refused },
     Case { name: "a request without an answer", run: trouble::no_answer_stalls_no_other },
     Case { name: "answers in another order", run: trouble::answers_in_any_order },
-    Case { name: "error marks and wrong answers", run: trouble::bad_answers_are_told },
+    Case { name: "error marks and wrong answers", run: trouble::bad_answers_are_reported },
     Case { name: "back-pressure", run: trouble::a_full_ring_holds_back },
     Case { name: "a client restarts", run: trouble::a_client_restarts },
     Case { name: "a stop in a burst", run: stops::a_stop_in_a_burst_adds_up },

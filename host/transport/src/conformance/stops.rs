@@ -36,17 +36,17 @@ pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> CaseResult {
     equal("received", &counts.received, &60)?;
     equal("sum", &(counts.answered + counts.dropped + counts.refused() + counts.unsent), &60)?;
     equal("answered", &(counts.answered, counts.dropped >= 2), &(answered, true))?;
-    let mut told: BTreeMap<Status, u64> = BTreeMap::new();
+    let mut answers: BTreeMap<Status, u64> = BTreeMap::new();
     let mut ids: Vec<u32> = Vec::new();
     for _ in 0..60 {
         let CallerReply { id, status, .. } = reply(&mut *client)?;
-        *told.entry(status).or_default() += 1;
+        *answers.entry(status).or_default() += 1;
         ids.push(id);
     }
     ids.sort_unstable();
     ensure!(ids.iter().copied().eq(0..60), "told: {ids:?}");
-    equal("told OK", &told.get(&Status::OK).copied().unwrap_or(0), &counts.answered)?;
-    let stopping = told.get(&Status::SHUTTING_DOWN).copied().unwrap_or(0);
+    equal("answered OK", &answers.get(&Status::OK).copied().unwrap_or(0), &counts.answered)?;
+    let stopping = answers.get(&Status::SHUTTING_DOWN).copied().unwrap_or(0);
     equal("told SHUTTING_DOWN", &stopping, &(counts.dropped + counts.stopping))
 }
 

@@ -42,13 +42,13 @@ pub(super) fn no_answer_stalls_no_other(subject: &dyn Subject) -> CaseResult {
     until("three are left under way", || service.statistics().under_way == 3)?;
     let report = stop(service, AT_ONCE)?;
     equal("dropped", &report.dropped, &3)?;
-    let told: BTreeSet<u32> = (0..3)
+    let reported: BTreeSet<u32> = (0..3)
         .map(|_| match reply(&mut *silent)? {
             CallerReply { id, status: Status::SHUTTING_DOWN, .. } => Ok(id),
             got => Err(format!("{got:?}")),
         })
         .collect::<Result<_, _>>()?;
-    equal("told", &told, &(0..3).collect())
+    equal("reported", &reported, &(0..3).collect())
 }
 
 /// Answers are sent as they become ready.
@@ -74,7 +74,7 @@ pub(super) fn answers_in_any_order(subject: &dyn Subject) -> CaseResult {
 }
 
 /// Error marks become errors, and an answer to another request is not passed on.
-pub(super) fn bad_answers_are_told(subject: &dyn Subject) -> CaseResult {
+pub(super) fn bad_answers_are_reported(subject: &dyn Subject) -> CaseResult {
     let ring = subject.ring(1, SLOT_BYTES)?;
     let (service, mut foreign) = bare(subject, &ring)?;
     let mut client = subject.client(service.endpoint());

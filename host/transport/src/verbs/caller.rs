@@ -81,7 +81,7 @@ impl VerbsCaller {
     }
 
     /// Frees the page of an answered request.
-    fn settle(&mut self, answer: &[u8]) {
+    fn free_page(&mut self, answer: &[u8]) {
         let header =
             answer.first_chunk::<HEADER_BYTES>().and_then(|bytes| ResponseHeader::from_bytes(bytes).ok());
         let id = header.map(|header| header.request_id);
@@ -121,7 +121,7 @@ impl Wire for VerbsCaller {
                     let here = len.min(answer.len());
                     self.pair.read(slot, &mut answer[..here]);
                     let released = self.pair.release(slot);
-                    self.settle(&answer[..here]);
+                    self.free_page(&answer[..here]);
                     take(WireArrival::Frame(ReceivedFrame {
                         from: (),
                         slot: None,

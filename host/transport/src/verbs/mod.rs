@@ -62,7 +62,7 @@ pub struct Verbs {
     /// Consecutive polls that found nothing.
     idle: u32,
     /// When the device was last polled for events other than completions.
-    looked: Instant,
+    events_polled_at: Instant,
 }
 
 /// Empty polls between two readings of the clock.
@@ -87,7 +87,7 @@ impl Verbs {
             introduced: Introduced::none(),
             page: Vec::new(),
             idle: 0,
-            looked: Instant::now(),
+            events_polled_at: Instant::now(),
         };
         if let Some(remote) = options.peer {
             verbs.connect(remote)?;
@@ -224,13 +224,13 @@ impl Wire for Verbs {
         self.idle += 1;
         if self.idle >= POLLS_BETWEEN {
             self.idle = 0;
-            let is_due = self.looked.elapsed() >= EVENTS_INTERVAL;
+            let is_due = self.events_polled_at.elapsed() >= EVENTS_INTERVAL;
             if is_due {
-                self.looked = Instant::now();
+                self.events_polled_at = Instant::now();
             }
             if is_due
                 && let Some(pair) = &mut self.pair
-                && let Err(fault) = pair.look()
+                && let Err(fault) = pair.poll_events()
             {
                 return self.ended(fault, take);
             }

@@ -20,14 +20,18 @@ fn another_dispatchers_mark_is_left_alone() {
         // The slot is filled again, and another dispatcher takes the request, all before a sweep.
         bench.ask(3, 2);
         bench.tx_flags.store(3, flag::IN_FLIGHT, Ordering::Release);
-        assert_eq!(looks(&bench), [Ended { slot: 3, failed: false }], "{answer_last} {in_place}");
+        assert_eq!(
+            ends_after_a_query(&bench),
+            [Ended { slot: 3, failed: false }],
+            "{answer_last} {in_place}"
+        );
         assert_eq!(bench.tx(3), flag::IN_FLIGHT, "the other's: {answer_last} {in_place}");
         assert!(bench.engine.is_idle());
     }
 }
 
 #[test]
-fn another_engines_launch_is_told_from_ones_own() {
+fn another_engines_launch_is_not_taken_for_ones_own() {
     let [one, two] = [0, 1].map(|_| Bench::of(1, Manner { shared: true, ..Manner::default() }));
     // Both write into one ring's slots, as far as the first of them is concerned.
     let same = |two: &Bench| {
@@ -61,20 +65,20 @@ fn on_a_shared_ring_a_graph_that_does_not_answer_is_found_out() {
         let bench = Bench::of(1, manner);
         launch(&bench, 0, 2, true).expect("idle");
         bench.streams[0].fail(700);
-        assert_eq!(looks(&bench), failed, "{answer_last} {in_place}");
+        assert_eq!(ends_after_a_query(&bench), failed, "{answer_last} {in_place}");
         assert_eq!(bench.tx(2), flag::error(700));
         let bench = Bench::of(1, manner);
         // In place a graph cannot but answer, if its stream takes the flag.
         bench.streams[0].lose_writes();
         launch(&bench, 0, 2, true).expect("idle");
         bench.streams[0].end();
-        assert_eq!(looks(&bench), failed, "{answer_last} {in_place}");
+        assert_eq!(ends_after_a_query(&bench), failed, "{answer_last} {in_place}");
         assert_eq!(bench.tx(2), UNKNOWN);
     }
 }
 
 #[test]
-fn a_loop_tells_its_engine_that_the_ring_is_shared() {
+fn a_loop_sets_its_engine_to_a_shared_ring() {
     let bench = Bench::new(1, false);
     let _dispatcher = dispatcher_of(&bench, RingCompat { shared_ring: true, ..COMPAT });
     launch(&bench, 0, 1, true).expect("idle");
@@ -87,7 +91,7 @@ fn a_loop_tells_its_engine_that_the_ring_is_shared() {
 }
 
 #[test]
-fn who_waits_for_a_worker_of_a_shared_ring_is_told_that_there_is_none() {
+fn a_wait_for_a_worker_of_a_shared_ring_ends_without_one() {
     let bench = Bench::of(1, Manner { shared: true, ..Manner::default() });
     let compat = RingCompat { shared_ring: true, ..COMPAT };
     let (host_loop, _flag) = host_loop_over(&bench, Source::Ring(bench.ring), compat);

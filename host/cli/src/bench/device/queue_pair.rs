@@ -64,7 +64,7 @@ impl Peer {
     }
 
     /// The start time of the request that `response` answers, if it answers one.
-    fn settle(&mut self, response: &[u8]) -> Option<u64> {
+    fn take_answer(&mut self, response: &[u8]) -> Option<u64> {
         let header = ResponseHeader::from_bytes(response).ok()?;
         let place = self.place(header.request_id.into());
         let open = self.begun.get_mut(place)?;
@@ -102,7 +102,7 @@ impl Port for Peer {
 
     fn send(&mut self, _: Message, response: &[u8]) -> bool {
         let now = clock::now_ns();
-        match self.settle(response) {
+        match self.take_answer(response) {
             Some(begun) if self.answered >= self.warm_up => {
                 self.times.saturating_record((now - begun).max(1));
             }
@@ -250,8 +250,8 @@ fn exchange(
         receive: receives,
         send: slots,
         completions: receives,
-        told: false,
-        copying: Copying::Staged,
+        consumer_records: false,
+        copying: Copying::FirstWordLast,
     };
     let queues = MappedQueues::allocate(&context, shape)?;
     let (rx, tx) = (queues.windows().rx_data.clone(), queues.windows().tx_data.clone());

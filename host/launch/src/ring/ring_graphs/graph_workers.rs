@@ -73,7 +73,7 @@ pub(super) struct GraphWorkers {
     responses: Bytes,
     workers: Vec<Worker>,
     pool: WorkerPool,
-    staged: Vec<u8>,
+    copy: Vec<u8>,
 }
 
 /// A graph has ended when it has freed its mailbox, which it does after it has answered.
@@ -96,9 +96,9 @@ impl GraphWorkers {
         let responses = windows.tx_data;
         let stride = ring.geometry().tx_stride() as usize / 8;
         let answers = Answers::new(windows.tx_flags, Some((responses.words().clone(), stride)), true);
-        let staged = vec![0; ring.geometry().request_capacity() as usize];
+        let copy = vec![0; ring.geometry().request_capacity() as usize];
         let pool = WorkerPool::new(answers, ());
-        Self { ring, tx_data, tx_flags, responses, workers: Vec::new(), pool, staged }
+        Self { ring, tx_data, tx_flags, responses, workers: Vec::new(), pool, copy }
     }
 
     /// Bytes of a mailbox's payload, and of a result.
@@ -133,11 +133,11 @@ impl GraphWorkers {
         Status::LAUNCH_FAILED
     }
 
-    /// Collects graphs that have ended; with `look` also graphs that failed, or that ended without freeing their
+    /// Collects graphs that have ended; with `ask` also graphs that failed, or that ended without freeing their
     /// mailbox.
-    fn settle(&mut self, look: bool, ended: &mut dyn FnMut(Status)) {
+    fn collect(&mut self, ask: bool, ended: &mut dyn FnMut(Status)) {
         for index in self.pool.workers() {
-            let Some(Seen { slot, answer, end }) = self.pool.poll(index, look, &Mailboxes(&self.workers))
+            let Some(Seen { slot, answer, end }) = self.pool.poll(index, ask, &Mailboxes(&self.workers))
             else {
                 continue;
             };
@@ -147,7 +147,7 @@ impl GraphWorkers {
                     Answer::Given => self.status_of(slot, &worker.header),
                     Answer::Never(code) => self.fail(slot, &worker.header, code),
                 };
-                self.pool.settle(index);
+                self.pool.complete(index);
                 ended(status);
             }
             match end {
@@ -178,8 +178,8 @@ impl ExternalExecutor for GraphWorkers {
         if self.pool.is_idle() {
             return;
         }
-        let look = self.pool.due();
-        self.settle(look, ended);
+        let ask = self.pool.due();
+        self.collect(ask, ended);
     }
 
     #[inline]
@@ -211,7 +211,7 @@ impl ExternalExecutor for GraphWorkers {
             NotTaken::NoWorker => LaunchError { code: NOT_FOUND },
             NotTaken::NoSlot | NotTaken::Busy | NotTaken::Served => LaunchError { code: INVALID },
         })?;
-        let payload = &mut self.staged[..];
+        let payload = &mut self.copy[..];
         // This is the dispatcher's copy of the header, whose length the dispatcher has checked.
         let len = (worker.header.arg_len as usize).min(payload.len());
         let payload = &mut payload[..len];
@@ -256,7 +256,7 @@ impl Drop for GraphWorkers {
     fn drop(&mut self) {
         let begin = Instant::now();
         while !self.is_idle() {
-            self.settle(true, &mut |_| ());
+            self.collect(true, &mut |_| ());
             if begin.elapsed() >= GRACE_PERIOD {
                 // A graph still reads its mailbox and will write into the ring; freeing any other memory would wait
                 // for the graph.

@@ -68,13 +68,13 @@ impl GraphStream for Arc<FakeStream> {
 }
 
 /// Graph workers, and whether their polls are over for this turn: what happens then happens between a look and the scan.
-struct Looked {
+struct Observed {
     workers: GraphWorkers,
     over: Arc<AtomicBool>,
     shared: Arc<AtomicBool>,
 }
 
-impl ExternalExecutor for Looked {
+impl ExternalExecutor for Observed {
     fn is_for(&self, ring: &Geometry) -> bool {
         self.workers.is_for(ring)
     }
@@ -115,7 +115,7 @@ struct Bench {
     ring: Ring,
     mailboxes: Vec<Words>,
     streams: Vec<Arc<FakeStream>>,
-    looked: Arc<AtomicBool>,
+    idle: Arc<AtomicBool>,
     port: WorkerPort,
     dispatcher: HostDispatcher<Stepped>,
 }
@@ -152,18 +152,18 @@ impl Bench {
             .worker_call(POOLED, HandlerSchema::new())
             .build(&ring)
             .expect("a table");
-        let looked: Arc<AtomicBool> = Arc::default();
+        let idle: Arc<AtomicBool> = Arc::default();
         let dispatcher = HostDispatcher::builder(&ring, table)
             .worker(WorkerSpec::mailbox(FunctionId::of(POOLED)))
-            .executor(Box::new(Looked { workers, over: Arc::clone(&looked), shared: Arc::default() }))
+            .executor(Box::new(Observed { workers, over: Arc::clone(&idle), shared: Arc::default() }))
             .build()
             .expect("a dispatcher");
         let port = dispatcher.ports().pop().expect("a worker");
-        Self { ring, mailboxes, streams, looked, port, dispatcher: dispatcher.into_stepper() }
+        Self { ring, mailboxes, streams, idle, port, dispatcher: dispatcher.into_stepper() }
     }
 
-    /// Long enough for a look at the streams.
-    fn look(&mut self) {
+    /// Long enough for a query of the streams.
+    fn step_past_a_query(&mut self) {
         for _ in 0..=SWEEPS_PER_QUERY {
             let _ = self.dispatcher.step();
         }
@@ -353,7 +353,7 @@ fn what_goes_wrong_is_answered() {
     bench.turn();
     assert_eq!(bench.launches(), [2]);
     bench.set_state(0, WorkerStream::Failed(700));
-    bench.look();
+    bench.step_past_a_query();
     assert_eq!(taken(&bench, 3), (Status::LAUNCH_FAILED, Some(700), vec![]));
     send(&bench, 4, NAME, 5, &[1]);
     bench.turn();
@@ -407,19 +407,19 @@ fn a_stop_leaves_a_graph_that_runs_its_slot() {
 }
 
 #[test]
-fn a_slot_that_changes_hands_after_the_look_is_answered_once() {
+fn a_slot_that_changes_hands_after_the_poll_is_answered_once() {
     let mut bench = Bench::new(&[0]);
     send(&bench, 5, NAME, 1, &[1]);
     bench.turn();
     assert_eq!(bench.slot(0), 5);
     // Answered, taken and filled for a worker of the pool, between a turn's look at the graphs and its scan.
-    bench.looked.store(true, Ordering::Relaxed);
+    bench.idle.store(true, Ordering::Relaxed);
     bench.answer(0, Status::OK);
     bench.end(0);
     assert_eq!(taken(&bench, 5).2, [2]);
     send(&bench, 5, POOLED, 2, &[7]);
     bench.turn();
-    bench.looked.store(false, Ordering::Relaxed);
+    bench.idle.store(false, Ordering::Relaxed);
     bench.turn();
     assert_eq!(bench.tx(5), flag::IN_FLIGHT, "the end was the first one's");
     let job = bench.port.take_job().expect("a job");
@@ -445,10 +445,10 @@ fn a_graph_that_never_frees_its_mailbox_is_noticed() {
             assert_eq!(taken(&bench, 0).2, [2]);
         }
         send(&bench, 1, NAME, 2, &[3]);
-        bench.look();
+        bench.step_past_a_query();
         assert_eq!(bench.launches(), [1], "it may still run");
         bench.set_state(0, WorkerStream::Done);
-        bench.look();
+        bench.step_past_a_query();
         // Its worker takes the next one.
         assert_eq!((bench.launches(), bench.slot(0)), (vec![2], 1));
         if !answers {
@@ -477,7 +477,7 @@ fn a_stream_that_fails_after_the_answer_is_noticed() {
     bench.turn();
     assert_eq!(bench.launches(), [1]);
     bench.set_state(0, WorkerStream::Failed(700));
-    bench.look();
+    bench.step_past_a_query();
     bench.turn();
     assert_eq!(taken(&bench, 1), (Status::NO_WORKER, None, vec![]), "it would wait for ever");
     assert_eq!((bench.launches(), bench.count(Counter::Completed)), (vec![1], 1));

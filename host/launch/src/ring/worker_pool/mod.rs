@@ -312,7 +312,7 @@ impl<M: IdleMask> WorkerPool<M> {
             if !(answered && self.answers.is_free(slot)) {
                 return Err(NotTaken::Served);
             }
-            self.settle(before);
+            self.complete(before);
         }
         self.launches = self.launches.wrapping_add(1);
         let token = Answers::token(self.launches);
@@ -379,7 +379,7 @@ impl<M: IdleMask> WorkerPool<M> {
     }
 
     /// The worker's answer is not outstanding any more; the slot's next request does not belong to this worker.
-    pub fn settle(&mut self, worker: usize) {
+    pub fn complete(&mut self, worker: usize) {
         if let Some(member) = self.members.get_mut(worker) {
             self.outstanding -= usize::from(core::mem::take(&mut member.launch.outstanding));
         }
@@ -392,13 +392,13 @@ impl<M: IdleMask> WorkerPool<M> {
 
     /// The worker is idle.
     pub fn release(&mut self, worker: usize) {
-        self.settle(worker);
+        self.complete(worker);
         self.set_state(worker, WorkerState::Idle);
     }
 
     /// The worker's stream has failed: the worker takes no more requests.
     pub fn retire(&mut self, worker: usize) {
-        self.settle(worker);
+        self.complete(worker);
         self.set_state(worker, WorkerState::Broken);
     }
 

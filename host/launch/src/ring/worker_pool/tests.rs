@@ -36,8 +36,8 @@ struct Graph {
     runs: bool,
     answered: bool,
     ended: bool,
-    /// What became of its answer was told.
-    told: bool,
+    /// What became of its answer was reported.
+    reported: bool,
     /// Another took its slot before that.
     replaced: bool,
 }
@@ -83,7 +83,7 @@ impl World {
     }
 }
 
-/// Looks at every worker, and checks what the pool makes of it against the truth.
+/// Polls every worker, and checks what the pool makes of it against the truth.
 fn sweep(pool: &mut WorkerPool<&Seen64>, world: &mut World, ask: bool, early: bool) {
     for worker in pool.workers() {
         let Some(seen) = pool.poll(worker, ask, &*world) else { continue };
@@ -91,21 +91,24 @@ fn sweep(pool: &mut WorkerPool<&Seen64>, world: &mut World, ask: bool, early: bo
         assert!(graph.runs && seen.slot == graph.slot);
         assert!(seen.end.is_none() || graph.ended, "{graph:?}");
         assert!(seen.end.is_some() || !(ask && graph.ended), "an end that nobody sees: {graph:?}");
-        assert!(seen.end.is_none() || seen.answer.is_none() == (graph.told || graph.replaced), "{graph:?}");
+        assert!(
+            seen.end.is_none() || seen.answer.is_none() == (graph.reported || graph.replaced),
+            "{graph:?}"
+        );
         if seen.end.is_none() && !early {
             continue;
         }
         match seen.answer {
-            Some(_) if graph.told || graph.replaced => panic!("told twice: {graph:?}"),
+            Some(_) if graph.reported || graph.replaced => panic!("reported twice: {graph:?}"),
             Some(Answer::Given) => {
                 assert!(graph.answered, "{graph:?}");
-                world.graphs[worker].told = true;
-                pool.settle(worker);
+                world.graphs[worker].reported = true;
+                pool.complete(worker);
             }
             Some(Answer::Never(code)) => {
                 assert_eq!((code, graph.answered, graph.ended), (UNKNOWN, false, true));
                 assert_eq!(world.whose[graph.slot as usize], Whose::Worker(worker), "another's mark");
-                world.graphs[worker].told = true;
+                world.graphs[worker].reported = true;
                 world.set(graph.slot, flag::error(code), Whose::Consumers);
             }
             None => (),
@@ -120,8 +123,8 @@ fn sweep(pool: &mut WorkerPool<&Seen64>, world: &mut World, ask: bool, early: bo
 fn launch(pool: &mut WorkerPool<&Seen64>, world: &mut World, slot: u32) {
     let Found::Worker(worker) = pool.find(Some((7, 0))) else { return };
     let before = (0..WORKERS).find(|&before| {
-        let Graph { slot: had, runs, told, replaced, .. } = world.graphs[before];
-        runs && !told && !replaced && had == slot
+        let Graph { slot: had, runs, reported, replaced, .. } = world.graphs[before];
+        runs && !reported && !replaced && had == slot
     });
     let taken = pool.take(worker, slot);
     if world.whose[slot as usize] != Whose::Nobodys {
@@ -138,7 +141,7 @@ fn launch(pool: &mut WorkerPool<&Seen64>, world: &mut World, slot: u32) {
 }
 
 #[test]
-fn every_launch_is_told_once_and_truly_and_no_others_mark_is_touched() {
+fn every_launch_is_reported_once_and_truly_and_no_others_mark_is_touched() {
     for seed in 0..300 {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (ends_show, early) = (random.random_bool(0.5), random.random_bool(0.5));
@@ -235,7 +238,7 @@ fn streams_are_asked_now_and_then() {
 }
 
 #[test]
-fn without_marks_the_word_tells_a_taken_answer_from_none() {
+fn without_marks_the_word_separates_a_taken_answer_from_none() {
     for answers in [false, true] {
         let (mut pool, flags, slots) = pool(false, true);
         pool.add(1, 0);

@@ -57,16 +57,16 @@ fn on_a_shared_ring_a_graph_that_does_not_answer_is_found_out() {
 }
 
 #[test]
-fn a_dispatcher_tells_its_graphs_that_the_ring_is_shared() {
+fn a_dispatcher_sets_its_graphs_to_a_shared_ring() {
     for shared_ring in [false, true] {
         let ring = ring();
         let (workers, ..) = workers(&ring, &[0]);
-        let told: Arc<AtomicBool> = Arc::default();
+        let shared: Arc<AtomicBool> = Arc::default();
         let table = FunctionTable::builder().external_call(NAME, HandlerSchema::new()).build(&ring);
         let compat = RingCompat { shared_ring, ..RingCompat::default() };
-        let executor = Looked { workers, over: Arc::default(), shared: Arc::clone(&told) };
+        let executor = Observed { workers, over: Arc::default(), shared: Arc::clone(&shared) };
         let builder = HostDispatcher::builder(&ring, table.expect("a table")).compat(compat);
         let _dispatcher = builder.executor(Box::new(executor)).build().expect("a dispatcher");
-        assert_eq!(told.load(Ordering::Relaxed), shared_ring);
+        assert_eq!(shared.load(Ordering::Relaxed), shared_ring);
     }
 }
