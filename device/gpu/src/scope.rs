@@ -1,4 +1,4 @@
-//! Who has to see a write.
+//! Scopes of atomics: the threads that must see a write.
 //!
 //! The scope is part of an atomic's type, because a scope that is too narrow is a data race that no test on one machine
 //! reveals. On a CPU all scopes are the same hardware; the types still decide which operations exist (see

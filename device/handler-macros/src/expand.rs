@@ -1,4 +1,4 @@
-//! The code that is generated beside a handler.
+//! Code generation of the `handler` attribute.
 
 use crate::options::{HandlerOptions, Kind};
 use crate::signature::{Shape, Signature, without_lifetimes};

@@ -1,4 +1,4 @@
-//! The attribute's parentheses.
+//! Options of the `handler` attribute.
 
 use proc_macro_crate::{FoundCrate, crate_name};
 use proc_macro2::Span;

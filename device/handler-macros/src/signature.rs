@@ -1,4 +1,4 @@
-//! What a handler's parameters and result are.
+//! Signatures of handlers: the types of parameters and results.
 
 use crate::options::Kind;
 use proc_macro2::Span;

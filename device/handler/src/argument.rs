@@ -1,4 +1,4 @@
-//! What may be an argument.
+//! Argument types of handlers.
 
 use crate::{F32, F64, I32, Status, TypeDesc, count};
 use zerocopy::{FromBytes, IntoBytes};

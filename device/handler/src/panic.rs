@@ -1,4 +1,4 @@
-//! What a panic does on a device.
+//! Panics on a device.
 
 /// There is no frame to unwind to and nowhere to print: the kernel ends, and its host sees a failed launch.
 #[panic_handler]

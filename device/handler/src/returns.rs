@@ -1,4 +1,4 @@
-//! What a handler may return.
+//! Return types of handlers.
 
 use crate::{Status, TypeDesc, count};
 

@@ -1,4 +1,4 @@
-//! What the dispatch core asks of the machine: jumps, launches, sleep.
+//! Machine operations of the dispatch core on a GPU: handler calls, graph launches, sleep.
 
 use ringcall_dispatcher::ring::grid::{CallTickets, GridCall, GridPort};
 use ringcall_dispatcher::ring::{Call, Machine, Returned};

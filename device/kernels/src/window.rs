@@ -1,4 +1,4 @@
-//! Addresses become windows.
+//! Memory windows from raw addresses.
 
 use ringcall_gpu::shared::Words;
 

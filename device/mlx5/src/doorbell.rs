@@ -1,4 +1,4 @@
-//! How a NIC is told that there is work.
+//! Doorbells: how a NIC learns of new requests.
 
 use crate::QueueError;
 use crate::layout::{self, wqe};

@@ -1,4 +1,4 @@
-//! Who may answer a slot that is in flight.
+//! The ledger of requests in flight: which agent may answer a slot.
 //!
 //! A request in flight can end in several ways at once: its worker finishes, a deferred completion arrives from
 //! another thread, its time is up, the dispatcher stops. The ledger makes exactly one of them the answer. Each slot has

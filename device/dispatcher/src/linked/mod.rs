@@ -1,12 +1,12 @@
-//! The unified loop over a transport that it knows only by three hooks: one thread receives, calls and answers.
+//! A dispatcher of one thread over a linked transport, which three device functions define.
 //!
-//! The transport is chosen when a kernel is linked: the module that defines [`attach`, `rx_poll` and
-//! `tx_publish`](Hooks) brings requests and takes responses away. The checks, the table and the statuses are
-//! those of every other dispatcher ([`validate`]).
+//! The thread receives a request, calls its function and answers. The transport is chosen when the kernel is linked: a
+//! module defines [`attach`, `rx_poll` and `tx_publish`](Hooks). Checks, function table and statuses are the same as in every
+//! other dispatcher ([`validate`]).
 //!
 //! # What orders what
-//! A hook may do no more than load or store a flag: [`Hooked::run`] makes an acquire fence after every request that it is
-//! handed, and a release fence before every response that it hands back. Counters are stored before that.
+//! A hook needs only a load or a store of a flag. [`Hooked::run`] makes an acquire fence after `rx_poll` has returned a request,
+//! and a release fence before it passes a response to `tx_publish`. Counters are stored before the release fence.
 
 pub mod queue_pair;
 

@@ -1,4 +1,4 @@
-//! What the warps of a dispatcher share: the jobs of this round, and the counts.
+//! Block state of a queue pair's dispatcher: the jobs of the round, and the counters of the block.
 
 use super::MOST_JOBS;
 use crate::ring::launcher::LaunchState;

@@ -1,4 +1,4 @@
-//! What completions say: requests, and completions that are counted and dropped.
+//! Classification of receive completions: requests, and completions that are counted and dropped.
 
 use super::block_state::Job;
 use super::state::PollerState;
@@ -12,7 +12,7 @@ use ringcall_mlx5::layout::cqe::{self, Cqe, Syndrome, opcode};
 use ringcall_mlx5::rq::Buffers;
 use ringcall_mlx5::sequence::Found;
 
-/// What this lane's completion says.
+/// The classification of this lane's completion.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Completion {
     /// [`Job::word`] of a request; 0 for none.
@@ -25,7 +25,7 @@ pub(super) struct Completion {
     pub(super) flushed: bool,
 }
 
-/// What a completion says, by the lane that has it. Counts what is dropped.
+/// Classifies a completion, by the lane that has it. Counts a completion that is dropped.
 #[inline(always)]
 pub(super) fn classify<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,
@@ -60,7 +60,10 @@ pub(super) fn classify<M: Machine>(
     Completion { job: Job::word(slot, bytes), number, uses: true, flushed: false }
 }
 
-/// The slot that a message of so many bytes arrived in, of a queue pair whose receive queue has so many entries; or what it is dropped for.
+/// The slot of a message of this many bytes, on a queue pair whose receive queue has this many entries.
+///
+/// # Errors
+/// The event under which the message is counted and dropped.
 #[inline(always)]
 pub(crate) fn slot_of(
     config: &Config,

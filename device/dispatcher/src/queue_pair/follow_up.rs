@@ -1,4 +1,4 @@
-//! What a warp that serves leaves to graphs: a request, deferred, or the graph that a handler asks for.
+//! Deferred requests and follow-up graphs: how a warp that serves hands work to graphs.
 
 use super::block_state::Job;
 use super::pending::{GROUP, PendingTable};
@@ -19,8 +19,8 @@ pub(super) fn launcher<'d, M: Machine>(dispatcher: &'d QueuePairDispatcher<'_, M
     }
 }
 
-/// Defers a request for a graph, or one that waits for a launch; `false`: there is no entry left. By the warp that
-/// fetched it.
+/// Defers a request for a graph, or a request that waits for a launch. Returns `false` if the pending table has no free
+/// entry. By the warp that fetched the request.
 pub(super) fn defer<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,
     warp: Warp<'_>,
@@ -36,7 +36,7 @@ pub(super) fn defer<M: Machine>(
         dispatcher.block_state.defer(entry / GROUP);
         dispatcher.block_state.count(Counter::Received);
     }
-    // The staging buffer is free again; and the poller, where this is it, sees all of the request.
+    // From here on the staging buffer is free. If this warp polls, it sees the whole request.
     warp.sync();
     true
 }
@@ -50,10 +50,11 @@ pub(super) fn follow_up_of<'d, M: Machine>(
     (graph.kind == HandlerKind::Graph as u32).then_some((&dispatcher.graphs?.pending, graph))
 }
 
-/// Takes the launch of a graph that a handler may ask for, before it is called: its request can wait on
-/// the pending table until it has run, and not afterwards. `false`: there is none left now. (An
-/// executable is not taken: the status tells a handler that asks while all executables run, since those
-/// that do not ask would wait for them, too.)
+/// Takes a launch for the follow-up graph of a handler, before the handler is called: the request can wait in the pending
+/// table until its handler has run, and not afterwards. Returns `false` if no launch is left now.
+///
+/// No executable is taken. A handler that does not ask for its graph would otherwise wait for an executable. If all
+/// executables run when a handler asks, the status of its request says so.
 pub(super) fn reserve<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,
     warp: Warp<'_>,

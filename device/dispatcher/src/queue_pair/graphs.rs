@@ -1,8 +1,10 @@
-//! Requests that graphs answer: deferred, launched, collected. By the poller, but for the deferring. And those of handlers
-//! that may ask for a graph, while no launch is left for it.
+//! Graph launches and graph answers of a queue pair.
 //!
-//! The send request is written when the answer is there, so that responses leave in the order of their answers: no graph
-//! holds up what came after it. Launches are made between two polls of the completions, one at a time.
+//! Any warp defers a request to the pending table. The poller launches the graph of a deferred request, and sends the graph's
+//! answer. A request whose handler may launch a follow-up graph is deferred, too, while no launch is left for the graph.
+//!
+//! The poller writes a send request only when an answer is there. So responses leave in the order of their answers, and a
+//! slow graph delays no later request. The poller makes one launch between two polls of the completions.
 
 use super::block_state::{GROUPS, Job};
 use super::pending::{GROUP, PendingTable};
@@ -30,7 +32,7 @@ const QUEUED: u64 = 1 << 31;
 /// Words of a mailbox in front of the payload.
 const MAILBOX_HEAD: usize = io::PAYLOAD / 8;
 
-/// Takes up what the last start, or the last execution, left. By the poller.
+/// Continues with the requests and answers that the last execution left in the pending table. By the poller.
 pub(super) fn open<M: Machine>(dispatcher: &QueuePairDispatcher<'_, M>, warp: Warp<'_>) -> Tending {
     let Some(Graphs { pending, saved }) = dispatcher.graphs else { return Tending::default() };
     let (mut waiting, mut outstanding) = (0, 0);
@@ -48,7 +50,8 @@ pub(super) fn open<M: Machine>(dispatcher: &QueuePairDispatcher<'_, M>, warp: Wa
     Tending { waiting, outstanding, before, next: 0, turns: 0 }
 }
 
-/// Between two polls: sends an answer that is there, launches a request that waits, or calls its handler.
+/// Sends an answer that is there, then launches the graph of one deferred request or calls its handler. The poller calls this
+/// between two polls.
 #[inline(always)]
 pub(super) fn tend<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,
@@ -90,7 +93,8 @@ pub(super) fn tend<M: Machine>(
     }
 }
 
-/// Writes the send requests of the answers that are there; how many, and this lane's part of the last.
+/// Writes a send request for each answer that is there. Returns the number of answers, and this lane's part of the last send
+/// request.
 fn collect<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,
     warp: Warp<'_>,

@@ -1,10 +1,13 @@
-//! What outlasts a round where graphs answer: requests that wait for an executable, and answers that graphs have outstanding.
+//! The pending table of a queue pair: requests that wait for an executable, and answers that graphs have outstanding.
 //!
-//! It lies in device memory and outlives a relaunch of the kernel and a restart by the host, so that every
-//! request taken from the NIC is answered in the end. An *executable's entry* holds its answer until the
-//! dispatcher has sent it: mailbox and answer are free at different times, and the executable is launched
-//! again when both are. A *request's entry* holds a private copy, since its receive request is posted again
-//! at once: the credit never shrinks, and a held-back graph holds up nothing else.
+//! The table is in device memory. It outlives a relaunch of the kernel and a restart by the host, so every request that was
+//! taken from the NIC is answered in the end.
+//!
+//! An *executable's entry* holds the executable's answer until the dispatcher has sent it. The mailbox and the answer become
+//! free at different times; the executable is launched again when both are free.
+//!
+//! A *request's entry* holds a private copy of the request. The receive request is posted again at once, so the receive
+//! credit never shrinks, and a graph that is held back delays no other request.
 //!
 //! # What orders what
 //! | writer | reader | how |

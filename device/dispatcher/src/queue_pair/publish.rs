@@ -1,4 +1,4 @@
-//! What the host is shown: counts, launches, a heartbeat, which warps are at work.
+//! Counters, launches, heartbeat and busy warps that a queue pair's dispatcher publishes to the host.
 
 use super::state::PollerState;
 use super::{Machine, QueuePairDispatcher};
@@ -12,7 +12,7 @@ use ringcall_wire::unified::control;
 /// Polls between two signs of life, where nothing comes.
 const POLLS_PER_HEARTBEAT: u32 = 1024;
 
-/// How long counts wait to be shown to the host while requests come one after the other, in ticks: some 10 us.
+/// The time, in ticks, after which counters are published although requests come one after the other: some 10 us.
 const SHOW_TICKS: u64 = 20_000;
 
 /// Nothing came.
@@ -42,7 +42,8 @@ pub(super) fn rest<M: Machine>(
     hint::spin();
 }
 
-/// Shows the counts to the host, if they have waited for long; else when nothing comes: not in the next request's way.
+/// Publishes the counters if the last time was long ago. Otherwise the next idle turn publishes them, so that they delay no
+/// request.
 #[inline(always)]
 pub(super) fn counters_soon<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,
@@ -58,7 +59,7 @@ pub(super) fn counters_soon<M: Machine>(
     }
 }
 
-/// Shows the counts to the host.
+/// Publishes the counters to the host.
 #[inline(always)]
 pub(super) fn counters<M: Machine>(dispatcher: &QueuePairDispatcher<'_, M>, warp: Warp<'_>) {
     for pair in warp.stride(Counter::COUNT.div_ceil(2)) {
@@ -71,7 +72,7 @@ pub(super) fn counters<M: Machine>(dispatcher: &QueuePairDispatcher<'_, M>, warp
     }
 }
 
-/// Shows to the host how many graphs were launched, and why the last launch that failed did.
+/// Publishes the number of graph launches, and the CUDA code of the last launch that failed.
 pub(super) fn launches<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,
     warp: Warp<'_>,

@@ -1,4 +1,4 @@
-//! Room in the send queue: completions of the send side, read soon, for room, and at the end.
+//! Reclaiming of send queue entries: when the poller reads the completions of the send side.
 
 use super::poll::POLLS_PER_STOP_CHECK;
 use super::state::PollerState;
@@ -77,7 +77,8 @@ pub(super) fn completions<M: Machine>(dispatcher: &QueuePairDispatcher<'_, M>, p
     }
 }
 
-/// Reads completions before they are missed: with half of the queue under way there is one to come.
+/// Reads the send completions when half of the send queue is under way, before a send request waits for an entry: a completion
+/// is then on its way.
 #[inline(always)]
 pub(super) fn soon<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,

@@ -1,4 +1,4 @@
-//! Responses: the slot, the send request; then the fences, the record and the bell.
+//! Responses of a queue pair: response slots, send requests, fences, doorbell record and doorbell.
 
 use super::block_state::{CounterBits, Job};
 use super::state::{Done, PollerState, Written};
@@ -17,7 +17,7 @@ use ringcall_wire::header::{HEADER_BYTES, HEADER_WORDS};
 
 /// Writes a response of `len` bytes after its header, and the request that sends it.
 ///
-/// The body lies in `output` after the room for the header. What fits goes into the request itself.
+/// The body is in `output`, after the room for the header. A body that fits is copied into the send request itself.
 #[inline(always)]
 pub(super) fn respond<M: Machine>(
     dispatcher: &QueuePairDispatcher<'_, M>,

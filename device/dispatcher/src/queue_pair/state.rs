@@ -1,4 +1,4 @@
-//! What the polling warp knows: its queues, the poll under way, and what a send left to do.
+//! State of a queue pair's poller: its queues, the poll under way, and the results of a round.
 
 use super::block_state::CounterBits;
 use super::{MOST_JOBS, Sizes};
@@ -18,7 +18,7 @@ pub(super) const ALONE: CounterBits = CounterBits::NONE
 /// The word of a completion entry that holds the immediate; the next word holds the byte count.
 pub(super) const IMMEDIATE_WORD: usize = cqe::offset::IMMEDIATE / 8;
 
-/// What the polling warp knows of the queues. The same on all lanes, but for what lane 0 alone works.
+/// The poller's view of the queues. All lanes have the same values, except for the fields that say lane 0.
 #[derive(Debug)]
 pub(super) struct PollerState {
     pub(super) sizes: Sizes,
@@ -36,8 +36,9 @@ pub(super) struct PollerState {
     pub(super) idle: u32,
     /// Send requests that there is room for, as last seen.
     pub(super) free: u32,
-    /// Whether there are counts that the host has not been shown, and when it was shown the last, in ticks.
+    /// Whether counters have changed since they were published.
     pub(super) unshown: bool,
+    /// When the counters were published last, in ticks.
     pub(super) shown: u64,
     pub(super) sequence: Sequence,
     /// Whether the queue pair is in the error state.
@@ -45,18 +46,20 @@ pub(super) struct PollerState {
     pub(super) beat: u64,
     /// Of use where graphs are launched.
     pub(super) graphs: Tending,
-    /// Lane 0's.
+    /// Valid on lane 0 only.
     pub(super) send: SendQueue,
-    /// Lane 0's.
+    /// Valid on lane 0 only.
     pub(super) record: DoorbellRecord,
 }
 
 /// A poll that was begun.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PendingPoll {
-    /// This lane's owner word, and the number of its completion; and lane 0's stop word.
+    /// This lane's owner word.
     pub(super) owner: u64,
+    /// The number of this lane's completion.
     pub(super) index: Option<u64>,
+    /// The stop word; valid on lane 0 only.
     pub(super) stop: u64,
     /// Whether the stop word was polled.
     pub(super) stops: bool,
@@ -74,7 +77,7 @@ pub(super) struct Poll {
 }
 
 impl PollerState {
-    /// Polls at more completions in the next turn if all that were polled in this one were there, else at fewer.
+    /// Doubles the completions of the next poll if this poll found all of its completions, else halves them.
     #[inline(always)]
     pub(super) fn adapt(&mut self, ready: u32) {
         self.width = if ready == self.width { (2 * ready).min(MOST_JOBS) } else { self.width / 2 }.max(1);
@@ -87,7 +90,7 @@ impl PollerState {
         (index & u64::from(self.sizes.completions - 1)) as usize * cqe::WORDS
     }
 
-    /// Lets all lanes know what lane 0 knows of the send side.
+    /// Copies lane 0's view of the send side to all lanes.
     #[inline(always)]
     pub(super) fn learn(&mut self, warp: Warp<'_>, room: u32) {
         const DEAD: u32 = 1 << 31;
@@ -100,7 +103,7 @@ impl PollerState {
     }
 }
 
-/// What the poller knows of graphs. The same on all lanes.
+/// The poller's view of graphs. All lanes have the same values.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tending {
     /// Requests that wait.

@@ -1,27 +1,35 @@
-//! Three kernels in place of one: requests go from a queue pair into a ring of flags, any dispatcher serves the ring, and
-//! its answers go from the ring to a queue pair.
+//! The receiver and sender kernels around a ring's dispatcher: three kernels in place of one unified kernel.
+//!
+//! The receiver takes requests from a queue pair into a ring. Any dispatcher serves the ring. The sender takes answers from
+//! the ring to a queue pair.
 //!
 //! ```text
 //! NIC ─ payload into the ring's slot, completion ─► Receiver ─ request flag ─► dispatcher ─ response flag ─► Sender ─► NIC
 //! ```
-//! The NIC's window *is* the ring's request slots, so a receiver moves no bytes: it checks what came and sets
-//! the flag. A peer that has its answer has to find the slot vacant. So a sender copies a response to a private
-//! send slot and frees the ring's slot before it rings, and sends an answer only once the dispatcher has
-//! cleared the request's flag. Answers are sent in the order in which they come. An error mark is answered, too: the response slot says what
-//! failed, and the request, which is read again, whose answer it is.
+//! The NIC writes into the ring's request slots, so the receiver moves no bytes: it checks the message and sets the request
+//! flag.
 //!
-//! Each of the two is one warp, whose lanes poll as many completions, or response flags, as there are lanes. On a CPU a
-//! thread alone is such a warp ([`Warp::single`](ringcall_gpu::team::Warp::single)).
+//! A peer that has its answer must find the slot vacant. So the sender waits until the dispatcher has cleared the request
+//! flag. Then the sender copies the response to a private send slot, frees the ring's slot, and rings the doorbell. Answers
+//! leave in the order in which the sender finds them.
+//!
+//! The sender also answers an error mark. It takes the status from the response slot, and reads the request again for the
+//! request id.
+//!
+//! The receiver is one warp, and the sender is one warp. Each lane polls one completion or one response flag. On a CPU one
+//! thread is such a warp ([`Warp::single`](ringcall_gpu::team::Warp::single)).
 //!
 //! # Depths
-//! A slot has one request under way, which may be answered, and followed by the next, before the receiver has given the credit of
-//! the first back. So with two receive requests a slot no message finds no credit, and with an entry of the send queue a slot a
-//! response waits at most for a completion that is on its way: both constructors demand it. The number of slots is any.
+//! A slot's request may be answered, and the peer may write the next request, before the receiver has posted the receive
+//! request of the first again. So the receive queue has at least two receive requests a slot, and every message finds a
+//! credit. The send queue has at least one entry a slot, so a response waits at most for a completion that is on its way.
+//! Both constructors demand these depths. The ring may have any number of slots.
 //!
 //! # Records
-//! The two are different agents, and a doorbell record is one word with one writer. So they belong to two
-//! queue pairs (a message on an unreliable connection does not name its queue pair, so the peer cannot tell),
-//! or to one whose NIC keeps the send counter itself ([`RecordMode::NotWritten`](ringcall_mlx5::sq::RecordMode)).
+//! A doorbell record is one word and has one writer, but receiver and sender are different agents. So they use two queue
+//! pairs, or one queue pair whose NIC keeps the send counter itself
+//! ([`RecordMode::NotWritten`](ringcall_mlx5::sq::RecordMode)). A peer does not notice the second queue pair: a message on an
+//! unreliable connection does not name its queue pair.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! From a queue pair into a ring.
+//! The receiver kernel: requests from a queue pair into a ring.
 
 use super::{Order, StopWord};
 use crate::queue_pair::completion::{number_of, slot_of};

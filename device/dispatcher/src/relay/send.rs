@@ -1,4 +1,4 @@
-//! From a ring to a queue pair.
+//! The sender kernel: answers from a ring to a queue pair.
 
 use super::{Order, StopWord};
 use crate::queue_pair::Bell;

@@ -1,4 +1,4 @@
-//! How a request that was claimed ends: answered, refused, or left in the ring; and what that counts as.
+//! Ends of a claimed request: an answer, a refusal, or a return to the ring, each with its counters.
 
 use super::slot_copy::{InStagingBuffer, SlotCopy};
 use super::{Block, Machine, WarpContext, slot_state};

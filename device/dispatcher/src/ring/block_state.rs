@@ -1,4 +1,4 @@
-//! What the warps of a block share: one mailbox each, the cursor, counters, and what each is doing.
+//! Block state of a ring's dispatcher: warp mailboxes, cursor, counters, and the call of each warp.
 
 use super::bits::lowest;
 use super::launcher::LaunchState;

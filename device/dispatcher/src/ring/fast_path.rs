@@ -210,7 +210,7 @@ fn serve_fast<M: Machine>(
     burst.put(warp, input, rows.requests.pairs());
     let header = burst.header(warp);
     let held = burst.is_held(warp);
-    // The staging buffer is whole, and the mark set, before anything below.
+    // The staging buffer is whole, and the slot state set, before anything below.
     warp.sync();
     if warp.lane() == 0 && free != 0 {
         block.block_state.set_command(free.trailing_zeros(), WarpCommand::Poll);

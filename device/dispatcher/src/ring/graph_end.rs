@@ -1,7 +1,7 @@
-//! The other end of a mailbox: what the kernels of a launched graph do with it.
+//! The graph's end of a mailbox: how kernels of a launched graph read the request and answer it.
 //!
-//! A graph's first kernel reads the request here, its last one answers. Between them the graph does what it likes. The
-//! mailbox is this launch's alone until [`Child::finish`].
+//! The graph's first kernel reads the request from the mailbox. The graph's last kernel answers the request. The mailbox
+//! belongs to this launch until [`Child::finish`].
 
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::DeviceU64;

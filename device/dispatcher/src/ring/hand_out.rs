@@ -1,4 +1,4 @@
-//! Handing out: which warp serves which of the requests that a poll has seen.
+//! Assignment of polled requests to warps, and the backlog of requests that wait for a warp.
 
 use super::batch::Batch;
 use super::bits::{lowest, nth, without};
@@ -55,8 +55,10 @@ impl EvenSplit {
     }
 }
 
-/// Hands out as many of the requests as there are warps for, several to a warp where there are more requests than warps, lets
-/// the others wait for the next warp that is free, and hands polling off; the first requests are this warp's own.
+/// Assigns the requests of a window to this warp and the free warps, and hands polling off.
+///
+/// The first requests are this warp's own. If there are more requests than warps, a warp gets several. Requests beyond the
+/// warps' limit wait in the backlog for the next free warp.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)] // one call
 pub(super) fn hand_out<M: Machine>(
@@ -69,8 +71,8 @@ pub(super) fn hand_out<M: Machine>(
     turn: u32,
 ) -> Work {
     let warp = context.warp;
-    // Around the window from where the last one was, so that no slot waits indefinitely for the slots
-    // before it. Also where a producer that goes around the ring writes next.
+    // The order begins after the last request of the turn before, so that no slot waits indefinitely for the slots before
+    // it. A producer that goes around the ring writes there next.
     let order = seen.ready.rotate_right(turn);
     let at = |rotated: u32| (rotated + turn) % 64;
     // The first free warp gets to poll; the others serve, as this one does.
@@ -82,7 +84,7 @@ pub(super) fn hand_out<M: Machine>(
         let own = lowest(order, split.of(0)).rotate_left(turn);
         let taken = lowest(order, split.before(servers));
         mark_busy(block, warp, window, taken.rotate_left(turn));
-        // All marks are set before anybody serves one: the barrier, then the release in `set_command`.
+        // All slot states are set before a warp serves a request: the barrier, then the release in `set_command`.
         warp.sync();
         hand_out_batches(block, context, window, seen, [order, u64::from(turn)], free, split);
         let rest = (order & !taken).rotate_left(turn);
@@ -208,7 +210,7 @@ fn mark_busy<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u32, slot
     }
 }
 
-/// Marks the poller's own requests and gives polling to a free warp.
+/// Sets the state of the poller's own requests to busy, and hands polling off to a free warp.
 #[inline(always)]
 pub(super) fn pass_on<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, work: &Work, free: u32) {
     let WarpContext { warp, me, .. } = context;
@@ -218,7 +220,7 @@ pub(super) fn pass_on<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>
         }
         note_work(block, me, work);
     }
-    // All marks are set before the next poller polls: the barrier, then the release in `set_command`.
+    // All slot states are set before the next poller polls: the barrier, then the release in `set_command`.
     warp.sync();
     if warp.lane() == 0 && free != 0 {
         block.block_state.set_command(free.trailing_zeros(), WarpCommand::Poll);
@@ -238,14 +240,15 @@ pub(super) fn note_work<M: Machine>(block: &Block<'_, M>, me: u32, work: &Work) 
     block.block_state.set_own_command(me, command);
 }
 
-/// Lets requests wait for the next free warp, unless some wait already: then these stay in the ring for a later turn.
+/// Puts requests into the backlog, for the next free warp. If the backlog is not empty, the requests stay in the ring for a
+/// later turn.
 #[inline(always)]
 pub(super) fn push_backlog<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u32, seen: Seen) {
     if together(warp, || u64::from(block.block_state.has_backlog())) != 0 {
         return;
     }
     mark_busy(block, warp, window, seen.ready);
-    // All marks are set before anybody takes one: the barrier, then the release in `push_backlog`.
+    // All slot states are set before a warp takes a request: the barrier, then the release in `push_backlog`.
     warp.sync();
     if warp.lane() == 0 {
         block.block_state.push_backlog(window, seen.ready, seen.invalid_flags);

@@ -1,5 +1,7 @@
-//! Launching graphs from a device: the budget of an execution, executables and their mailboxes. What every dispatcher that
-//! launches has in common; what becomes of the request is the dispatcher's.
+//! Graph launches from a device: the budget of an execution, executables and their mailboxes.
+//!
+//! Every dispatcher that launches graphs uses this module. Each dispatcher decides by itself how a request ends that cannot be
+//! launched.
 
 use super::{Block, DeviceTable, Machine};
 use core::sync::atomic::Ordering;

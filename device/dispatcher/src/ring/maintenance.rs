@@ -1,4 +1,6 @@
-//! Maintenance: the only traffic across the bus that is not a request's.
+//! Maintenance of a ring's dispatcher: deferred publishing, the stop word, counters and the heartbeat.
+//!
+//! Apart from polls and requests, only maintenance accesses the host's memory.
 
 use super::block_state::WarpCommand;
 use super::program_context::ProgramContext;
@@ -10,7 +12,7 @@ use ringcall_gpu::{barrier, clock};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::launch::{control, saved};
 
-/// Passes between two rounds of figures.
+/// Passes between two publications of the counters.
 const PASSES_A_ROUND: u32 = 64;
 
 /// The life of the maintenance warp, whose number is `me`.
@@ -28,11 +30,11 @@ pub(super) fn run<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, me: u32) {
             continue;
         }
         if block.block_state.command_together(warp, me) == WarpCommand::Exit {
-            // What was answered before the poller said so is published; what that left is retired.
+            // Responses from before the command are published; then the slots that this left are retired.
             while publish(block, warp) {}
             warp.sync();
             if warp.lane() == 0 {
-                block.block_state.set_command(me, WarpCommand::Free); // the poller waits for this before it writes the last figures
+                block.block_state.set_command(me, WarpCommand::Free); // the poller waits for this before it publishes the last counters
             }
             return;
         }

@@ -1,4 +1,4 @@
-//! Loads, votes and masks that polling is made of.
+//! Polling primitives of a ring: flag loads, warp votes and masks.
 
 use super::slot_state::PUBLISHED;
 use super::{Block, Machine, WarpContext, slot_state};
@@ -8,11 +8,11 @@ use ringcall_gpu::team::Warp;
 /// Turns between rounds of maintenance where no warp does only that.
 pub(super) const TURNS_A_ROUND: u64 = 64;
 
-/// This lane's marks and flags of a window, the marks read first.
+/// This lane's slot states and flags of a window, the slot states read first.
 pub(super) type WindowWords = [[u64; 2]; 2];
 
-/// This lane's request flags of a window; 0 where the partition has no such slots, which are not read: reads of one sector
-/// queue one after another, and another block polls those.
+/// This lane's request flags of a window; 0 for slots outside the partition. Such slots are not read: another block polls
+/// them, and reads of one sector queue one after another.
 #[inline(always)]
 pub(super) fn flags<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u32, wanted: bool) -> [u64; 2] {
     let first = block.partition.first_of(warp, window);
@@ -23,9 +23,10 @@ pub(super) fn flags<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u3
     }
 }
 
-/// Clears the request flags of those slots of the first window that were answered when their marks were read. A producer that
-/// waits for an answer has no need of it, so the poll that follows one does not wait for the fence: that is made while the
-/// poll is under way. No handler runs while a slot that was answered looks taken.
+/// Clears the request flags of those slots of the first window that were answered when their slot states were read.
+///
+/// A producer that waits for an answer does not need the cleared flag. So the next poll does not wait for the fence; the
+/// fence is made while the poll is under way. No handler runs while an answered slot still has its request flag.
 #[inline(always)]
 pub(super) fn clear_seen<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, states: [u64; 2]) {
     if !warp.any(states.contains(&PUBLISHED)) {
@@ -41,7 +42,7 @@ pub(super) fn clear_seen<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, state
     }
 }
 
-/// The warps with nothing to do, the poller itself apart.
+/// The idle warps, without the poller itself.
 #[inline(always)]
 pub(super) fn free_warps<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>) -> u32 {
     let WarpContext { warp, me, .. } = context;

@@ -232,8 +232,8 @@ fn poll_windows<M: Machine>(
     both: bool,
     held: Option<WindowWords>,
 ) -> [Seen; 2] {
-    // A slot's mark is read before its flag: the warp that served it cleared the flag before it cleared the mark, so
-    // a mark seen clear means that a flag seen set is a new request. The other order would serve a request twice.
+    // A slot's state is read before its flag. The warp that served the slot cleared the flag before it cleared the state. So a
+    // set flag after a clear state is a new request. The other order would serve a request twice.
     let states = at.map(|window| slot_state::states(block, warp, window));
     let first = poll::flags(block, warp, at[0], held.is_none());
     let second = poll::flags(block, warp, at[1], both);

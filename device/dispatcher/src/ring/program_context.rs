@@ -1,4 +1,4 @@
-//! The context of a program's own graphs: one request at a time has it, and its graph answers that.
+//! The context of a program's own graphs, which one request at a time holds until its graph has answered.
 
 use super::Block;
 use core::sync::atomic::Ordering;

@@ -1,18 +1,18 @@
-//! What a block knows of each slot of its partition: free, being served, answered, or left alone for a while.
+//! Slot states of a partition: free, busy, responded, published, or deferred.
 
 use super::slot_copy::BurstLoad;
 use super::{Block, Machine};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::team::Warp;
 
-/// Mark of a slot that a warp serves.
+/// State of a slot that a warp serves.
 pub(super) const BUSY: u64 = u64::MAX;
-/// Mark of a slot whose answer is out and whose request flag is still to be cleared.
+/// State of a slot whose response flag is set and whose request flag is not cleared yet.
 pub(super) const PUBLISHED: u64 = u64::MAX - 1;
-/// Mark of a slot whose answer is written and whose response flag is still to be set.
+/// State of a slot whose response is written and whose response flag is not set yet.
 pub(super) const RESPONDED: u64 = u64::MAX - 2;
-/// Turns for which a slot is left alone whose request is another dispatcher's: then it is polled again, since the next
-/// request in it may be ours.
+/// Turns for which a slot is deferred whose request belongs to another dispatcher. Then the slot is polled again: its next
+/// request may be this dispatcher's.
 pub(super) const DEFERRED_TURNS: u64 = 8;
 
 /// A request to serve.
@@ -22,14 +22,14 @@ pub(crate) struct Job {
     pub(super) slot: u32,
     /// Whether the flag was the slot's address.
     pub(super) valid_flag: bool,
-    /// Whether it was the only one: then its warp publishes the answer itself, which is fastest. Answers to several are
-    /// published together by the maintenance warp.
+    /// Whether it was the only request of its poll. Then its warp publishes the answer itself, which is fastest. The maintenance
+    /// warp publishes the answers to several requests together.
     pub(super) alone: bool,
-    /// What was fetched of it already.
+    /// The part of the request that was fetched already.
     pub(super) burst: BurstLoad,
 }
 
-/// Sets a slot's mark. Relaxed: `hand_out` orders it before the next poller's poll.
+/// Sets a slot's state. Relaxed: `hand_out` orders it before the next poller's poll.
 #[inline(always)]
 pub(super) fn set_state<M: Machine>(block: &Block<'_, M>, slot: u32, value: u64) {
     if let Some(word) = block.serving.get((slot - block.partition.first) as usize) {
@@ -37,7 +37,7 @@ pub(super) fn set_state<M: Machine>(block: &Block<'_, M>, slot: u32, value: u64)
     }
 }
 
-/// Sets a slot's mark when its warp is done with it. Release: what it did with the slot was before.
+/// Sets a slot's state when its warp has finished with the slot. Release: the warp's accesses to the slot come before.
 #[inline(always)]
 pub(super) fn change_state<M: Machine>(block: &Block<'_, M>, slot: u32, value: u64) {
     if let Some(word) = block.serving.get((slot - block.partition.first) as usize) {
@@ -45,10 +45,10 @@ pub(super) fn change_state<M: Machine>(block: &Block<'_, M>, slot: u32, value: u
     }
 }
 
-/// The slot is answered, as far as its warp does that. By one lane.
+/// Sets the state of a slot whose warp has written the response. By one lane.
 ///
-/// A fence towards the host takes half a microsecond, and the fences of one multiprocessor queue one after another, so
-/// the maintenance warp makes one for many: to set response flags, and then to clear request flags.
+/// A fence towards the host takes half a microsecond, and the fences of one multiprocessor queue one after another. So the
+/// maintenance warp makes one fence before it sets many response flags, and one before it clears many request flags.
 #[inline(always)]
 pub(super) fn responded<M: Machine>(block: &Block<'_, M>, slot: u32, alone: bool) {
     let state = match (block.poller_maintains, alone) {

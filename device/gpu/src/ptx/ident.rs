@@ -1,4 +1,4 @@
-//! Who is running: special registers.
+//! Special registers: indices and sizes of thread, block and grid.
 
 use core::arch::asm;
 

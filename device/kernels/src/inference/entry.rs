@@ -1,4 +1,4 @@
-//! The entry points: addresses become windows.
+//! Entry points of the inference kernels.
 
 use super::output::Counts;
 use super::{Instance, Memory, input, output};

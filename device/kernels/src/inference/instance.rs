@@ -1,4 +1,4 @@
-//! What an instance's kernels know, read from its block.
+//! Parameters of an inference instance, read from its instance block.
 
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Words;
