@@ -16,7 +16,7 @@ use loom::thread;
 use loom_support::*;
 use ringcall_dispatcher::ring::block_state::WarpCommand;
 use ringcall_dispatcher::ring::{
-    Block, BlockState, Call, DeviceTable, Machine, Partition, Returned, RingOptions, staging_bytes,
+    BlockDispatcher, BlockState, Call, DeviceTable, Machine, Partition, Returned, RingOptions, staging_bytes,
 };
 use ringcall_gpu::atomic::{BlockU64, DeviceU64};
 use ringcall_gpu::barrier;
@@ -148,8 +148,8 @@ impl Model {
         }
     }
 
-    fn block<'a>(&'a self, machine: &'a Tenfold<'a>) -> Block<'a, Tenfold<'a>> {
-        Block {
+    fn block<'a>(&'a self, machine: &'a Tenfold<'a>) -> BlockDispatcher<'a, Tenfold<'a>> {
+        BlockDispatcher {
             ring: &self.ring,
             partition: Partition { first: 0, count: 1 },
             table: DeviceTable::new(self.index, &self.cells, &self.entries),

@@ -5,7 +5,7 @@
 use crate::machine::{Caller, GridPoller, Warps, run_grid};
 use crate::setup::{Setup, cached_call, refuse, tickets};
 use ringcall_dispatcher::ring::grid::{GridCall, GridChannel, Participant};
-use ringcall_dispatcher::ring::{Block, Ended, Layout, Machine, Returned};
+use ringcall_dispatcher::ring::{BlockDispatcher, Ended, Layout, Machine, Returned};
 use ringcall_gpu::ptx;
 use ringcall_gpu::team::{self, Warp};
 use ringcall_wire::header::HEADER_BYTES;
@@ -35,7 +35,7 @@ unsafe fn dispatch<M: Machine>(
     };
     let me = ptx::thread_id() / LANES;
     let machine = &machine(me);
-    let block = Block {
+    let block = BlockDispatcher {
         ring: &setup.ring,
         partition: setup.partition,
         table: setup.table,
@@ -134,7 +134,7 @@ pub unsafe extern "ptx-kernel" fn ringcall_dispatch_grid(params: DispatchParams)
         };
         if polls {
             let machine = GridPoller { port };
-            let block = Block {
+            let block = BlockDispatcher {
                 ring: &setup.ring,
                 partition: setup.partition,
                 table: setup.table,

@@ -45,22 +45,22 @@ pub trait HostHandler: Send {
 #[derive(Debug)]
 pub struct Slots {
     /// The request: its header, and the bytes of payload that the header declares (checked against the slot).
-    pub request: SlotCopy,
+    pub request: SlotWords,
     /// Buffer of the result, after room for a header that the dispatcher does not read.
-    pub response: SlotCopy,
+    pub response: SlotWords,
 }
 
 impl Slots {
     /// Copies for slots of a ring.
     pub(crate) fn new(geometry: &Geometry) -> Self {
-        Self { request: SlotCopy::new(geometry.rx_stride()), response: SlotCopy::new(geometry.tx_stride()) }
+        Self { request: SlotWords::new(geometry.rx_stride()), response: SlotWords::new(geometry.tx_stride()) }
     }
 }
 
 /// The words of one slot, aligned to a cache line. Which accesses cross a line then depends on the slot's layout and
 /// not on the allocator.
 #[derive(Debug)]
-pub struct SlotCopy {
+pub struct SlotWords {
     lines: Box<[Line]>,
     words: usize,
 }
@@ -69,14 +69,14 @@ pub struct SlotCopy {
 #[repr(C, align(64))]
 struct Line([u64; 8]);
 
-impl SlotCopy {
+impl SlotWords {
     fn new(bytes: u32) -> Self {
         let lines = vec![Line::default(); (bytes as usize).div_ceil(size_of::<Line>())];
         Self { lines: lines.into_boxed_slice(), words: bytes as usize / 8 }
     }
 }
 
-impl Deref for SlotCopy {
+impl Deref for SlotWords {
     type Target = [u64];
 
     #[inline(always)]
@@ -85,7 +85,7 @@ impl Deref for SlotCopy {
     }
 }
 
-impl DerefMut for SlotCopy {
+impl DerefMut for SlotWords {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u64] {
         <[u64]>::mut_from_bytes(self.lines.as_mut_bytes()).map_or(&mut [], |words| &mut words[..self.words])
@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn a_slots_copy_is_as_long_as_the_slot_and_begins_a_line() {
         for bytes in (24..=264).step_by(8) {
-            let mut copy = SlotCopy::new(bytes);
+            let mut copy = SlotWords::new(bytes);
             assert_eq!(copy.len() * 8, bytes as usize);
             assert_eq!(copy.as_ptr().addr() % 64, 0);
             copy.fill(7);

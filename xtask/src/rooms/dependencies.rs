@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
         packages: vec![Package {
             name: "ringcall-qec".to_owned(),
             dependencies: vec!["ringcall".to_owned()],
-            targets: Vec::new(),
+            ..Package::default()
         }],
         ..Tree::default()
     },
@@ -288,7 +288,7 @@ mod tests {
         let package = Package {
             name: name.to_owned(),
             dependencies: vec![dependency.to_owned(), "serde".to_owned()],
-            targets: Vec::new(),
+            ..Package::default()
         };
         check(&Tree { packages: vec![package], ..Tree::default() }).len()
     }

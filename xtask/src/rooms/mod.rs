@@ -9,6 +9,7 @@ mod dependencies;
 mod device;
 mod fences;
 mod literals;
+mod names;
 mod prose;
 mod records;
 mod retired;
@@ -39,12 +40,15 @@ struct Tree {
 }
 
 /// A package of ours.
+#[derive(Default)]
 struct Package {
     name: String,
     /// Names of the packages it depends on, in any way.
     dependencies: Vec<String>,
     /// Source files of its targets, from the repository's root, with `/`.
     targets: Vec<String>,
+    /// Whether it goes to a registry.
+    published: bool,
 }
 
 impl Package {
@@ -52,6 +56,7 @@ impl Package {
     fn all(shell: &Shell) -> Result<Vec<Self>> {
         let packages = Metadata::read(shell, &["--no-deps"])?.packages;
         let of = |package: crate::metadata::Package| Self {
+            published: package.publish.is_none(),
             name: package.name,
             dependencies: package.dependencies.into_iter().map(|dependency| dependency.name).collect(),
             targets: package
@@ -85,6 +90,7 @@ const RULES: &[Rule] = &[
     device::RULE,
     fences::RULE,
     literals::RULE,
+    names::RULE,
     prose::RULE,
     records::RULE,
     retired::RULE,

@@ -17,8 +17,8 @@ pub(super) const RULE: Rule = Rule {
         loose: vec!["examples/forgotten.rs".to_owned()],
         packages: vec![Package {
             name: "ringcall".to_owned(),
-            dependencies: Vec::new(),
             targets: vec!["examples/built.rs".to_owned()],
+            ..Package::default()
         }],
         ..Tree::default()
     },
@@ -69,8 +69,8 @@ mod tests {
             loose: vec![loose.to_owned()],
             packages: vec![Package {
                 name: "a".to_owned(),
-                dependencies: Vec::new(),
                 targets: vec![target.to_owned()],
+                ..Package::default()
             }],
             ..Tree::default()
         };

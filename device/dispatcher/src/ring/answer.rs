@@ -1,7 +1,7 @@
 //! Ends of a claimed request: an answer, a refusal, or a return to the ring, each with its counters.
 
 use super::slot_copy::{InStagingBuffer, SlotCopy};
-use super::{Block, Machine, WarpContext, slot_state};
+use super::{BlockDispatcher, Machine, WarpContext, slot_state};
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::ring::RingMemory;
 use ringcall_protocol::slot::Request;
@@ -11,7 +11,7 @@ use ringcall_wire::status::Status;
 /// Answers a request for which nothing is run, or drops it.
 #[inline(always)]
 pub(super) fn refuse<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     context: WarpContext<'_>,
     alone: bool,
     request: Request,
@@ -35,7 +35,7 @@ pub(super) fn refuse<M: Machine>(
 /// Answers, and counts the answer under its status before anybody can see it.
 #[inline(always)]
 pub(super) fn answer<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     context: WarpContext<'_>,
     request: Request,
     copy: &SlotCopy<'_>,
@@ -49,7 +49,7 @@ pub(super) fn answer<M: Machine>(
 
 /// Counts one, in this warp's own bank.
 #[inline(always)]
-pub(super) fn count<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, counter: Counter) {
+pub(super) fn count<M: Machine>(block: &BlockDispatcher<'_, M>, context: WarpContext<'_>, counter: Counter) {
     let WarpContext { warp, me, .. } = context;
     if warp.lane() == 0
         && let Some(bank) = block.block_state.bank(me)
@@ -60,7 +60,7 @@ pub(super) fn count<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, 
 
 /// This warp is done with the slot.
 #[inline(always)]
-pub(super) fn complete<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, slot: u32, alone: bool) {
+pub(super) fn complete<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, slot: u32, alone: bool) {
     warp.sync();
     if warp.lane() == 0 {
         slot_state::responded(block, slot, alone);
@@ -68,7 +68,11 @@ pub(super) fn complete<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, slot: u
 }
 
 /// Back-pressure: the request stays in the ring and is polled again in a few turns.
-pub(super) fn hold_back<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, request: Request) {
+pub(super) fn hold_back<M: Machine>(
+    block: &BlockDispatcher<'_, M>,
+    context: WarpContext<'_>,
+    request: Request,
+) {
     let warp = context.warp;
     let slot = request.slot().get();
     count(block, context, Counter::Queued);

@@ -7,7 +7,7 @@
 
 use super::bits::{nth, spread};
 use super::slot_state::RESPONDED;
-use super::{Block, Call, Machine, Returned, WarpContext, serve, slot_state};
+use super::{BlockDispatcher, Call, Machine, Returned, WarpContext, serve, slot_state};
 use ringcall_gpu::barrier;
 use ringcall_gpu::shared::{Pair, Rows};
 use ringcall_gpu::staging::StagingBuffer;
@@ -108,7 +108,7 @@ struct OwnAnswer {
 
 /// Requests that a warp serves at once, at most.
 #[inline(always)]
-pub(super) fn limit<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> u32 {
+pub(super) fn limit<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) -> u32 {
     let batches = M::BATCHES && !block.options.is_shared();
     if batches { block.batch.min(warp.lanes()) } else { 1 }
 }
@@ -119,7 +119,7 @@ pub(super) fn limit<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> u32 {
 /// A separate function, with separate registers.
 #[inline(never)]
 pub(super) fn serve<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     warp: Warp<'_>,
     me: u32,
     input: StagingBuffer<'_>,
@@ -128,7 +128,7 @@ pub(super) fn serve<M: Machine>(
 ) -> Batch {
     // A copy, which stays in registers.
     let ring = block.ring.clone();
-    let block = Block { ring: &ring, ..*block };
+    let block = BlockDispatcher { ring: &ring, ..*block };
     match ring.rows() {
         Some(rows) => serve_rows(&block, &rows, WarpContext { warp, me, input, output }, batch),
         None => batch,
@@ -137,7 +137,7 @@ pub(super) fn serve<M: Machine>(
 
 #[inline(always)]
 fn serve_rows<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     rows: &[Rows; 2],
     context: WarpContext<'_>,
     mut batch: Batch,
@@ -166,7 +166,7 @@ fn serve_rows<M: Machine>(
 
 /// The words of slot `index` of a batch in a staging buffer.
 #[inline(always)]
-fn batch_words<M: Machine>(block: &Block<'_, M>, staging: StagingBuffer<'_>) -> usize {
+fn batch_words<M: Machine>(block: &BlockDispatcher<'_, M>, staging: StagingBuffer<'_>) -> usize {
     // Never 0, which the compiler does not know: a panic would cost code.
     staging.len().checked_div(block.batch as usize).unwrap_or_default()
 }
@@ -175,7 +175,7 @@ fn batch_words<M: Machine>(block: &Block<'_, M>, staging: StagingBuffer<'_>) -> 
 /// those whose previous response was not taken yet.
 #[inline(always)]
 fn fetch_batch<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     requests: &Rows,
     context: WarpContext<'_>,
     first: u32,
@@ -210,7 +210,7 @@ fn fetch_batch<M: Machine>(
 /// is waited for.
 #[inline(always)]
 fn fetch_round<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     requests: &Rows,
     context: WarpContext<'_>,
     slot: u32,
@@ -236,7 +236,7 @@ fn fetch_round<M: Machine>(
 /// This lane's request, checked, if it `has` one.
 #[inline(always)]
 fn own_request<'b, M: Machine>(
-    block: &'b Block<'_, M>,
+    block: &'b BlockDispatcher<'_, M>,
     context: WarpContext<'_>,
     slot: u32,
     has: bool,
@@ -256,7 +256,7 @@ fn own_request<'b, M: Machine>(
 /// order where handlers are called one at a time.
 #[inline(always)]
 fn call_batch<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     context: WarpContext<'_>,
     request: &OwnRequest<'_>,
 ) -> OwnAnswer {
@@ -304,7 +304,7 @@ fn call_batch<M: Machine>(
 /// The call of the handler at `address` for the request of lane `lane`.
 #[inline(always)]
 fn batch_call<'s, M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     context: WarpContext<'s>,
     lane: u32,
     address: u64,
@@ -321,7 +321,7 @@ fn batch_call<'s, M: Machine>(
 /// Writes the responses, all lanes together.
 #[inline(always)]
 fn write_batch<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     responses: &Rows,
     context: WarpContext<'_>,
     request: &OwnRequest<'_>,
@@ -356,7 +356,12 @@ fn write_batch<M: Machine>(
 
 /// Counts the answers, in this warp's own bank, before anybody can see them.
 #[inline(always)]
-fn count_batch<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, called: bool, answer: OwnAnswer) {
+fn count_batch<M: Machine>(
+    block: &BlockDispatcher<'_, M>,
+    context: WarpContext<'_>,
+    called: bool,
+    answer: OwnAnswer,
+) {
     let WarpContext { warp, me, .. } = context;
     let called = warp.ballot(called);
     let ok = called & warp.ballot(answer.status == Status::OK);
@@ -380,7 +385,7 @@ fn count_batch<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, calle
 
 /// Publishes what was written, with one fence, or leaves that to the maintenance warp.
 #[inline(always)]
-fn publish_batch<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, request: &OwnRequest<'_>) {
+fn publish_batch<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, request: &OwnRequest<'_>) {
     // What the other lanes wrote is before the barrier, and so before this lane's fence or release.
     warp.sync();
     let called = request.entry.is_some();

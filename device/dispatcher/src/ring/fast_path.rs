@@ -11,7 +11,7 @@ use super::block_state::WarpCommand;
 use super::poll::{TURNS_A_ROUND, WindowWords};
 use super::slot_copy::BurstLoad;
 use super::slot_state::{BUSY, Job, RESPONDED};
-use super::{Block, Call, Machine, WarpContext, batch, poll, serve, slot_state};
+use super::{BlockDispatcher, Call, Machine, WarpContext, batch, poll, serve, slot_state};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::shared::Rows;
 use ringcall_gpu::staging::StagingBuffer;
@@ -39,7 +39,7 @@ const OWN_RESPONSE_BACKOFF_TICKS: u64 = 517;
 
 /// A block whose fast path is this one, and its slots as rows.
 pub(super) struct FastPath<'a, M> {
-    block: Block<'a, M>,
+    block: BlockDispatcher<'a, M>,
     rows: SlotRows,
 }
 
@@ -65,7 +65,7 @@ pub(super) enum FastPathExit {
 impl<'a, M: Machine> FastPath<'a, M> {
     /// The fast path of `block`, if it has one: one window, slots of one burst.
     #[inline(always)]
-    pub(super) fn of(block: Block<'a, M>, warp: Warp<'_>) -> Option<Self> {
+    pub(super) fn of(block: BlockDispatcher<'a, M>, warp: Warp<'_>) -> Option<Self> {
         let [requests, responses] = block.ring.rows()?;
         let window = 2 * warp.lanes();
         let one_burst = block.partition.count <= window && requests.pairs() <= window && warp.lanes() >= 2;
@@ -87,13 +87,17 @@ impl<'a, M: Machine> FastPath<'a, M> {
         let context = WarpContext { warp, me, input, output };
         // Copies again, which stay in registers.
         let ring = self.block.ring.clone();
-        let block = Block { ring: &ring, ..self.block };
+        let block = BlockDispatcher { ring: &ring, ..self.block };
         poll_window(&block, &self.rows.clone(), context)
     }
 }
 
 #[inline(always)]
-fn poll_window<M: Machine>(block: &Block<'_, M>, rows: &SlotRows, context: WarpContext<'_>) -> FastPathExit {
+fn poll_window<M: Machine>(
+    block: &BlockDispatcher<'_, M>,
+    rows: &SlotRows,
+    context: WarpContext<'_>,
+) -> FastPathExit {
     let WarpContext { warp, me, .. } = context;
     back_off(block, warp);
     let first = block.partition.first_of(warp, 0);
@@ -169,7 +173,7 @@ fn poll_window<M: Machine>(block: &Block<'_, M>, rows: &SlotRows, context: WarpC
 /// Waits until the request that came before has its answer, for a while: reads of flags beside it make its fence, and its
 /// own reads, take longer. Then until the next request can be there.
 #[inline(always)]
-fn back_off<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
+fn back_off<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) {
     if block.workers == 1 {
         // The answer was this warp's.
         wait_ticks_since(
@@ -198,7 +202,7 @@ fn back_off<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
 /// back, if it is not for a handler that is called, or is to be refused.
 #[inline(always)]
 fn serve_fast<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     rows: &SlotRows,
     context: WarpContext<'_>,
     job: Job,

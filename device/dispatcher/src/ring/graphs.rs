@@ -5,7 +5,7 @@
 
 use super::launcher::{GraphRequest, Launcher, Unprepared};
 use super::slot_copy::SlotCopy;
-use super::{Block, Machine, WarpContext, answer, program_graphs, slot_state};
+use super::{BlockDispatcher, Machine, WarpContext, answer, program_graphs, slot_state};
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::ring::RingMemory;
 use ringcall_protocol::slot::Request;
@@ -19,7 +19,7 @@ use ringcall_wire::status::Status;
 /// The order is: mailbox, in-flight mark, launch, request flag. The mark comes before the launch, since the child may
 /// answer at once; the request flag is given back last, so that at no moment both flags are 0.
 pub(super) fn serve<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     context: WarpContext<'_>,
     alone: bool,
     request: Request,
@@ -61,7 +61,7 @@ pub(super) fn serve<M: Machine>(
 /// The graph that a handler may ask for.
 #[inline(always)]
 pub(super) fn follow_up_of<'b, M: Machine>(
-    block: &'b Block<'_, M>,
+    block: &'b BlockDispatcher<'_, M>,
     entry: &DeviceEntry,
 ) -> Option<&'b DeviceEntry> {
     if !M::GRAPHS {
@@ -75,7 +75,11 @@ pub(super) fn follow_up_of<'b, M: Machine>(
 ///
 /// An executable is not taken. It would be kept from the handlers that ask while one runs that does not, and each of these
 /// would wait until some graph has ended: a handler that asks while all of them run is told so by its status.
-pub(super) fn reserve<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &DeviceEntry) -> bool {
+pub(super) fn reserve<M: Machine>(
+    block: &BlockDispatcher<'_, M>,
+    warp: Warp<'_>,
+    graph: &DeviceEntry,
+) -> bool {
     let launches = &block.block_state.launches;
     if !launches.take(warp) {
         return false;
@@ -88,7 +92,7 @@ pub(super) fn reserve<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &
 }
 
 /// Releases what [`reserve`] took, after a handler that did not ask.
-pub(super) fn release<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &DeviceEntry) {
+pub(super) fn release<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, graph: &DeviceEntry) {
     if graph.is_foreign() {
         block.block_state.launches.release_trigger(warp);
     }
@@ -98,7 +102,7 @@ pub(super) fn release<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &
 /// Launches a handler's follow-up graph, for which [`reserve`] was asked. It gets the handler's request and
 /// sends no response. The status that the handler's request is answered with.
 pub(super) fn launch_follow_up<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     warp: Warp<'_>,
     graph: &DeviceEntry,
     request: &Request,
@@ -117,7 +121,7 @@ pub(super) fn launch_follow_up<M: Machine>(
     }
 }
 
-fn graph_request<'r, M: Machine>(block: &Block<'_, M>, request: &'r Request) -> GraphRequest<'r> {
+fn graph_request<'r, M: Machine>(block: &BlockDispatcher<'_, M>, request: &'r Request) -> GraphRequest<'r> {
     let capacity = block.ring.geometry().result_capacity();
     GraphRequest { header: request.header(), slot: request.slot().get(), capacity }
 }

@@ -5,7 +5,7 @@ use super::bits::{lowest, nth, without};
 use super::block_state::WarpCommand;
 use super::slot_copy::BurstLoad;
 use super::slot_state::{BUSY, Job};
-use super::{Block, Machine, WarpContext, Work, batch, slot_state, together};
+use super::{BlockDispatcher, Machine, WarpContext, Work, batch, slot_state, together};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::team::Warp;
 use ringcall_protocol::RingMemory;
@@ -62,7 +62,7 @@ impl EvenSplit {
 #[inline(always)]
 #[allow(clippy::too_many_arguments)] // one call
 pub(super) fn hand_out<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     context: WarpContext<'_>,
     window: u32,
     seen: Seen,
@@ -146,7 +146,7 @@ pub(super) fn hand_out<M: Machine>(
 /// The requests of a window that a warp which does everything serves next, at once: those from bit `turn` on.
 #[inline(always)]
 pub(super) fn own_batch<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     warp: Warp<'_>,
     window: u32,
     seen: Seen,
@@ -163,7 +163,7 @@ pub(super) fn own_batch<M: Machine>(
 
 /// Notes where the next poller begins: at bit `turn` of the window.
 #[inline(always)]
-pub(super) fn note_turn<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u32, turn: u32) {
+pub(super) fn note_turn<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, window: u32, turn: u32) {
     if warp.lane() == 0 {
         block.block_state.burst_cooldown.store(BURST_COOLDOWN, Ordering::Relaxed);
         block.block_state.next_bit.store(u64::from(turn), Ordering::Relaxed);
@@ -175,7 +175,7 @@ pub(super) fn note_turn<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window
 /// `turn` on.
 #[inline(always)]
 fn hand_out_batches<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     context: WarpContext<'_>,
     window: u32,
     seen: Seen,
@@ -201,7 +201,7 @@ fn hand_out_batches<M: Machine>(
 
 /// Marks the slots of a window as being served.
 #[inline(always)]
-fn mark_busy<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u32, slots: u64) {
+fn mark_busy<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, window: u32, slots: u64) {
     for i in 0..2 {
         let bit = warp.lane() * 2 + i;
         if slots >> bit & 1 == 1 {
@@ -212,7 +212,12 @@ fn mark_busy<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u32, slot
 
 /// Sets the state of the poller's own requests to busy, and hands polling off to a free warp.
 #[inline(always)]
-pub(super) fn pass_on<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, work: &Work, free: u32) {
+pub(super) fn pass_on<M: Machine>(
+    block: &BlockDispatcher<'_, M>,
+    context: WarpContext<'_>,
+    work: &Work,
+    free: u32,
+) {
     let WarpContext { warp, me, .. } = context;
     if warp.lane() == 0 {
         if let Work::One(job) = work {
@@ -229,7 +234,7 @@ pub(super) fn pass_on<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>
 
 /// Notes for the watchdog what this warp serves. By one lane.
 #[inline(always)]
-pub(super) fn note_work<M: Machine>(block: &Block<'_, M>, me: u32, work: &Work) {
+pub(super) fn note_work<M: Machine>(block: &BlockDispatcher<'_, M>, me: u32, work: &Work) {
     let command = match *work {
         Work::One(job) => WarpCommand::Serve { slot: job.slot, valid_flag: job.valid_flag },
         Work::Many(batch) | Work::Alone(batch) => {
@@ -243,7 +248,12 @@ pub(super) fn note_work<M: Machine>(block: &Block<'_, M>, me: u32, work: &Work) 
 /// Puts requests into the backlog, for the next free warp. If the backlog is not empty, the requests stay in the ring for a
 /// later turn.
 #[inline(always)]
-pub(super) fn push_backlog<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u32, seen: Seen) {
+pub(super) fn push_backlog<M: Machine>(
+    block: &BlockDispatcher<'_, M>,
+    warp: Warp<'_>,
+    window: u32,
+    seen: Seen,
+) {
     if together(warp, || u64::from(block.block_state.has_backlog())) != 0 {
         return;
     }
@@ -257,7 +267,7 @@ pub(super) fn push_backlog<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, win
 
 /// Takes requests that wait for a warp: as many as each of the warps would get.
 #[inline(always)]
-pub(super) fn pop_backlog<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> Option<Work> {
+pub(super) fn pop_backlog<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) -> Option<Work> {
     let mut taken = (0, 0, 0);
     if warp.lane() == 0 && block.block_state.stop.load(Ordering::Relaxed) != control::STOP_NOW {
         let even = block.block_state.backlog_len().div_ceil(block.workers);
@@ -279,7 +289,7 @@ pub(super) fn pop_backlog<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> O
 /// A request that no warp has read.
 #[inline(always)]
 pub(super) fn job_of<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     warp: Warp<'_>,
     slot: u32,
     valid_flag: bool,
@@ -292,7 +302,7 @@ pub(super) fn job_of<M: Machine>(
 
 /// Begins to fetch a slot and its response flag.
 #[inline(always)]
-fn fetch_own<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, slot: u32) -> BurstLoad {
+fn fetch_own<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, slot: u32) -> BurstLoad {
     block
         .ring
         .geometry()

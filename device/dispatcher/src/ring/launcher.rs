@@ -3,7 +3,7 @@
 //! Every dispatcher that launches graphs uses this module. Each dispatcher decides by itself how a request ends that cannot be
 //! launched.
 
-use super::{Block, DeviceTable, Machine};
+use super::{BlockDispatcher, DeviceTable, Machine};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::Words;
@@ -163,7 +163,7 @@ pub struct Launcher<'a, M> {
 
 impl<'a, M: Machine> Launcher<'a, M> {
     /// The launcher of a block.
-    pub(super) fn of(block: &'a Block<'_, M>) -> Self {
+    pub(super) fn of(block: &'a BlockDispatcher<'_, M>) -> Self {
         Self { machine: block.machine, table: block.table, launches: &block.block_state.launches }
     }
 

@@ -5,7 +5,7 @@
 use super::block_state::WarpCommand;
 use super::program_context::ProgramContext;
 use super::slot_state::{PUBLISHED, RESPONDED};
-use super::{Block, Machine, slot_state};
+use super::{BlockDispatcher, Machine, slot_state};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::team::Warp;
 use ringcall_gpu::{barrier, clock};
@@ -16,7 +16,7 @@ use ringcall_wire::launch::{control, saved};
 const PASSES_A_ROUND: u32 = 64;
 
 /// The life of the maintenance warp, whose number is `me`.
-pub(super) fn run<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, me: u32) {
+pub(super) fn run<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, me: u32) {
     // What an execution before did not publish is published at once.
     let mut passes = if M::GRAPHS { PASSES_A_ROUND - 1 } else { 0 };
     loop {
@@ -43,7 +43,7 @@ pub(super) fn run<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, me: u32) {
 }
 
 /// Before anything else: what earlier executions counted, and that the dispatcher runs. By one warp.
-pub(super) fn open<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
+pub(super) fn open<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) {
     if warp.lane() == 0 {
         let load = |word| block.saved.load(word, Ordering::Relaxed);
         // All loads before any is compared: a client may wait for this execution's first poll.
@@ -71,7 +71,7 @@ pub(super) fn open<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
 }
 
 /// One round: stop word, counters, what each warp does, heartbeat.
-pub(super) fn maintain<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
+pub(super) fn maintain<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) {
     if warp.lane() == 0 {
         let stop = block.control.load(control::STOP, Ordering::Relaxed);
         if stop != control::STOP_NO {
@@ -109,7 +109,7 @@ pub(super) fn maintain<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
 /// Tells the host what a warp does.
 #[inline(always)]
 pub(super) fn publish_busy<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     warp: u32,
     function: u32,
     slot: u32,
@@ -120,7 +120,7 @@ pub(super) fn publish_busy<M: Machine>(
     block.control.store(at, u64::from(function) << 32 | u64::from(slot + 1), Ordering::Relaxed);
 }
 
-fn publish_counters<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
+fn publish_counters<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) {
     for (index, total) in totals(block, warp) {
         let children = block.saved.load(saved::CHILDREN + index, Ordering::Relaxed);
         block.control.store(control::COUNTERS + index, total.wrapping_add(children), Ordering::Relaxed);
@@ -128,7 +128,7 @@ fn publish_counters<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
 }
 
 /// The counters as they were saved, when no next execution will publish them.
-pub(super) fn publish_saved<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
+pub(super) fn publish_saved<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) {
     for index in warp.stride(Counter::COUNT) {
         let load = |word| block.saved.load(word + index, Ordering::Relaxed);
         let total = load(saved::COUNTERS).wrapping_add(load(saved::CHILDREN));
@@ -138,7 +138,7 @@ pub(super) fn publish_saved<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
 
 /// This lane's part of the counters: index and count over all executions.
 pub(super) fn totals<'w, M: Machine>(
-    block: &'w Block<'w, M>,
+    block: &'w BlockDispatcher<'w, M>,
     warp: Warp<'_>,
 ) -> impl Iterator<Item = (usize, u64)> + use<'w, M> {
     warp.stride(Counter::COUNT).filter_map(move |index| {
@@ -148,17 +148,17 @@ pub(super) fn totals<'w, M: Machine>(
     })
 }
 
-pub(super) fn launches_so_far<M: Machine>(block: &Block<'_, M>) -> u64 {
+pub(super) fn launches_so_far<M: Machine>(block: &BlockDispatcher<'_, M>) -> u64 {
     block.block_state.launched_before.load(Ordering::Relaxed) + block.block_state.launches.made()
 }
 
 /// Launches so far whose end no child counts.
-pub(super) fn uncounted_so_far<M: Machine>(block: &Block<'_, M>) -> u64 {
+pub(super) fn uncounted_so_far<M: Machine>(block: &BlockDispatcher<'_, M>) -> u64 {
     block.saved.load(saved::UNCOUNTED, Ordering::Relaxed) + block.block_state.launches.uncounted()
 }
 
 /// Graphs launched that are known not to have finished, and whose end is waited for here. By one lane.
-pub(super) fn children_running<M: Machine>(block: &Block<'_, M>) -> u64 {
+pub(super) fn children_running<M: Machine>(block: &BlockDispatcher<'_, M>) -> u64 {
     // Acquire: pairs with a child's end; what it counted is before that.
     let finished = block.saved.load(saved::FINISHED, Ordering::Acquire);
     let counted = launches_so_far(block).saturating_sub(finished).saturating_sub(uncounted_so_far(block));
@@ -168,7 +168,7 @@ pub(super) fn children_running<M: Machine>(block: &Block<'_, M>) -> u64 {
 /// Publishes: sets the response flags of slots whose answers are written, and clears the request flags of slots whose
 /// response flags were set a pass ago. One fence for all of them; whether there were any. By the maintenance warp, or the
 /// only one.
-pub(super) fn publish<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> bool {
+pub(super) fn publish<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) -> bool {
     let mut some = false;
     let mut base = 0;
     while base < block.partition.count {

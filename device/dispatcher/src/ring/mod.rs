@@ -204,7 +204,7 @@ impl RingOptions {
 
 /// One block's dispatcher, as every warp of the block has it.
 #[derive(Debug, Clone, Copy)]
-pub struct Block<'a, M> {
+pub struct BlockDispatcher<'a, M> {
     /// The ring.
     pub ring: &'a SharedRing,
     /// The slots that this block serves.
@@ -240,7 +240,7 @@ pub enum Ended {
     AsPoller,
 }
 
-impl<M: Machine> Block<'_, M> {
+impl<M: Machine> BlockDispatcher<'_, M> {
     /// Before anything else: what earlier executions counted, and that the dispatcher runs. By one warp.
     #[inline(always)]
     pub fn open(&self, warp: Warp<'_>) {
@@ -265,7 +265,7 @@ impl<M: Machine> Block<'_, M> {
         warp.sync();
         // Copies, whose addresses the fast path may have: what they are copies of stays in registers.
         let ring = self.ring.clone();
-        let fast_path = FastPath::of(Block { ring: &ring, ..*self }, warp);
+        let fast_path = FastPath::of(BlockDispatcher { ring: &ring, ..*self }, warp);
         loop {
             let mut work = match self.block_state.command_together(warp, me) {
                 WarpCommand::Free => {
@@ -294,7 +294,14 @@ impl<M: Machine> Block<'_, M> {
                 match work {
                     Some(Work::One(job)) => serve::serve(self, context, job),
                     Some(Work::Many(batch)) if M::BATCHES => {
-                        left = batch::serve(&Block { ring: &ring, ..*self }, warp, me, input, output, batch);
+                        left = batch::serve(
+                            &BlockDispatcher { ring: &ring, ..*self },
+                            warp,
+                            me,
+                            input,
+                            output,
+                            batch,
+                        );
                     }
                     Some(Work::Alone(batch)) => left = batch,
                     Some(Work::Many(_)) | None => (),

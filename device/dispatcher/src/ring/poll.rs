@@ -1,7 +1,7 @@
 //! Polling primitives of a ring: flag loads, warp votes and masks.
 
 use super::slot_state::PUBLISHED;
-use super::{Block, Machine, WarpContext, slot_state};
+use super::{BlockDispatcher, Machine, WarpContext, slot_state};
 use ringcall_gpu::barrier;
 use ringcall_gpu::team::Warp;
 
@@ -14,7 +14,12 @@ pub(super) type WindowWords = [[u64; 2]; 2];
 /// This lane's request flags of a window; 0 for slots outside the partition. Such slots are not read: another block polls
 /// them, and reads of one sector queue one after another.
 #[inline(always)]
-pub(super) fn flags<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u32, wanted: bool) -> [u64; 2] {
+pub(super) fn flags<M: Machine>(
+    block: &BlockDispatcher<'_, M>,
+    warp: Warp<'_>,
+    window: u32,
+    wanted: bool,
+) -> [u64; 2] {
     let first = block.partition.first_of(warp, window);
     if wanted && first < block.partition.first + block.partition.count {
         block.ring.rx_pair(first)
@@ -28,7 +33,7 @@ pub(super) fn flags<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u3
 /// A producer that waits for an answer does not need the cleared flag. So the next poll does not wait for the fence; the
 /// fence is made while the poll is under way. No handler runs while an answered slot still has its request flag.
 #[inline(always)]
-pub(super) fn clear_seen<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, states: [u64; 2]) {
+pub(super) fn clear_seen<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, states: [u64; 2]) {
     if !warp.any(states.contains(&PUBLISHED)) {
         return;
     }
@@ -44,7 +49,7 @@ pub(super) fn clear_seen<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, state
 
 /// The idle warps, without the poller itself.
 #[inline(always)]
-pub(super) fn free_warps<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>) -> u32 {
+pub(super) fn free_warps<M: Machine>(block: &BlockDispatcher<'_, M>, context: WarpContext<'_>) -> u32 {
     let WarpContext { warp, me, .. } = context;
     let mut free = 0;
     let mut base = 0;

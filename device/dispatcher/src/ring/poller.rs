@@ -8,7 +8,9 @@ use super::launcher::RELAUNCH_FROM;
 use super::poll::{TURNS_A_ROUND, WindowWords};
 use super::program_context::ProgramContext;
 use super::slot_state::{DEFERRED_TURNS, RESPONDED};
-use super::{Block, Machine, WarpContext, Work, batch, hand_out, maintenance, poll, slot_state, together};
+use super::{
+    BlockDispatcher, Machine, WarpContext, Work, batch, hand_out, maintenance, poll, slot_state, together,
+};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::barrier;
@@ -32,7 +34,7 @@ const DRAIN_SWEEPS: u32 = 128;
 /// Polls until there is something to serve, or until the end.
 #[inline(always)]
 pub(super) fn run<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     context: WarpContext<'_>,
     fast_path: Option<&FastPath<'_, M>>,
 ) -> After {
@@ -152,7 +154,7 @@ pub(super) fn run<M: Machine>(
 /// The only worker has served a request on the fast path, and polls again: no other warp reads its
 /// mailbox or leaves it a backlog, and it stays on the fast path.
 #[inline(always)]
-fn keep_polling<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>) {
+fn keep_polling<M: Machine>(block: &BlockDispatcher<'_, M>, context: WarpContext<'_>) {
     let WarpContext { warp, me, .. } = context;
     if warp.lane() == 0 {
         block.block_state.set_own_command(me, WarpCommand::Poll);
@@ -165,7 +167,7 @@ fn keep_polling<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>) {
 
 /// Whether requests have come one at a time of late. By the poller, once.
 #[inline(always)]
-fn is_burst_over<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> bool {
+fn is_burst_over<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) -> bool {
     let left = together(warp, || {
         let left = block.block_state.burst_cooldown.load(Ordering::Relaxed);
         block.block_state.burst_cooldown.store(left.saturating_sub(1), Ordering::Relaxed);
@@ -182,7 +184,7 @@ fn is_burst_over<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> bool {
 /// that could be said is that warps and graphs are still at work: the end waits for the warps in any
 /// case, and the ring's requests are served when the warps are free. If they take too long the host ends
 /// this at once.
-fn stop_now<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, windows: u32, free: u32) -> u64 {
+fn stop_now<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, windows: u32, free: u32) -> u64 {
     let stop = together(warp, || block.block_state.stop.load(Ordering::Relaxed));
     if stop != control::STOP_DRAIN {
         return stop;
@@ -207,13 +209,13 @@ fn stop_now<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, windows: u32, free
 
 /// Whether the end waits for nothing any more: no graph is under way, or the host wants the end at once. A drain that
 /// has polled often enough takes no requests, but waits for graphs: they answer.
-fn may_end<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> bool {
+fn may_end<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) -> bool {
     let at_once = || block.block_state.stop.load(Ordering::Relaxed) == control::STOP_NOW;
     !M::GRAPHS || together(warp, || u64::from(at_once() || maintenance::children_running(block) == 0)) != 0
 }
 
 /// Lets go of requests that wait for a warp: they are still in the ring.
-fn drop_backlog<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
+fn drop_backlog<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) {
     if warp.lane() == 0 {
         while let Some((window, bits, _)) = block.block_state.pop_backlog(1) {
             slot_state::set_state(block, block.partition.slot_at(warp, window, bits.trailing_zeros()), 0);
@@ -226,7 +228,7 @@ fn drop_backlog<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
 /// not (`held`).
 #[inline(always)]
 fn poll_windows<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     warp: Warp<'_>,
     at: [u32; 2],
     both: bool,
@@ -246,7 +248,7 @@ fn poll_windows<M: Machine>(
 /// them. (A single one fetches that flag with its payload.) A response that the consumer does not take
 /// blocks its own slot and no other.
 #[inline(always)]
-fn taken<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u32, seen: Seen) -> Seen {
+fn taken<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, window: u32, seen: Seen) -> Seen {
     let first = block.partition.first_of(warp, window);
     let inside = first < block.partition.first + block.partition.count;
     let answers = if inside { block.ring.tx_pair(first) } else { [0; 2] };
@@ -257,7 +259,7 @@ fn taken<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u32, seen: Se
 /// Votes on what was read.
 #[inline(always)]
 fn classify<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     warp: Warp<'_>,
     window: u32,
     states: [u64; 2],
@@ -287,23 +289,23 @@ fn classify<M: Machine>(
 }
 
 /// Graph launches of this execution.
-fn launches_used<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> u64 {
+fn launches_used<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) -> u64 {
     together(warp, || block.block_state.launches.used())
 }
 
 /// Whether the rest of this execution's budget was given up.
-fn is_spent<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> bool {
+fn is_spent<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) -> bool {
     together(warp, || u64::from(block.block_state.launches.is_spent())) != 0
 }
 
 /// Whether this is a good moment for a fresh budget of launches: half of it is used and no child runs.
-fn should_relaunch<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) -> bool {
+fn should_relaunch<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) -> bool {
     launches_used(block, warp) >= RELAUNCH_FROM
         && together(warp, || maintenance::children_running(block)) == 0
 }
 
 /// Ends the other warps, all of which are free, and waits until the maintenance warp has ended.
-fn dismiss<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>) {
+fn dismiss<M: Machine>(block: &BlockDispatcher<'_, M>, context: WarpContext<'_>) {
     let WarpContext { warp, me, .. } = context;
     for index in warp.stride(block.workers as usize) {
         if index as u32 != me {
@@ -323,7 +325,7 @@ fn dismiss<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>) {
 
 /// The end, unless a graph has not answered: then the next execution begins when that has ended, and answers for it.
 #[inline(always)]
-pub(super) fn end<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>) -> After {
+pub(super) fn end<M: Machine>(block: &BlockDispatcher<'_, M>, context: WarpContext<'_>) -> After {
     let warp = context.warp;
     let again =
         M::GRAPHS && together(warp, || u64::from(ProgramContext(block).has_answer_outstanding())) != 0;
@@ -332,14 +334,14 @@ pub(super) fn end<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>) ->
 
 /// Launches the dispatcher again, or says why it ended.
 #[inline(always)]
-pub(super) fn relaunch<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>) -> After {
+pub(super) fn relaunch<M: Machine>(block: &BlockDispatcher<'_, M>, context: WarpContext<'_>) -> After {
     finish(block, context, true)
 }
 
 /// Last figures, what outlives this execution, and then the next one, or the word that says that there is none. Inline: a
 /// block whose address goes elsewhere would live in memory.
 #[inline(always)]
-fn finish<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, mut again: bool) -> After {
+fn finish<M: Machine>(block: &BlockDispatcher<'_, M>, context: WarpContext<'_>, mut again: bool) -> After {
     let warp = context.warp;
     dismiss(block, context);
     // A maintenance warp of the next execution does that first, beside its poller.
@@ -376,7 +378,7 @@ fn finish<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, mut again:
     After::End
 }
 
-fn close<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, state: u64) {
+fn close<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, state: u64) {
     // Release, after the barrier: an agent that sees the state sees the last counters.
     warp.sync();
     if warp.lane() == 0 {
@@ -386,7 +388,7 @@ fn close<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, state: u64) {
 
 /// Saves counts of launches, and where the next execution continues if there is one. By one lane.
 #[inline(always)]
-fn save_launches<M: Machine>(block: &Block<'_, M>, again: bool) {
+fn save_launches<M: Machine>(block: &BlockDispatcher<'_, M>, again: bool) {
     let store = |word, value| block.saved.store(word, value, Ordering::Relaxed);
     // Before the first store: neither load waits for the other.
     let relaunches = block.saved.load(saved::RELAUNCHES, Ordering::Relaxed) + 1;
@@ -409,7 +411,7 @@ fn save_launches<M: Machine>(block: &Block<'_, M>, again: bool) {
 }
 
 /// Saves the counters, those of children apart: they go on counting there until they end.
-fn save_totals<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
+fn save_totals<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) {
     for (index, total) in maintenance::totals(block, warp) {
         block.saved.store(saved::COUNTERS + index, total, Ordering::Relaxed);
     }
@@ -422,7 +424,7 @@ const fn quiet_sweeps<M: Machine>() -> u32 {
 
 /// The same for every answered slot, where no maintenance warp does it.
 #[inline(always)]
-fn clear_answered<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
+fn clear_answered<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>) {
     if block.is_alone() {
         maintenance::publish(block, warp);
     }
@@ -430,7 +432,7 @@ fn clear_answered<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>) {
 
 /// Whether a request may wait in the ring for the work now in progress: for graphs that have not ended, a
 /// relaunch, or a handler that may ask for the trigger graph. By one lane.
-fn waits_for_launches<M: Machine>(block: &Block<'_, M>) -> bool {
+fn waits_for_launches<M: Machine>(block: &BlockDispatcher<'_, M>) -> bool {
     let launches = &block.block_state.launches;
     launches.used() >= LAUNCHES_PER_EXECUTION
         || launches.has_trigger_taken()

@@ -1,6 +1,6 @@
 //! The context of a program's own graphs, which one request at a time holds until its graph has answered.
 
-use super::Block;
+use super::BlockDispatcher;
 use core::sync::atomic::Ordering;
 use ringcall_gpu::clock;
 use ringcall_protocol::ring::{RingMemory, SlotIndex};
@@ -15,7 +15,7 @@ use ringcall_wire::status::Status;
 const NO_HOLDER: u64 = 0;
 
 /// The context, as every warp of a block has it.
-pub(super) struct ProgramContext<'b, 'a, M>(pub(super) &'b Block<'a, M>);
+pub(super) struct ProgramContext<'b, 'a, M>(pub(super) &'b BlockDispatcher<'a, M>);
 
 impl<M> Copy for ProgramContext<'_, '_, M> {}
 impl<M> Clone for ProgramContext<'_, '_, M> {

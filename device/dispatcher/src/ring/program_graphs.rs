@@ -26,7 +26,7 @@ use super::launcher::Launcher;
 use super::program_context::ProgramContext;
 use super::slot_copy::SlotCopy;
 use super::triggers::TriggerRecord;
-use super::{Block, Machine, WarpContext, answer, slot_state, together, triggers};
+use super::{BlockDispatcher, Machine, WarpContext, answer, slot_state, together, triggers};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::clock;
 use ringcall_gpu::team::Warp;
@@ -40,7 +40,7 @@ use ringcall_wire::status::Status;
 /// Launches the program's graph of `entry` for the request, which the graph then answers. The order is: context, in-flight
 /// mark, launch, request flag, as for any graph.
 pub(super) fn serve<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     context: WarpContext<'_>,
     alone: bool,
     request: Request,
@@ -122,7 +122,11 @@ pub(super) fn serve<M: Machine>(
 
 /// Launches the graph that a handler asked for, while no other trigger graph runs. The graph gets no input and sends no
 /// answer; no further request is served before the graph has ended. Returns the status of the handler's request.
-pub(super) fn trigger<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &DeviceEntry) -> Status {
+pub(super) fn trigger<M: Machine>(
+    block: &BlockDispatcher<'_, M>,
+    warp: Warp<'_>,
+    graph: &DeviceEntry,
+) -> Status {
     // On its way while the graph is launched.
     let before = block.saved.load(saved::TRIGGERS, Ordering::Relaxed);
     let launched = Launcher::of(block).fire_foreign(warp, graph.address);
@@ -142,7 +146,7 @@ pub(super) fn trigger<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, graph: &
 
 /// Publishes a launch of the trigger graph and its CUDA code to the host: at once, since the graph may
 /// never end. By one lane of the warp that has taken the context.
-fn publish_trigger<M: Machine>(block: &Block<'_, M>, before: u64, code: u32) {
+fn publish_trigger<M: Machine>(block: &BlockDispatcher<'_, M>, before: u64, code: u32) {
     let count = before.wrapping_add(1);
     block.saved.store(saved::TRIGGERS, count, Ordering::Relaxed);
     triggers::publish(

@@ -2,7 +2,9 @@
 
 use super::slot_copy::{BurstLoad, SlotCopy};
 use super::slot_state::Job;
-use super::{Block, Call, Machine, Returned, WarpContext, answer, graphs, maintenance, slot_state, together};
+use super::{
+    BlockDispatcher, Call, Machine, Returned, WarpContext, answer, graphs, maintenance, slot_state, together,
+};
 use ringcall_gpu::team::Warp;
 use ringcall_gpu::{barrier, clock};
 use ringcall_protocol::ring::RingMemory;
@@ -18,7 +20,7 @@ use ringcall_wire::status::{DispatchMode, Status};
 
 /// Fetches, checks, runs and answers the request in `slot`, then lets the slot be handed out again.
 #[inline(always)]
-pub(super) fn serve<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, job: Job) {
+pub(super) fn serve<M: Machine>(block: &BlockDispatcher<'_, M>, context: WarpContext<'_>, job: Job) {
     let WarpContext { warp, input, output, .. } = context;
     let Job { slot, valid_flag, alone, burst } = job;
     let Some(index) = block.ring.geometry().slot(slot) else { return };
@@ -68,7 +70,7 @@ pub(super) fn serve<M: Machine>(block: &Block<'_, M>, context: WarpContext<'_>, 
 
 /// Whether a copied request is another dispatcher's to answer. Of all dispatchers of a ring just one says no.
 #[inline(always)]
-fn is_others<M: Machine>(block: &Block<'_, M>, copy: &SlotCopy<'_>) -> bool {
+fn is_others<M: Machine>(block: &BlockDispatcher<'_, M>, copy: &SlotCopy<'_>) -> bool {
     let header = header(copy);
     match block.table.lookup(FunctionId(header.function_id)) {
         Some(entry) if is_whole(block, &header) => entry.kind == HandlerKind::Elsewhere as u32,
@@ -84,13 +86,13 @@ fn header(copy: &SlotCopy<'_>) -> RequestHeader {
 }
 
 #[inline(always)]
-fn is_whole<M: Machine>(block: &Block<'_, M>, header: &RequestHeader) -> bool {
+fn is_whole<M: Machine>(block: &BlockDispatcher<'_, M>, header: &RequestHeader) -> bool {
     validate::header(header, block.ring.geometry().request_capacity()).is_ok()
 }
 
 /// Leaves a request in the ring: it is polled again in a few turns.
 #[inline(always)]
-fn leave<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, slot: u32) {
+fn leave<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, slot: u32) {
     warp.sync();
     if warp.lane() == 0 {
         slot_state::defer(block, slot);
@@ -101,7 +103,7 @@ fn leave<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, slot: u32) {
 #[inline(always)]
 #[allow(clippy::too_many_arguments)] // what a served request consists of
 fn run_entry<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     context: WarpContext<'_>,
     alone: bool,
     request: Request,
@@ -144,7 +146,7 @@ fn run_entry<M: Machine>(
 /// releasing store that calls the grid would wait until what that writes to the host's memory has crossed the bus.
 #[inline(always)]
 pub(super) fn call_handler<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     warp: Warp<'_>,
     kind: HandlerKind,
     call: &Call<'_>,
@@ -167,7 +169,7 @@ pub(super) fn call_handler<M: Machine>(
 /// Notes what this warp is about to call, for the watchdog. Where the poller does the maintenance itself
 /// no other warp would report it. A grid's handler is noted by [`call_handler`].
 #[inline(always)]
-pub(super) fn begin<M: Machine>(block: &Block<'_, M>, me: u32, function: u32, slot: u32) {
+pub(super) fn begin<M: Machine>(block: &BlockDispatcher<'_, M>, me: u32, function: u32, slot: u32) {
     let now = clock::ticks();
     block.block_state.begin(me, function, now);
     if block.poller_maintains {
@@ -178,7 +180,7 @@ pub(super) fn begin<M: Machine>(block: &Block<'_, M>, me: u32, function: u32, sl
 /// The status that a handler's return means: it may have asked for its follow-up graph, a launch of which is reserved.
 #[inline(always)]
 fn after_call<M: Machine>(
-    block: &Block<'_, M>,
+    block: &BlockDispatcher<'_, M>,
     warp: Warp<'_>,
     follow_up: Option<&DeviceEntry>,
     request: &Request,

@@ -1,7 +1,7 @@
 //! Slot states of a partition: free, busy, responded, published, or deferred.
 
 use super::slot_copy::BurstLoad;
-use super::{Block, Machine};
+use super::{BlockDispatcher, Machine};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::team::Warp;
 
@@ -31,7 +31,7 @@ pub(crate) struct Job {
 
 /// Sets a slot's state. Relaxed: `hand_out` orders it before the next poller's poll.
 #[inline(always)]
-pub(super) fn set_state<M: Machine>(block: &Block<'_, M>, slot: u32, value: u64) {
+pub(super) fn set_state<M: Machine>(block: &BlockDispatcher<'_, M>, slot: u32, value: u64) {
     if let Some(word) = block.serving.get((slot - block.partition.first) as usize) {
         word.store(value, Ordering::Relaxed);
     }
@@ -39,7 +39,7 @@ pub(super) fn set_state<M: Machine>(block: &Block<'_, M>, slot: u32, value: u64)
 
 /// Sets a slot's state when its warp has finished with the slot. Release: the warp's accesses to the slot come before.
 #[inline(always)]
-pub(super) fn change_state<M: Machine>(block: &Block<'_, M>, slot: u32, value: u64) {
+pub(super) fn change_state<M: Machine>(block: &BlockDispatcher<'_, M>, slot: u32, value: u64) {
     if let Some(word) = block.serving.get((slot - block.partition.first) as usize) {
         word.store(value, Ordering::Release);
     }
@@ -50,7 +50,7 @@ pub(super) fn change_state<M: Machine>(block: &Block<'_, M>, slot: u32, value: u
 /// A fence towards the host takes half a microsecond, and the fences of one multiprocessor queue one after another. So the
 /// maintenance warp makes one fence before it sets many response flags, and one before it clears many request flags.
 #[inline(always)]
-pub(super) fn responded<M: Machine>(block: &Block<'_, M>, slot: u32, alone: bool) {
+pub(super) fn responded<M: Machine>(block: &BlockDispatcher<'_, M>, slot: u32, alone: bool) {
     let state = match (block.poller_maintains, alone) {
         (true, _) => 0,
         (false, true) => PUBLISHED,
@@ -61,24 +61,24 @@ pub(super) fn responded<M: Machine>(block: &Block<'_, M>, slot: u32, alone: bool
 
 /// The slot is answered, and its request flag to be cleared later, by whom ever. By one lane.
 #[inline(always)]
-pub(super) fn retire_later<M: Machine>(block: &Block<'_, M>, slot: u32) {
+pub(super) fn retire_later<M: Machine>(block: &BlockDispatcher<'_, M>, slot: u32) {
     change_state(block, slot, PUBLISHED);
 }
 
 /// Another agent answers the slot: only its request flag is still to be cleared. By one lane.
 #[inline(always)]
-pub(super) fn handed_over<M: Machine>(block: &Block<'_, M>, slot: u32) {
+pub(super) fn handed_over<M: Machine>(block: &BlockDispatcher<'_, M>, slot: u32) {
     responded(block, slot, true);
 }
 
 /// Leaves a slot to the dispatcher that serves its function, or until later. By one lane.
 #[inline(always)]
-pub(super) fn defer<M: Machine>(block: &Block<'_, M>, slot: u32) {
+pub(super) fn defer<M: Machine>(block: &BlockDispatcher<'_, M>, slot: u32) {
     change_state(block, slot, DEFERRED_TURNS);
 }
 
 #[inline(always)]
-pub(super) fn states<M: Machine>(block: &Block<'_, M>, warp: Warp<'_>, window: u32) -> [u64; 2] {
+pub(super) fn states<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, window: u32) -> [u64; 2] {
     let first = (block.partition.first_of(warp, window) - block.partition.first) as usize;
     // Acquire: pairs with the release in `change_state`.
     core::array::from_fn(|i| block.serving.get(first + i).map_or(BUSY, |word| word.load(Ordering::Acquire)))

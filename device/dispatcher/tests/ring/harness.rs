@@ -3,7 +3,7 @@
 use crate::device::Device;
 use ringcall_dispatcher::ring::block_state::WarpCommand;
 use ringcall_dispatcher::ring::{
-    Block, BlockState, DeviceTable, Ended, Machine, Partition, RingOptions, staging_bytes,
+    BlockDispatcher, BlockState, DeviceTable, Ended, Machine, Partition, RingOptions, staging_bytes,
 };
 use ringcall_gpu::atomic::BlockU64;
 use ringcall_gpu::shared::{Region, Words};
@@ -193,8 +193,12 @@ impl Setup {
         &self.parts.ring
     }
 
-    pub(crate) fn block<'a, M: Machine>(&'a self, now: &'a Execution, machine: &'a M) -> Block<'a, M> {
-        Block {
+    pub(crate) fn block<'a, M: Machine>(
+        &'a self,
+        now: &'a Execution,
+        machine: &'a M,
+    ) -> BlockDispatcher<'a, M> {
+        BlockDispatcher {
             ring: &self.parts.ring,
             partition: self.partition,
             table: DeviceTable::new(self.index, &self.cells, &self.entries),
