@@ -111,7 +111,8 @@ impl Plan {
         let metric = Metric::new(&run, config.near_entries);
         // Two defects that are further from each other than both are from the boundary do not interact.
         let out = |node: u32| metric.nodes[node as usize].boundary;
-        let widest = (0..run.num_detectors() as u32).map(out).max().unwrap_or(0);
+        // A node that is left out has no way to the boundary, and limits nothing.
+        let widest = (0..run.num_detectors() as u32).map(out).filter(|&out| out < FAR).max().unwrap_or(0);
         let frontiers = Frontiers::new(&run, bases, layer_of, |node| out(node) + widest);
         let full = layers.head() + context + MARGINS * margin;
         let (batch, scale) = (config.batch, graph.scale());
