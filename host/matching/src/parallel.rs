@@ -292,7 +292,7 @@ impl Helper {
 }
 
 /// One turn of polling. On an oversubscribed machine the other thread may need this very core.
-fn pause(turns: &mut u32) {
+pub(crate) fn pause(turns: &mut u32) {
     *turns = turns.wrapping_add(1);
     if turns.is_multiple_of(1024) {
         std::thread::yield_now();
@@ -322,7 +322,7 @@ fn help(
 }
 
 /// Polls for work, then sleeps until work comes; `None` when the channel is closed.
-pub(crate) fn next<W>(inbox: &Receiver<Box<W>>, spin: Duration) -> Option<Box<W>> {
+fn next(inbox: &Receiver<Box<Work>>, spin: Duration) -> Option<Box<Work>> {
     let begin = Instant::now();
     let mut turns = 0;
     loop {

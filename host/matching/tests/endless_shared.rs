@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
 use ringcall_matching::{
     MatchingGraph, MwpmDecoder, SharedEndlessConfig, SharedEndlessDecoder, SlidingError,
@@ -178,6 +178,30 @@ fn what_cannot_be_is_refused_and_the_next_is_right() {
     }
     assert_eq!(decoder.finish(&[&[]]).unwrap(), [1], "the lone defect of round 0");
     assert_eq!((decoder.given(), decoder.forced()), (0, 0));
+}
+
+/// Counted is the caller's thread, which does all of the work without helpers, and all but the windows of the helpers with them.
+#[test]
+fn a_run_of_any_length_allocates_nothing() {
+    let (short, of) = repetition::repetition_code(CHECKS, 8, 0.05);
+    let mut rng = Rng::seed_from_u64(6);
+    let layers: Vec<Vec<u32>> =
+        (0..2000).map(|_| (0..CHECKS).filter(|_| rng.random_bool(0.15)).collect()).collect();
+    for cores in [1, 3] {
+        let mut config = config(cores);
+        // A window that is late is matched twice, and takes memory for it.
+        config.timeout = LONG;
+        let mut decoder = decoder(&short, &of, &config);
+        let mut run = || {
+            for layer in &layers {
+                decoder.push_round(layer).unwrap();
+            }
+            decoder.finish(&[&[1, 2]]).unwrap();
+        };
+        run();
+        let info = allocation_counter::measure(run);
+        assert_eq!(info.count_total, 0, "{cores} cores");
+    }
 }
 
 proptest! {

@@ -6,22 +6,22 @@
 //! overlaps one taken from the other. Two such regions do not overlap if one of them is the same in both windows, since neither
 //! window has an overlap; all others are compared by the rounds that they reach into. A join without this proof is counted.
 
+mod helpers;
+mod plan;
+mod window;
+
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::Shape;
-use crate::blossom::{Blossom, Tables};
-use crate::error::{RoundsError, SlidingError};
+use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
-use crate::layers::{Layers, Window, check};
-use crate::metric::{FAR, Metric};
-use crate::parallel::next;
-use crate::queue::RadixQueue;
-use crate::readout::Answer;
+use crate::layers::check;
+use crate::metric::FAR;
+use helpers::{Helpers, take_waiting};
+use plan::Plan;
+use window::{Place, Solved, Work};
 
 /// The configuration of a [`SharedEndlessDecoder`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,281 +60,6 @@ impl SharedEndlessConfig {
     }
 }
 
-/// The tables that all threads share: one graph, in which all windows lie.
-#[derive(Debug)]
-struct Plan {
-    layers: Layers,
-    graph: MatchingGraph,
-    metric: Metric,
-    bases: Vec<u32>,
-    layer_of: Vec<u32>,
-    context: usize,
-    overlap: usize,
-    step: usize,
-    /// The least grid weight of an edge per round that the edge spans.
-    per_round: i64,
-    /// The round at which the first two windows are joined.
-    first_join: usize,
-    scale: f64,
-    /// Per layer of a window, counted from its first and from its last one, and per detector: the distance to the nearest one in
-    /// front of the window, and to the nearest one behind it.
-    fronts: Vec<Vec<i64>>,
-    backs: Vec<Vec<i64>>,
-}
-
-impl Plan {
-    fn new(
-        graph: &MatchingGraph,
-        rounds: &[u32],
-        config: &SharedEndlessConfig,
-    ) -> Result<Self, SlidingError> {
-        let Shape { layers, step: per_round, context } =
-            Shape::new(graph, rounds, Layers::new(graph, rounds)?)?;
-        let or = |given: usize, default: usize| if given == 0 { default } else { given };
-        let overlap = or(config.overlap, context.max(8));
-        let step = or(config.step, (2 * context).max(8));
-        // Room for the longest window, the last one, and for the rounds before and after it that a shortest path can lead over.
-        let length = overlap.saturating_mul(2).saturating_add(step).saturating_add(2 * context);
-        let longest = length.saturating_add(layers.head()).saturating_add(layers.tail());
-        if longest.saturating_mul(layers.most_detectors()) > crate::MAX_DETECTORS as usize {
-            return Err(SlidingError::Window { window: length, commit: step });
-        }
-        let Window { graph: run, bases, layer_of } = layers.whole(length)?;
-        if run.parts().contains(&false) {
-            return Err(SlidingError::NoBoundary { window: length });
-        }
-        let run = if config.observables_only { run.for_observables(false) } else { run };
-        let metric = Metric::new(&run, config.near_entries);
-        let (first_join, scale) = (layers.head() + context + overlap, graph.scale());
-        let border = Border { graph: &run, bases: &bases, layer_of: &layer_of };
-        // Two defects that are further from each other than both are from the boundary do not interact.
-        let out = |node: u32| metric.nodes[node as usize].boundary;
-        let widest = (0..run.num_detectors() as u32).map(out).max().unwrap_or(0);
-        let cut = |distances: Vec<i64>, base: u32| -> Vec<i64> {
-            let limit = |position: usize| out(base + position as u32) + widest;
-            distances.into_iter().enumerate().map(|(i, d)| if d <= limit(i) { d } else { FAR }).collect()
-        };
-        // Layers of the repeating part, with as many before and after them as a shortest path can lead over.
-        let (begin, reach) = (layers.head() + context, 2 * context.min(overlap + step));
-        let from_before = border.distances(|layer| layer < begin);
-        let end = begin + 2 * overlap + step;
-        let from_after = border.distances(|layer| layer >= end);
-        let row = |distances: &[i64], layer: usize| {
-            let nodes = bases[layer]..bases[layer + 1];
-            cut(distances[nodes.start as usize..nodes.end as usize].to_vec(), nodes.start)
-        };
-        let fronts = (begin..begin + reach).map(|layer| row(&from_before, layer)).collect();
-        let backs = (0..reach).map(|k| row(&from_after, end - 1 - k)).collect();
-        Ok(Self {
-            layers,
-            graph: run,
-            metric,
-            bases,
-            layer_of,
-            context,
-            overlap,
-            step,
-            per_round,
-            first_join,
-            scale,
-            fronts,
-            backs,
-        })
-    }
-
-    fn tables(&self) -> Tables<'_> {
-        Tables { graph: &self.graph, metric: &self.metric }
-    }
-
-    /// The round at which window `k` is joined to the next one.
-    fn join(&self, k: usize) -> usize {
-        self.first_join + k * self.step
-    }
-
-    /// The first round of window `k`, and the round after its last unless it is the last window.
-    fn window(&self, k: usize) -> [usize; 2] {
-        let begin = k.checked_sub(1).map_or(0, |before| self.join(before) - self.overlap);
-        [begin, self.join(k) + self.overlap]
-    }
-}
-
-/// What distances from a set of layers are searched in.
-struct Border<'a> {
-    graph: &'a MatchingGraph,
-    bases: &'a [u32],
-    layer_of: &'a [u32],
-}
-
-impl Border<'_> {
-    /// The distance of each node from the layers `outside`.
-    fn distances(&self, outside: impl Fn(usize) -> bool) -> Vec<i64> {
-        let n = self.layer_of.len() as u32;
-        let mut distances = vec![FAR; n as usize];
-        let mut queue = RadixQueue::new(n as usize);
-        queue.restart();
-        for node in 0..n {
-            queue.forget(node);
-            if outside(self.layer_of[node as usize] as usize) {
-                distances[node as usize] = 0;
-                queue.push(node, 0);
-            }
-        }
-        debug_assert_eq!(self.bases.last(), Some(&n));
-        while let Some((dist, node)) = queue.pop() {
-            for nb in self.graph.neighbours(node) {
-                let through = dist + i64::from(nb.weight);
-                if through < distances[nb.node as usize] {
-                    distances[nb.node as usize] = through;
-                    queue.push(nb.node, through);
-                }
-            }
-        }
-        distances
-    }
-}
-
-/// A window: its defects, and their regions once it is solved.
-#[derive(Debug)]
-struct Work {
-    /// Tells this window from all others of the decoder.
-    ticket: u64,
-    /// The rounds of the window, and the layer of the graph that its first round lies in.
-    begin: usize,
-    end: usize,
-    layer: usize,
-    /// Whether regions stop where rounds before it, or after it, begin; and whether it has the last rounds of the run.
-    has_front: bool,
-    has_back: bool,
-    is_last: bool,
-    nodes: Vec<u32>,
-    blossom: Blossom,
-    extents: Vec<[u32; 2]>,
-    defects: Vec<Solved>,
-    /// The joins at which the window is expected to begin and to end, and the answer between them.
-    expected: [usize; 2],
-    answer: Answer,
-    /// The latest time that the regions between them cover.
-    front: i64,
-}
-
-/// What joins ask of a defect.
-#[derive(Debug, Clone, Copy)]
-struct Solved {
-    /// Its round, and its place there.
-    key: (usize, u32),
-    /// The oldest and the newest round of its region and of that region's partner; `usize::MAX` is the newest of a region
-    /// that would be matched with something outside the window.
-    oldest: usize,
-    newest: usize,
-    reach: i64,
-}
-
-impl Work {
-    fn new(plan: &Plan) -> Self {
-        let n = plan.graph.num_detectors();
-        Self {
-            ticket: 0,
-            begin: 0,
-            end: 0,
-            layer: 0,
-            has_front: false,
-            has_back: false,
-            is_last: false,
-            nodes: Vec::with_capacity(n),
-            blossom: Blossom::with_nodes(n),
-            extents: vec![[0; 2]; n + n / 2 + 1],
-            defects: Vec::with_capacity(n),
-            expected: [0; 2],
-            answer: Answer::with_room(n, plan.graph.num_edges(), plan.graph.observable_words()),
-            front: -FAR,
-        }
-    }
-
-    /// Begins without defects.
-    fn place(&mut self, ticket: u64, place: Place) {
-        let Place { begin, end, layer, expected, is_last } = place;
-        (self.ticket, self.begin, self.end, self.layer) = (ticket, begin, end, layer);
-        (self.has_front, self.has_back) = (begin > 0, !is_last);
-        (self.is_last, self.expected) = (is_last, expected);
-        self.nodes.clear();
-    }
-
-    fn solve(&mut self, plan: &Plan) {
-        let Self { begin, end, layer, nodes, blossom, extents, defects, .. } = self;
-        let (begin, layer, length) = (*begin, *layer, *end - *begin);
-        let (has_front, has_back) = (self.has_front, self.has_back);
-        let border = |node: u32| {
-            let layer_of_node = plan.layer_of[node as usize] as usize;
-            let (at, position) = (layer_of_node - layer, (node - plan.bases[layer_of_node]) as usize);
-            let to = |rows: &[Vec<i64>], at: usize| rows.get(at).map_or(FAR, |row| row[position]);
-            let front = if has_front { to(&plan.fronts, at) } else { FAR };
-            let back = if has_back { to(&plan.backs, length - 1 - at) } else { FAR };
-            front.min(back)
-        };
-        blossom.begin(plan.tables());
-        let matched = blossom.resume(plan.tables(), nodes, 0, |_| FAR, border);
-        debug_assert!(matched, "every part has a boundary");
-        blossom.forget_nodes();
-        blossom.extents(|node| plan.layer_of[node as usize], extents);
-        let round = |layer_of_node: u32| layer_of_node as usize + begin - layer;
-        defects.clear();
-        defects.extend((0..).zip(&*nodes).map(|(i, &node)| {
-            let layer = plan.layer_of[node as usize];
-            let [oldest, newest] = extents[blossom.outermost(i) as usize];
-            let newest = if newest == u32::MAX { usize::MAX } else { round(newest) };
-            let key = (round(layer), node - plan.bases[layer as usize]);
-            Solved { key, oldest: round(oldest), newest, reach: blossom.covered(i) }
-        }));
-        self.read(plan, self.expected);
-    }
-
-    /// Solves the defects whose pairs of regions have no round before `from`, as if the run had no others.
-    fn solve_alone(&mut self, plan: &Plan, from: usize) {
-        let Self { nodes, defects, .. } = self;
-        let mut defects = defects.iter();
-        nodes.retain(|_| defects.next().is_some_and(|defect| defect.oldest >= from));
-        (self.has_front, self.has_back, self.expected[0]) = (false, false, 0);
-        self.solve(plan);
-    }
-
-    /// Whether a pair that is taken from round `from` on leads out of the window.
-    fn leads_out(&self, from: usize) -> bool {
-        self.defects.iter().any(|defect| defect.oldest >= from && defect.newest == usize::MAX)
-    }
-
-    /// Reads the pairs whose oldest rounds are from `from` to before `to`.
-    fn read(&mut self, plan: &Plan, [from, to]: [usize; 2]) {
-        self.expected = [from, to];
-        let Self { blossom, extents, begin, layer, answer, defects, front, .. } = self;
-        let taken = defects.iter().filter(|d| (from..to).contains(&d.oldest));
-        *front = taken.map(|d| d.key.0 as i64 * plan.per_round + d.reach).max().unwrap_or(-FAR);
-        let oldest = |top: u32| extents[top as usize][0] as usize + *begin - *layer;
-        answer.clear();
-        answer.compose(plan.tables(), |out| {
-            out.regions_of(blossom, |top| {
-                (from..to).contains(&oldest(top)) && extents[top as usize][1] != u32::MAX
-            });
-        });
-    }
-
-    /// The first defect of round `round` or a later one.
-    fn first_from(&self, round: usize) -> usize {
-        self.defects.partition_point(|defect| defect.key.0 < round)
-    }
-}
-
-/// Where a window lies.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    /// Its rounds, and the layer of the graph that its first round lies in.
-    begin: usize,
-    end: usize,
-    layer: usize,
-    /// The joins between which its pairs are probably taken.
-    expected: [usize; 2],
-    is_last: bool,
-}
-
 /// A window on its way.
 #[derive(Debug)]
 enum Slot {
@@ -347,34 +72,15 @@ enum Slot {
     Solved(Box<Work>),
 }
 
-#[derive(Debug)]
-struct Helper {
-    /// `None` tells the helper to end.
-    to: Option<SyncSender<Box<Work>>>,
-    from: Receiver<Box<Work>>,
-    is_busy: bool,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        drop(self.to.take());
-        if let Some(thread) = self.thread.take() {
-            // A helper that panicked was counted, and the caller solved its window.
-            let _ = thread.join();
-        }
-    }
-}
-
 /// A decoder for runs of any length in one pass, as [`EndlessDecoder`](super::EndlessDecoder), that shares one run among cores.
 ///
 /// The run is cut into windows that overlap. Helpers match windows as soon as their rounds are known, each anew and several at
 /// a time, and the caller's thread joins each window to the one before it where both agree. The answer has the least weight for
-/// the whole run unless [`forced`](Self::forced) has counted, and does not depend on which thread was faster. All windows but the
-/// last are matched before the run ends, or are being matched then; the caller matches the last one.
+/// the whole run unless [`forced`](Self::forced) has counted, and does not depend on which thread was faster. Windows wait in a queue,
+/// one for each helper at most; if there are more, or the run ends, the caller matches the oldest. It also matches the last window.
 ///
-/// A helper that panics is counted by [`lost`](Self::lost), and the caller matches its window and all that it would have got. The caller
-/// does so, too, if a helper takes longer than [`SharedEndlessConfig::timeout`]. The threads end when the decoder is dropped.
+/// A helper that panics is counted by [`lost`](Self::lost), and the caller matches its window. The caller does so, too, if a helper
+/// takes longer than [`SharedEndlessConfig::timeout`]. The threads end when the decoder is dropped.
 ///
 /// ```
 /// use ringcall_matching::{GraphBuilder, SharedEndlessConfig, SharedEndlessDecoder};
@@ -404,8 +110,7 @@ impl Drop for Helper {
 pub struct SharedEndlessDecoder {
     plan: Arc<Plan>,
     timeout: Duration,
-    helpers: Vec<Helper>,
-    lost: usize,
+    helpers: Helpers,
     #[expect(clippy::vec_box, reason = "the boxes travel to helpers and back")]
     free: Vec<Box<Work>>,
     slots: VecDeque<Slot>,
@@ -442,28 +147,13 @@ impl SharedEndlessDecoder {
         on_start: impl Fn(usize) + Send + Sync + 'static,
     ) -> Result<Self, SlidingError> {
         let plan = Arc::new(Plan::new(graph, rounds, config)?);
-        let on_start = Arc::new(on_start);
-        let mut helpers = Vec::new();
-        for k in 1..config.cores.get() {
-            let (to, inbox) = sync_channel(1);
-            let (outbox, from) = sync_channel(1);
-            let (plan, on_start, spin) = (Arc::clone(&plan), Arc::clone(&on_start), config.spin);
-            let thread = std::thread::Builder::new()
-                .name(format!("endless-{k}"))
-                .spawn(move || {
-                    on_start(k);
-                    help(&inbox, &outbox, &plan, spin);
-                })
-                .map_err(|error| RoundsError::Thread { kind: error.kind() })?;
-            helpers.push(Helper { to: Some(to), from, is_busy: false, thread: Some(thread) });
-        }
+        let helpers = Helpers::new(&plan, config, on_start)?;
         let n = plan.graph.num_detectors();
         let words = plan.graph.observable_words();
-        // One with each helper, the caller's, the newest, and one that waits to be joined for each helper.
-        let count = 2 * helpers.len() + 2;
+        // Each helper's, one that waits for it, one that waits to be joined; the caller's and the newest.
+        let count = 3 * helpers.threads.len() + 2;
         Ok(Self {
             timeout: config.timeout,
-            lost: 0,
             free: (0..count).map(|_| Box::new(Work::new(&plan))).collect(),
             slots: VecDeque::with_capacity(count),
             spare_nodes: (0..count).map(|_| Vec::with_capacity(n)).collect(),
@@ -519,7 +209,7 @@ impl SharedEndlessDecoder {
 
     /// Helpers that have panicked since the decoder was made.
     pub fn lost(&self) -> usize {
-        self.lost
+        self.helpers.lost
     }
 
     /// Takes the defects of the next round, as strictly increasing positions among its detectors. Returns true if a window was
@@ -628,7 +318,7 @@ impl SharedEndlessDecoder {
         work
     }
 
-    /// Gives a window to an idle helper, or solves it here.
+    /// Gives a window to the helpers. If one waits for each of them, the caller solves the oldest of these first.
     fn hand_out(&mut self, plan: &Plan, place: Place) {
         self.collect();
         let mut work = self.prepare(plan, place);
@@ -636,16 +326,13 @@ impl SharedEndlessDecoder {
         nodes.clear();
         nodes.extend_from_slice(&work.nodes);
         let ticket = work.ticket;
-        for helper in self.helpers.iter_mut().filter(|helper| !helper.is_busy) {
-            let Some(to) = &helper.to else { continue };
-            match to.try_send(work) {
-                Ok(()) => {
-                    helper.is_busy = true;
-                    return self.slots.push_back(Slot::Sent { ticket, place, nodes });
-                }
-                Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => {
-                    work = back;
-                }
+        loop {
+            match self.helpers.give(work) {
+                Ok(()) => return self.slots.push_back(Slot::Sent { ticket, place, nodes }),
+                Err(back) => work = back,
+            }
+            if !self.solve_waiting(plan) {
+                break;
             }
         }
         self.spare_nodes.push(nodes);
@@ -653,45 +340,49 @@ impl SharedEndlessDecoder {
         self.slots.push_back(Slot::Solved(work));
     }
 
+    /// Solves the oldest window that nobody has begun, if there is one.
+    fn solve_waiting(&mut self, plan: &Plan) -> bool {
+        let Ok(mut work) = take_waiting(&self.helpers.waiting) else { return false };
+        work.solve(plan);
+        self.put_back(work);
+        true
+    }
+
     /// Takes back what helpers have solved.
     fn collect(&mut self) {
-        let Self { helpers, slots, free, spare_nodes, lost, .. } = self;
-        for helper in helpers.iter_mut().filter(|helper| helper.is_busy || helper.to.is_some()) {
-            match helper.from.try_recv() {
-                Ok(work) => {
-                    helper.is_busy = false;
-                    let its = slots
-                        .iter_mut()
-                        .find(|slot| matches!(slot, Slot::Sent { ticket, .. } if *ticket == work.ticket));
-                    match its {
-                        Some(slot) => {
-                            if let Slot::Sent { nodes, .. } = std::mem::replace(slot, Slot::Solved(work)) {
-                                spare_nodes.push(nodes);
-                            }
-                        }
-                        // The caller solved it, or the run was given up.
-                        None => free.push(work),
-                    }
-                }
-                Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => {
-                    (helper.to, helper.is_busy) = (None, false);
-                    *lost += 1;
+        while let Ok(work) = self.helpers.solved.try_recv() {
+            self.put_back(work);
+        }
+        self.helpers.count_lost();
+    }
+
+    fn put_back(&mut self, work: Box<Work>) {
+        let sent = |slot: &Slot| matches!(slot, Slot::Sent { ticket, .. } if *ticket == work.ticket);
+        match self.slots.iter().position(sent) {
+            Some(at) => {
+                if let Slot::Sent { nodes, .. } = std::mem::replace(&mut self.slots[at], Slot::Solved(work)) {
+                    self.spare_nodes.push(nodes);
                 }
             }
+            // The caller solved it, or the run was given up.
+            None => self.free.push(work),
         }
     }
 
-    /// Waits for the oldest window that is not joined, or solves it here when the timeout has passed.
+    /// Solves windows that nobody has begun until the oldest one that is not joined is solved. Solves that one, too, if a helper
+    /// has had it for longer than the timeout.
     fn solve_first(&mut self, plan: &Plan) {
-        let begin = Instant::now();
+        let mut begin = Instant::now();
         loop {
             self.collect();
             if matches!(self.slots.front(), None | Some(Slot::Solved(_))) {
                 return;
             }
-            let alive = self.helpers.iter().any(|helper| helper.is_busy);
-            if !alive || begin.elapsed() > self.timeout {
+            if self.solve_waiting(plan) {
+                begin = Instant::now();
+                continue;
+            }
+            if self.helpers.threads.is_empty() || begin.elapsed() > self.timeout {
                 break;
             }
             std::hint::spin_loop();
@@ -847,16 +538,6 @@ impl SharedEndlessDecoder {
         *grid_weight += work.answer.solution.grid_weight();
         for (word, flips) in observables.iter_mut().zip(work.answer.solution.observables()) {
             *word ^= flips;
-        }
-    }
-}
-
-/// The body of a helper thread, which ends with its channels.
-fn help(inbox: &Receiver<Box<Work>>, outbox: &SyncSender<Box<Work>>, plan: &Plan, spin: Duration) {
-    while let Some(mut work) = next(inbox, spin) {
-        work.solve(plan);
-        if outbox.send(work).is_err() {
-            return;
         }
     }
 }
