@@ -178,7 +178,7 @@ fn exchange(seed: u64, trouble: Trouble, first: u32, mtu: PathMtu, messages: usi
             match client.receive(&packet, &mut NoMemory, now) {
                 Ok(Some(PacketEffect::Message(answer))) => answers.push(answer.to_vec()),
                 Ok(Some(PacketEffect::Gathered)) => {
-                    answers.push(client.responder().responder().gathered().to_vec())
+                    answers.push(client.responder().responder().gathered().to_vec());
                 }
                 _ => (),
             }
