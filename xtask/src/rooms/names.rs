@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Names that several types have, and why they keep them.
 const SHARED: &[(&str, &str)] = &[
     ("Caller", "`udp::Caller` is the generic one over UDP"),
-    ("OnnxModel", "without the engine another type says so in its place"),
+    ("OnnxModel", "a build without the engine has a stand-in that refuses every file"),
 ];
 
 pub(super) const RULE: Rule = Rule {
@@ -68,4 +68,25 @@ fn published(tree: &Tree, path: &str) -> bool {
             .is_some_and(|source| source.ends_with("src/") && path.starts_with(source))
     };
     tree.packages.iter().any(|package| package.published && package.targets.iter().any(library))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doubles(published: bool, text: &str) -> usize {
+        let mut tree = (RULE.planted)();
+        tree.packages[0].published = published;
+        let planted = tree.files.remove(0).path;
+        check(&tree.with(&planted, text)).len()
+    }
+
+    #[test]
+    fn types_that_users_can_name_differ() {
+        let two = "pub mod one { pub struct Watch; } pub mod two { pub type Watch = u8; }";
+        assert_eq!(doubles(true, two), 1);
+        assert_eq!(doubles(false, two), 0);
+        assert_eq!(doubles(true, &two.replacen("pub struct", "pub(crate) struct", 1)), 0);
+        assert_eq!(doubles(true, &two.replacen("pub struct", "#[cfg(test)] pub struct", 1)), 0);
+    }
 }
