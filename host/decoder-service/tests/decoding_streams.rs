@@ -9,6 +9,7 @@ use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{Decoder, DecodingGraph, MatchingDecoder, MatchingEngine, ParallelEdges};
 use ringcall_qec::sample::Sampler;
+use std::num::NonZeroUsize;
 
 fn session(text: &str) -> Session {
     let config: Config = text.parse().expect("a valid configuration");
@@ -64,8 +65,20 @@ fn bit_that_is_measured(rounds: usize) -> String {
 
 #[test]
 fn detectors_look_back_over_rounds() {
+    look_back_over_rounds(1);
+}
+
+/// The same where two or three cores share each run.
+#[test]
+fn several_cores_share_a_run() {
+    look_back_over_rounds(2);
+    look_back_over_rounds(3);
+}
+
+fn look_back_over_rounds(cores: usize) {
     let mut rng = Rng::seed_from_u64(2);
-    let mut session = session(&bit_that_is_measured(8));
+    let text = bit_that_is_measured(8).replace("round: 1}", &format!("round: 1, cores: {cores}}}"));
+    let mut session = session(&text);
     let least = session.least_rounds().expect("runs have any length");
     let mut wrong = 0;
     for turn in 0..300 {
@@ -93,7 +106,7 @@ fn detectors_look_back_over_rounds() {
         assert_eq!(corrections(&mut session), Ok(expected), "{rounds} rounds");
         wrong += usize::from((expected == 1) != bit);
     }
-    assert_eq!(session.decodes(), 300);
+    assert_eq!((session.decodes(), session.lost_helpers()), (300, 0));
     assert!(session.forced() <= 3, "{} decisions might have been others", session.forced());
     assert!(wrong < 30, "{wrong} of 300 runs were decoded wrongly");
 }
@@ -150,7 +163,7 @@ fn runs_of_a_surface_code_are_decoded_round_by_round() {
     for (correlated, engine) in
         [(false, MatchingEngine::SparseBlossom), (true, MatchingEngine::CorrelatedBlossom)]
     {
-        let text = write_endless(&short, 1, correlated, 8, 4).unwrap();
+        let text = write_endless(&short, 1, correlated, (8, 4), NonZeroUsize::MIN).unwrap();
         let mut session = session(&text);
         let graph = DecodingGraph::from_dem(&short, ParallelEdges::Independent).unwrap();
         let mut config = EndlessConfig::default();
@@ -222,6 +235,19 @@ fn what_does_not_repeat_is_refused() {
     assert!(reason.contains("no whole rounds of 3"), "{reason}");
     let reason = refused(&good.replace("{num_syndromes_per_round: 1}", "{margin: 1}"));
     assert!(reason.contains("this key is missing"), "{reason}");
+    for (more, why) in [
+        ("cores: 0", "from 1 to 64"),
+        ("cores: 65", "from 1 to 64"),
+        ("cores: 2, enable_correlations: true", "match in one pass"),
+        ("cores: 2, margin: 9", "in place of a margin"),
+    ] {
+        let reason = refused(&good.replace("{num", &format!("{{{more}, num")));
+        assert!(reason.contains(why), "{more}: {reason}");
+    }
+    let many = |id: u32| good.replace("{num", "{cores: 64, num").replace("id: 0", &format!("id: {id}"));
+    let all: String = (0..5).map(|id| many(id).replace("decoders:\n", "")).collect();
+    let reason = refused(&format!("decoders:\n{all}"));
+    assert!(reason.contains("315 cores besides one for each decoder"), "{reason}");
     let correlated = good.replace("{num", "{enable_correlations: true, num");
     let parts = |rows: &str| format!("{{parts_sparse: [{rows}], num");
     for (rows, why) in [

@@ -96,7 +96,7 @@ pub use bits::set_bits;
 pub use builder::{ErrorPart, GraphBuilder, MAX_OBSERVABLES, MergeStrategy};
 pub use check_matrix::CheckMatrix;
 pub use decoder::{DecoderConfig, MwpmDecoder, Progress};
-pub use endless::{EndlessConfig, EndlessDecoder, SharedEndlessConfig, SharedEndlessDecoder};
+pub use endless::{EndlessConfig, EndlessDecoder, EndlessRun, SharedEndlessConfig, SharedEndlessDecoder};
 pub use ensemble::{Decision, EnsembleConfig, EnsembleDecoder, ErrorTable};
 pub use error::{
     BatchError, EdgeName, MatchingError, MatchingGraphError, RoundsError, SlidingError, WeightsError,

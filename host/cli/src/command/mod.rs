@@ -83,7 +83,10 @@ const HEADINGS: [(&str, &[&str]); 8] = [
         ],
     ),
     ("Before the decoder", &["engine", "model", "sizes", "threshold", "onnxruntime", "kernels"]),
-    ("Decoding server", &["config", "check", "frame", "write_config", "decoders", "protocol", "parts"]),
+    (
+        "Decoding server",
+        &["config", "check", "frame", "write_config", "stream", "decoders", "cores", "protocol", "parts"],
+    ),
     (
         "RDMA and peers",
         &[

@@ -34,6 +34,9 @@ const ENSEMBLE_SHARED: f64 = 400.0;
 const ENDLESS: f64 = 0.4 * 1024.0 * 1024.0;
 const ENDLESS_PLAIN: f64 = 14_200.0;
 const ENDLESS_CORRELATED: f64 = 32_500.0;
+/// Each further core that shares a run: at least, and by d³.
+const ENDLESS_HELPER: f64 = 1024.0 * 1024.0;
+const ENDLESS_HELPER_WINDOWS: f64 = 4_000.0;
 /// Codes up to this distance have windows of more rounds relative to the distance.
 const ENDLESS_SMALL: f64 = 5.0;
 const ENDLESS_CORRELATED_SMALL: f64 = 49_000.0;
@@ -155,15 +158,18 @@ impl Estimate {
         self.and("an ensemble (--matching ensemble)", each + shared)
     }
 
-    /// A decoder of endless runs with `each` detectors a round, whose window moves with the run.
-    pub(crate) fn endless(self, each: u32, correlated: bool) -> Self {
+    /// A decoder of endless runs with `each` detectors a round, whose window moves with the run, or whose windows so many cores
+    /// share.
+    pub(crate) fn endless(self, each: u32, correlated: bool, cores: usize) -> Self {
         let distance = (f64::from(each) + 1.0).sqrt();
         let bytes = match correlated {
             false => ENDLESS_PLAIN,
             true if distance <= ENDLESS_SMALL => ENDLESS_CORRELATED_SMALL,
             true => ENDLESS_CORRELATED,
         };
-        self.and("decoders of runs without end (--decoders, --distance)", ENDLESS + bytes * distance.powi(3))
+        let helper = ENDLESS_HELPER + ENDLESS_HELPER_WINDOWS * distance.powi(3);
+        let bytes = ENDLESS + bytes * distance.powi(3) + helper * (cores - 1) as f64;
+        self.and("decoders of runs without end (--decoders, --distance, --cores)", bytes)
     }
 
     /// A decoder of an error model by Relay-BP.

@@ -4,6 +4,7 @@ use super::error::ConfigError;
 use super::yaml::{Fields, Node};
 use ringcall_matching::MergeStrategy;
 use ringcall_qec::decode::{BpConfig, OrderedStatistics};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 /// The algorithm of a decoder.
@@ -13,8 +14,8 @@ pub(super) enum Method {
     Matching { merge: MergeStrategy, correlated: bool },
     /// The same in windows over the rounds.
     Sliding { merge: MergeStrategy, window: u32, step: u32, rounds: Rounds },
-    /// The same round by round, for runs of any length.
-    Endless { merge: MergeStrategy, correlated: bool, margin: u32, rounds: Rounds },
+    /// The same round by round, for runs of any length, each shared among so many cores.
+    Endless { merge: MergeStrategy, correlated: bool, margin: u32, rounds: Rounds, cores: NonZeroUsize },
     /// Belief propagation in relayed legs, for at most so long a decode.
     Relay { config: BpConfig, deadline: Option<Duration> },
 }
@@ -83,7 +84,8 @@ pub(super) fn read(
             let (merge, correlated) = matching(custom)?;
             let margin = count(custom, "margin", 0, 1 << 10)?.unwrap_or(0);
             let rounds = rounds(custom, detectors)?;
-            Ok((Method::Endless { merge, correlated, margin, rounds }, priors))
+            let cores = cores(custom, correlated, margin)?;
+            Ok((Method::Endless { merge, correlated, margin, rounds, cores }, priors))
         }
         "sliding_window" => Ok((sliding(custom, detectors)?, priors)),
         "nv-qldpc-decoder" => relay(kind, custom, columns, priors, unused),
@@ -137,6 +139,22 @@ fn matching(custom: &mut Fields<'_>) -> Result<(MergeStrategy, bool), ConfigErro
         return Err(ConfigError::new(custom.line(), name, "correlated matching merges by `independent`"));
     }
     Ok((merge, correlated))
+}
+
+/// The most cores that share a run.
+const MAX_CORES: u32 = 64;
+
+/// How many cores share a run. Several of them match in one pass, and have windows in place of a margin.
+fn cores(custom: &mut Fields<'_>, correlated: bool, margin: u32) -> Result<NonZeroUsize, ConfigError> {
+    let name = custom.name("cores");
+    let Some(node) = custom.take("cores") else { return Ok(NonZeroUsize::MIN) };
+    let cores = NonZeroUsize::new(node.count(&name, 1, MAX_CORES)? as usize).unwrap_or(NonZeroUsize::MIN);
+    let refuse = |reason: &str| Err(ConfigError::new(node.line, &name, reason));
+    match cores.get() > 1 {
+        true if correlated => refuse("several cores match in one pass: take `enable_correlations: false`"),
+        true if margin > 0 => refuse("several cores have windows in place of a margin: leave `margin` out"),
+        _ => Ok(cores),
+    }
 }
 
 /// A count of at least 1.

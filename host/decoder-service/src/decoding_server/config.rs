@@ -6,10 +6,13 @@ use super::matrix::{self, Rows};
 use super::yaml::{self, Fields, Node};
 use ringcall_qec::decode::OrderedStatistics;
 use ringcall_qec::dem::{Component, DetectorErrorModel, Mechanism};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 /// The most decoders of one server: each has a thread.
 pub const MAX_DECODERS: usize = 256;
+/// The most threads of all decoders together that help to decode runs.
+const MAX_HELPERS: usize = 256;
 /// The most rows and columns of a matrix.
 const MAX_SIZE: u32 = 1 << 24;
 /// The probability of an error of weight ln((1 - p) / p) = 1, for errors without a given probability.
@@ -99,6 +102,12 @@ impl std::str::FromStr for Config {
                 return Err(ConfigError::new(decoder.line, format!("{}.id", decoder.path), reason));
             }
             decoders.push(decoder);
+        }
+        let helpers: usize = decoders.iter().map(|decoder| decoder.cores().get() - 1).sum();
+        if helpers > MAX_HELPERS {
+            let reason =
+                format!("{helpers} cores besides one for each decoder: {MAX_HELPERS} at most are served");
+            return Err(ConfigError::new(list.line, "decoders", reason));
         }
         Ok(Self { decoders, transport })
     }
@@ -310,6 +319,15 @@ impl DecoderConfig {
         match self.method {
             Method::Endless { rounds, .. } => Some((rounds.each, rounds.boundary)),
             _ => None,
+        }
+    }
+
+    /// The cores that share each run; 1 for other methods.
+    #[must_use]
+    pub const fn cores(&self) -> NonZeroUsize {
+        match self.method {
+            Method::Endless { cores, .. } => cores,
+            _ => NonZeroUsize::MIN,
         }
     }
 

@@ -74,9 +74,10 @@ impl Engine {
                     .map(|windows| Self::Sliding(Box::new(windows)))
                     .map_err(|why| config.refuse("decoder_custom_args", why))
             }
-            &Method::Endless { correlated, margin, rounds, .. } => {
+            &Method::Endless { correlated, margin, rounds, cores, .. } => {
                 let mut endless = EndlessConfig::default();
                 (endless.margin, endless.correlations) = (margin as usize, correlated);
+                endless.observables_only = true;
                 let stream = if correlated {
                     let model =
                         split::into_edges(config.model()).map_err(|why| config.refuse("H_sparse", why))?;
@@ -84,9 +85,9 @@ impl Engine {
                     let decoder = graph
                         .and_then(|graph| MatchingDecoder::new(&graph, MatchingEngine::CorrelatedBlossom));
                     let decoder = decoder.map_err(|why| config.refuse("H_sparse", why))?;
-                    Stream::new(config, decoder.engine().graph(), rounds, &endless)
+                    Stream::new(config, decoder.engine().graph(), rounds, &endless, cores)
                 } else {
-                    Stream::new(config, &graph(config)?, rounds, &endless)
+                    Stream::new(config, &graph(config)?, rounds, &endless, cores)
                 };
                 stream
                     .map(|stream| Self::Endless(Box::new(stream)))

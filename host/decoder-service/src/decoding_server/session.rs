@@ -69,8 +69,9 @@ pub struct Session {
     corrections: Vec<u8>,
     /// Shared with the sessions that this one replaced.
     counters: Arc<Counters>,
-    /// The count of the sessions that this one replaced.
+    /// The counts of the sessions that this one replaced.
     forced_before: u64,
+    lost_before: usize,
 }
 
 impl std::fmt::Debug for Session {
@@ -108,6 +109,7 @@ impl Session {
             corrections: vec![0; bytes],
             counters: Arc::default(),
             forced_before: 0,
+            lost_before: 0,
         })
     }
 
@@ -126,7 +128,8 @@ impl Session {
         }
     }
 
-    /// For runs of any length, the number of decisions that later rounds might have changed.
+    /// For runs of any length, the number of decisions that later rounds might have changed, or with several cores the number of
+    /// windows that were joined without a proof.
     #[must_use]
     pub fn forced(&self) -> u64 {
         let forced = match &self.engine {
@@ -134,6 +137,16 @@ impl Session {
             _ => 0,
         };
         self.forced_before + forced
+    }
+
+    /// For runs that several cores share, the number of threads that died. The session's own thread does their work.
+    #[must_use]
+    pub fn lost_helpers(&self) -> usize {
+        let lost = match &self.engine {
+            Engine::Endless(stream) => stream.lost(),
+            _ => 0,
+        };
+        self.lost_before + lost
     }
 
     /// The state of the session.
@@ -329,6 +342,7 @@ impl Session {
     /// Swaps this session with `other`, and keeps the counts of the replaced one.
     pub(super) fn take_place_of(&mut self, other: &mut Self) {
         (self.counters, self.forced_before) = (Arc::clone(&other.counters), other.forced());
+        self.lost_before = other.lost_helpers();
         std::mem::swap(self, other);
     }
 

@@ -159,11 +159,18 @@ impl Sessions {
         })
     }
 
-    /// The number of a decoder's decisions that later rounds might have changed, for runs of any length. `None` if there is no such
-    /// decoder or a call on it is under way.
+    /// The number of a decoder's decisions that later rounds might have changed, for runs of any length, or with several cores the
+    /// number of windows that were joined without a proof. `None` if there is no such decoder or a call on it is under way.
     #[must_use]
     pub fn forced(&self, id: i64) -> Option<u64> {
         Some(self.entry_of(id)?.lock()?.forced())
+    }
+
+    /// The number of a decoder's threads that died, for runs that several cores share. `None` if there is no such decoder or a call
+    /// on it is under way.
+    #[must_use]
+    pub fn lost_helpers(&self, id: i64) -> Option<usize> {
+        Some(self.entry_of(id)?.lock()?.lost_helpers())
     }
 
     /// `enqueue_syndromes`.

@@ -5,7 +5,10 @@
 
 use super::arguments::Rounds;
 use super::config::DecoderConfig;
-use ringcall_matching::{EndlessConfig, EndlessDecoder, MatchingGraph};
+use ringcall_matching::{
+    EndlessConfig, EndlessDecoder, EndlessRun, MatchingGraph, SharedEndlessConfig, SharedEndlessDecoder,
+};
+use std::num::NonZeroUsize;
 
 /// The most rounds at a run's end that are decoded together.
 const MAX_TAIL: usize = 8;
@@ -103,7 +106,7 @@ impl Measured {
 /// A run that lasts as long as measurements come. A round allocates nothing.
 #[derive(Debug)]
 pub(super) struct Stream {
-    decoder: EndlessDecoder,
+    decoder: EndlessRun,
     plan: Plan,
     measured: Measured,
     /// The number of rounds decoded, and the first measurement of the next.
@@ -119,10 +122,18 @@ impl Stream {
         graph: &MatchingGraph,
         rounds: Rounds,
         endless: &EndlessConfig,
+        cores: NonZeroUsize,
     ) -> Result<Self, String> {
         let starts = rounds.starts(config.detectors() as u32);
-        let decoder = EndlessDecoder::new(graph, &Rounds::of_detectors(&starts), endless)
-            .map_err(|why| why.to_string())?;
+        let of = Rounds::of_detectors(&starts);
+        let decoder = if cores == NonZeroUsize::MIN {
+            EndlessDecoder::new(graph, &of, endless).map(EndlessRun::from)
+        } else {
+            let mut shared = SharedEndlessConfig::new(cores);
+            shared.observables_only = endless.observables_only;
+            SharedEndlessDecoder::new(graph, &of, &shared, |_| {}).map(EndlessRun::from)
+        };
+        let decoder = decoder.map_err(|why| why.to_string())?;
         let tail = decoder.tail_rounds();
         if tail > MAX_TAIL || tail >= starts.len() - 1 {
             return Err(format!(
@@ -147,9 +158,15 @@ impl Stream {
         self.decoder.least_rounds()
     }
 
-    /// The number of decisions in all runs so far that later rounds might have changed.
+    /// The number of decisions in all runs so far that later rounds might have changed, or of windows joined without a proof.
     pub(super) fn forced(&self) -> u64 {
-        self.forced + self.decoder.forced()
+        // Between two runs, the decoder counts the last one, which is added already.
+        if self.rounds == 0 { self.forced } else { self.forced + self.decoder.forced() }
+    }
+
+    /// Threads that died.
+    pub(super) fn lost(&self) -> usize {
+        self.decoder.lost()
     }
 
     /// Takes `count` measurements, and decodes the rounds that they complete.

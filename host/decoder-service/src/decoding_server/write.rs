@@ -4,6 +4,7 @@ use ringcall_qec::decode::{DecodeError, DecodingGraph, ParallelEdges};
 use ringcall_qec::dem::{Component, DetectorErrorModel, Mechanism};
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::num::NonZeroUsize;
 
 /// Why a model has no configuration.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -46,16 +47,19 @@ pub fn write(model: &DetectorErrorModel, decoders: usize, relay: bool) -> Result
 }
 
 /// The configuration of `decoders` decoders for runs of any length, with ids from 0, whose measurements are their detectors. The
-/// model describes a short run, whose rounds have `each` detectors, and `boundary` in the first and the last.
+/// model describes a short run, whose rounds have `each` detectors, and `boundary` in the first and the last. So many cores share
+/// each run; several cannot use correlations.
 ///
 /// ```
 /// use ringcall_decoder_service::decoding_server::{Config, write_endless};
 /// use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 /// use ringcall_qec::code::Basis;
+/// use std::num::NonZeroUsize;
 ///
 /// let noise = CircuitNoise::uniform(0.003);
 /// let experiment = MemoryExperiment { distance: 3, rounds: 7, basis: Basis::Z, noise };
-/// let text = write_endless(&experiment.detector_error_model()?, 1, true, 8, 4)?;
+/// let one = NonZeroUsize::MIN;
+/// let text = write_endless(&experiment.detector_error_model()?, 1, true, (8, 4), one)?;
 /// let config: Config = text.parse()?;
 /// assert_eq!((config.decoders[0].method(), config.decoders[0].endless()), ("endless correlated matching", Some((8, 4))));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -67,8 +71,8 @@ pub fn write_endless(
     model: &DetectorErrorModel,
     decoders: usize,
     correlated: bool,
-    each: u32,
-    boundary: u32,
+    (each, boundary): (u32, u32),
+    cores: NonZeroUsize,
 ) -> Result<String, WriteError> {
     // Edges alone lose the correlations.
     let columns = if correlated { errors(model) } else { edges(model)? };
@@ -76,6 +80,9 @@ pub fn write_endless(
         "merge_strategy: independent\n      enable_correlations: {correlated}\n      num_syndromes_per_round: {each}\n      \
          num_boundary_syndromes: {boundary}"
     );
+    if cores != NonZeroUsize::MIN {
+        let _ = write!(arguments, "\n      cores: {cores}");
+    }
     if correlated {
         let _ = write!(arguments, "\n      parts_sparse: [{}]", rows(&parts(model)));
     }

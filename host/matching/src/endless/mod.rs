@@ -3,6 +3,7 @@
 mod correlated;
 mod frontier;
 mod plain;
+mod run;
 mod shared;
 
 use crate::error::SlidingError;
@@ -11,6 +12,7 @@ use crate::layers::Layers;
 use crate::metric::{FAR, Metric};
 use correlated::Correlated;
 use plain::Plain;
+pub use run::EndlessRun;
 pub use shared::{SharedEndlessConfig, SharedEndlessDecoder};
 
 /// The most rounds that a region is expected to span: it spans more only if weights differ by orders of magnitude.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use ringcall_matching::{
-    EndlessConfig, EndlessDecoder, SharedEndlessConfig, SharedEndlessDecoder, SlidingError,
+    EndlessConfig, EndlessDecoder, EndlessRun, SharedEndlessConfig, SharedEndlessDecoder,
 };
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
@@ -151,72 +151,21 @@ pub(super) fn decoder(source: &RunSource, correlated: bool) -> Result<EndlessDec
     Ok(endless)
 }
 
-/// Either kind of decoder.
-enum Decoding {
-    Alone(Box<EndlessDecoder>),
-    Shared(Box<SharedEndlessDecoder>),
-}
-
-impl Decoding {
-    /// A decoder whose helpers, if it has any, are pinned to `cpus`.
-    fn new(source: &RunSource, endless: Endless, cpus: Vec<usize>) -> Result<Self> {
-        if endless.cores == NonZeroUsize::MIN {
-            return Ok(Self::Alone(Box::new(decoder(source, endless.correlated)?)));
-        }
-        let edges = DecodingGraph::from_dem(source.model(), ParallelEdges::Independent)?;
-        let rounds: Vec<u32> = source.places().iter().map(|&(layer, _)| layer).collect();
-        let mut config = SharedEndlessConfig::new(endless.cores);
-        config.observables_only = true;
-        let pin = move |helper: usize| {
-            if let Some(&cpu) = cpus.get(helper - 1) {
-                crate::pinning::pin("matching", cpu);
-            }
-        };
-        let shared = SharedEndlessDecoder::new(&engine_graph(&edges)?, &rounds, &config, pin)?;
-        Ok(Self::Shared(Box::new(shared)))
+/// A decoder on the row's cores, whose helpers, if it has any, are pinned to `cpus`.
+fn run_decoder(source: &RunSource, endless: Endless, cpus: Vec<usize>) -> Result<EndlessRun> {
+    if endless.cores == NonZeroUsize::MIN {
+        return Ok(decoder(source, endless.correlated)?.into());
     }
-
-    fn least_rounds(&self) -> usize {
-        match self {
-            Self::Alone(decoder) => decoder.least_rounds(),
-            Self::Shared(decoder) => decoder.least_rounds(),
+    let edges = DecodingGraph::from_dem(source.model(), ParallelEdges::Independent)?;
+    let rounds: Vec<u32> = source.places().iter().map(|&(layer, _)| layer).collect();
+    let mut config = SharedEndlessConfig::new(endless.cores);
+    config.observables_only = true;
+    let pin = move |helper: usize| {
+        if let Some(&cpu) = cpus.get(helper - 1) {
+            crate::pinning::pin("matching", cpu);
         }
-    }
-
-    fn tail_rounds(&self) -> usize {
-        match self {
-            Self::Alone(decoder) => decoder.tail_rounds(),
-            Self::Shared(decoder) => decoder.tail_rounds(),
-        }
-    }
-
-    fn push_round(&mut self, defects: &[u32]) -> Result<bool, SlidingError> {
-        match self {
-            Self::Alone(decoder) => decoder.push_round(defects),
-            Self::Shared(decoder) => decoder.push_round(defects),
-        }
-    }
-
-    /// Only a decoder alone has something to rehearse.
-    fn rehearse(&mut self) {
-        if let Self::Alone(decoder) = self {
-            decoder.rehearse();
-        }
-    }
-
-    fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
-        match self {
-            Self::Alone(decoder) => decoder.finish(tail),
-            Self::Shared(decoder) => decoder.finish(tail),
-        }
-    }
-
-    fn forced(&self) -> u64 {
-        match self {
-            Self::Alone(decoder) => decoder.forced(),
-            Self::Shared(decoder) => decoder.forced(),
-        }
-    }
+    };
+    Ok(SharedEndlessDecoder::new(&engine_graph(&edges)?, &rounds, &config, pin)?.into())
 }
 
 /// Measures the wanted rows and passes each to `each`.
@@ -255,7 +204,7 @@ fn measure(
     let noise = CircuitNoise::uniform(f64::from(per_mille) / 1000.0);
     let experiment = MemoryExperiment { distance, rounds: SHORT_ROUNDS, basis: Basis::Z, noise };
     let source = RunSource::of(&experiment)?;
-    let mut decoder = Decoding::new(&source, endless, helpers)?;
+    let mut decoder = run_decoder(&source, endless, helpers)?;
     let layers = rounds + 1;
     ensure!(layers as usize >= decoder.least_rounds(), "a run of {rounds} rounds is too short");
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(u64::from(1000 * distance + per_mille));

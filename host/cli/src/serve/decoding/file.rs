@@ -52,7 +52,7 @@ pub(crate) fn estimate(path: &Path, config: &Config) -> Estimate {
     let estimate = Estimate::process().file(READING * text);
     config.decoders.iter().fold(estimate, |estimate, decoder| {
         if let Some((each, _)) = decoder.endless() {
-            return estimate.endless(each, decoder.is_correlated());
+            return estimate.endless(each, decoder.is_correlated(), decoder.cores().get());
         }
         let model = decoder.model();
         match (decoder.is_relay(), decoder.ordered_statistics()) {
@@ -60,6 +60,16 @@ pub(crate) fn estimate(path: &Path, config: &Config) -> Estimate {
             (true, None) => estimate.relay(&model),
             (true, Some(order)) => estimate.relay(&model).ordered(order),
         }
+    })
+}
+
+/// A warning, if decoders that share runs among cores want more of them than this process may use.
+pub(crate) fn too_many_cores(config: &Config) -> Option<String> {
+    let wanted: usize = config.decoders.iter().map(|decoder| decoder.cores().get()).sum();
+    let allowed = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let shares = wanted > config.decoders.len();
+    (shares && wanted > allowed).then(|| {
+        format!("decoders of {wanted} cores, and {allowed} may be used: runs are decoded rightly, and late")
     })
 }
 
@@ -71,8 +81,12 @@ pub(crate) fn described(decoder: &DecoderConfig) -> String {
     let deadline = decoder
         .deadline()
         .map_or_else(String::new, |time| format!(", deadline {} us", time.as_nanos() as f64 / 1e3));
+    let cores = match decoder.cores().get() {
+        1 => String::new(),
+        cores => format!(", {cores} cores"),
+    };
     format!(
-        "decoder {}: {}, {} measurements, {} detectors, {} errors, observables {}{ordered}{deadline}",
+        "decoder {}: {}, {} measurements, {} detectors, {} errors, observables {}{ordered}{deadline}{cores}",
         decoder.id(),
         decoder.method(),
         decoder.measurements(),

@@ -30,6 +30,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -101,23 +102,27 @@ fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config, signals: 
     let room = config.decoders.iter().fold(Estimate::process(), room);
     let estimate = file::estimate(path, config).beside(&room);
     args.memory.admit(&estimate)?;
+    if let Some(path) = args.json.as_ref().filter(|_| !args.check) {
+        output::check_writable(path)?;
+    }
+    // Sessions may have threads, which are to be confined as this one.
+    let sandbox = (!args.check).then(|| Sandbox::begin(&args)).transpose()?;
     let sessions = Sessions::new(config, args.frame.unwrap_or(FrameArg::Volume).into());
     let sessions = Arc::new(sessions.map_err(|error| file::refusal(path, &error))?);
     let mut out = std::io::stdout();
     for key in config.decoders.iter().flat_map(DecoderConfig::unused) {
         eprintln!("ringcall: {}: {key} changes nothing: this decodes on a CPU", path.display());
     }
-    if args.check {
+    if let Some(line) = file::too_many_cores(config) {
+        eprintln!("ringcall: {}: {line}", path.display());
+    }
+    let Some(sandbox) = sandbox else {
         for decoder in &config.decoders {
             writeln!(out, "{}", file::described(decoder)).context("standard output")?;
         }
         writeln!(out, "takes about {} of memory", estimate.shown()).context("standard output")?;
         return Ok(0);
-    }
-    if let Some(path) = &args.json {
-        output::check_writable(path)?;
-    }
-    let sandbox = Sandbox::begin(&args)?;
+    };
     let bound = bind(&args, given, config, &sessions, sized)?;
     let counts: Arc<OnceLock<Figures>> = Arc::default();
     let seen = Arc::clone(&counts);
@@ -283,6 +288,11 @@ fn publish(args: &Args, config: &Config, outcomes: &[(i64, Outcome)], sessions: 
             if may_fail || unconverged + late > 0 {
                 text += &format!("decodes: {decodes}, unconverged {unconverged}, late {late}\n");
             }
+            if config.decoders.iter().any(|decoder| decoder.id() == *id && decoder.endless().is_some()) {
+                let forced = sessions.forced(*id).unwrap_or_default();
+                let lost = sessions.lost_helpers(*id).unwrap_or_default();
+                text += &format!("runs: {decodes}, forced decisions {forced}, lost threads {lost}\n");
+            }
         }
         text += &format!("unaccounted: {frames} frames, {requests} requests");
         writeln!(out, "{text}").and_then(|()| out.flush()).context("standard output")?;
@@ -296,6 +306,7 @@ fn publish(args: &Args, config: &Config, outcomes: &[(i64, Outcome)], sessions: 
             value["unconverged"] = unconverged.into();
             value["late"] = late.into();
             value["forced"] = sessions.forced(*id).into();
+            value["lost_helpers"] = sessions.lost_helpers(*id).into();
             value
         };
         let decoders: Vec<Value> = outcomes.iter().map(decoder).collect();
@@ -344,8 +355,12 @@ fn stream_config(args: &Args) -> Result<String> {
         bail!(Misuse("--stream is matched window by window: take --matching correlated".to_owned()));
     }
     let correlated = kind.matching != Some(MatchingEngine::SparseBlossom);
+    let cores = NonZeroUsize::new(args.cores.unwrap_or(1).into()).unwrap_or(NonZeroUsize::MIN);
+    if correlated && cores != NonZeroUsize::MIN {
+        bail!(Misuse(format!("--cores {cores}: several cores match in one pass: give --matching plain")));
+    }
     let each = memory.distance * memory.distance - 1;
     let decoders = args.decoders.unwrap_or(1) as usize;
     let model = memory.detector_error_model()?;
-    Ok(decoding_server::write_endless(&model, decoders, correlated, each, each / 2)?)
+    Ok(decoding_server::write_endless(&model, decoders, correlated, (each, each / 2), cores)?)
 }
