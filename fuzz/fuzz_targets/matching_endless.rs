@@ -1,11 +1,13 @@
-//! Runs of rounds through a window that moves: the least weight of the whole run, or it is said that something was forced. With
-//! correlations, all defects are explained, twice in the same way.
+//! Runs of rounds through a window that moves, and through windows that helper threads decode: the least weight of the whole run,
+//! or it is said that something was forced. With correlations, all defects are explained, twice in the same way.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use ringcall_matching::{
     EndlessConfig, EndlessDecoder, GraphBuilder, MatchingGraph, MergeStrategy, MwpmDecoder,
+    SharedEndlessConfig, SharedEndlessDecoder,
 };
+use std::num::NonZeroUsize;
 
 const CHECKS: u32 = 4;
 const ROUNDS: u32 = 48;
@@ -43,6 +45,29 @@ fn graph(rounds: u32, steps: &[Step], correlated: bool) -> Option<MatchingGraph>
         }
     }
     builder.build().ok()
+}
+
+/// The same run in windows that overlap, on one core or with a helper: it must not depend on which thread decodes which window.
+fn shared(bits: u8, short: &MatchingGraph, of: &[u32], rounds: &[Vec<u32>], expected: f64) {
+    let found = [1, 2].map(|cores| {
+        let mut config = SharedEndlessConfig::new(NonZeroUsize::new(cores).expect("not 0"));
+        (config.overlap, config.step) = (1 + usize::from(bits % 16), 1 + usize::from(bits / 16));
+        let mut run = SharedEndlessDecoder::new(short, of, &config, |_| ()).ok()?;
+        if run.least_rounds() > rounds.len() {
+            return None;
+        }
+        let (before, tail) = rounds.split_at(rounds.len() - run.tail_rounds());
+        for round in before {
+            run.push_round(round).expect("checks of the code");
+        }
+        let tail: Vec<&[u32]> = tail.iter().map(Vec::as_slice).collect();
+        let answer = run.finish(&tail).expect("a run that is long enough").to_vec();
+        Some((answer, run.weight(), run.forced()))
+    });
+    assert_eq!(found[0], found[1], "the answer depends on who decodes");
+    let [Some((_, weight, forced)), _] = found else { return };
+    assert!(weight > expected - 1e-6, "{weight} is less than the least weight {expected}");
+    assert!(weight < expected + 1e-6 || forced > 0, "{weight} instead of {expected}, and not said");
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -83,6 +108,7 @@ fuzz_target!(|data: &[u8]| {
     let found = endless.weight();
     assert!(found > expected - 1e-6, "{found} is less than the least weight {expected}");
     assert!(found < expected + 1e-6 || endless.forced() > 0, "{found} instead of {expected}, and not said");
+    shared(*margin, &short, &of, &rounds, expected);
     let Some(short) = graph(9, &steps, true) else { return };
     config.correlations = true;
     let Ok(mut twice) = EndlessDecoder::new(&short, &of, &config) else { return };
