@@ -396,6 +396,7 @@ const IGNORED: [(&str, &str); 39] = [
     ("circuit", "none"),
     ("code", "surface"),
     ("confidence", ""),
+    ("cores", "2"),
     ("deadline", "5us"),
     ("decoder", "matching"),
     ("decoder-config", "none"),
