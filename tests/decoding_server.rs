@@ -396,7 +396,6 @@ const IGNORED: [(&str, &str); 39] = [
     ("circuit", "none"),
     ("code", "surface"),
     ("confidence", ""),
-    ("cores", "2"),
     ("deadline", "5us"),
     ("decoder", "matching"),
     ("decoder-config", "none"),
@@ -454,7 +453,7 @@ fn an_option_is_used_with_a_configuration_or_refused_by_name() {
     let options = options_of_serve();
     for option in &options {
         // Options that another one requires, and one that changes the report alone.
-        let known = ["engine-save-path", "sizes", "verbose", "version"].into_iter();
+        let known = ["cores", "engine-save-path", "sizes", "verbose", "version"].into_iter();
         let known = known.chain(USED).chain(IGNORED.map(|(name, _)| name));
         assert!(
             known.into_iter().any(|name| name == option),
