@@ -25,7 +25,8 @@ use crate::error::SlidingError;
 ///         run.push_round(if t == 500 { &[0] } else { &[] })?;
 ///     }
 ///     let last: Vec<&[u32]> = vec![&[]; run.tail_rounds()];
-///     assert_eq!((run.finish(&last)?, run.forced()), (&[1][..], 0));
+///     assert_eq!(run.finish(&last)?, [1]);
+///     assert_eq!(run.forced(), 0);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

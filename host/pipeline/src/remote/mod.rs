@@ -29,7 +29,7 @@
 //!
 //! struct Doubling {
 //!     ring: Ring,
-//!     running: Option<HostDispatcher<dispatcher::RunningPipeline>>,
+//!     running: Option<HostDispatcher<dispatcher::Running>>,
 //! }
 //!
 //! impl RemoteDispatcher for Doubling {
