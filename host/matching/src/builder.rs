@@ -82,7 +82,7 @@ impl GraphBuilder {
     /// are decoded with weights of a shot ([`WeightedDecoder`](crate::WeightedDecoder)), which may be fractions and larger.
     ///
     /// ```
-    /// use ringcall_matching::{MwpmDecoder, GraphBuilder, WeightedDecoder};
+    /// use ringcall_matching::{GraphBuilder, MwpmDecoder, WeightedDecoder};
     ///
     /// let mut b = GraphBuilder::new();
     /// b.boundary_edge(0, 1.0, &[0])?.edge(0, 1, 1.0, &[])?.boundary_edge(1, 1.0, &[])?.room_for(10.0)?;
@@ -172,7 +172,7 @@ impl GraphBuilder {
     /// detector error model with `enable_correlations=True`.
     ///
     /// ```
-    /// use ringcall_matching::{MwpmDecoder, DecoderConfig, ErrorPart, GraphBuilder};
+    /// use ringcall_matching::{DecoderConfig, ErrorPart, GraphBuilder, MwpmDecoder};
     ///
     /// let part = |detectors, observables| ErrorPart { detectors, observables };
     /// let mut b = GraphBuilder::new();

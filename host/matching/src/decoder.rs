@@ -36,7 +36,7 @@ pub struct DecoderConfig {
     /// observables are as likely right as without this option; pairs, corrections and weights are those of the other parts.
     ///
     /// ```
-    /// use ringcall_matching::{MwpmDecoder, DecoderConfig, GraphBuilder};
+    /// use ringcall_matching::{DecoderConfig, GraphBuilder, MwpmDecoder};
     /// let mut b = GraphBuilder::new();
     /// b.boundary_edge(0, 1.0, &[0])?.edge(0, 1, 1.0, &[])?.boundary_edge(1, 1.0, &[])?;
     /// b.boundary_edge(2, 1.0, &[])?.edge(2, 3, 1.5, &[])?.boundary_edge(3, 1.0, &[])?;
@@ -119,7 +119,7 @@ impl Shared {
 /// each thread can have one; a clone begins without a solution.
 ///
 /// ```
-/// use ringcall_matching::{MwpmDecoder, GraphBuilder};
+/// use ringcall_matching::{GraphBuilder, MwpmDecoder};
 ///
 /// // Three detectors in a row between two boundaries; an error at the left boundary flips observable 0.
 /// let mut b = GraphBuilder::new();
@@ -206,7 +206,7 @@ impl MwpmDecoder {
     /// boundary and that [`DecoderConfig::observables_only`] leaves out. Nobody needs to sample or send it.
     ///
     /// ```
-    /// use ringcall_matching::{MwpmDecoder, DecoderConfig, GraphBuilder};
+    /// use ringcall_matching::{DecoderConfig, GraphBuilder, MwpmDecoder};
     /// let mut b = GraphBuilder::new();
     /// b.boundary_edge(0, 1.0, &[0])?.boundary_edge(1, 1.0, &[])?;
     /// let mut config = DecoderConfig::default();
@@ -290,7 +290,7 @@ impl MwpmDecoder {
     /// ([`verify`](Self::verify) then fails).
     ///
     /// ```
-    /// # use ringcall_matching::{MwpmDecoder, GraphBuilder, Progress};
+    /// # use ringcall_matching::{GraphBuilder, MwpmDecoder, Progress};
     /// # let mut b = GraphBuilder::new();
     /// # b.boundary_edge(0, 3.0, &[0])?.edge(0, 1, 2.0, &[])?.boundary_edge(1, 4.5, &[])?;
     /// # let mut decoder = MwpmDecoder::new(b.build()?);

@@ -6,7 +6,7 @@
 //! is optimal on the integer grid of weights (a sliding window's, within the window).
 //!
 //! ```
-//! use ringcall_matching::{MwpmDecoder, GraphBuilder};
+//! use ringcall_matching::{GraphBuilder, MwpmDecoder};
 //!
 //! // Weights are log-likelihood ratios, ln((1 - p) / p).
 //! let w = |p: f64| ((1.0 - p) / p).ln();

@@ -130,7 +130,7 @@ impl Drop for Helper {
 /// ones are not divided ([`ParallelConfig::least_rounds`]). The threads end when the decoder is dropped.
 ///
 /// ```
-/// use ringcall_matching::{MwpmDecoder, GraphBuilder, ParallelConfig, ParallelDecoder};
+/// use ringcall_matching::{GraphBuilder, MwpmDecoder, ParallelConfig, ParallelDecoder};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// // A long chain, a detector per round.
 /// let mut b = GraphBuilder::new();

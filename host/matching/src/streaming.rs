@@ -17,7 +17,7 @@ use crate::solution::{CertificateError, Solution};
 /// A second pass for correlations follows the last round and covers all rounds. A round allocates nothing.
 ///
 /// ```
-/// use ringcall_matching::{MwpmDecoder, GraphBuilder, StreamingDecoder};
+/// use ringcall_matching::{GraphBuilder, MwpmDecoder, StreamingDecoder};
 ///
 /// // One detector per round; an error in the last one's measurement flips the observable.
 /// let mut b = GraphBuilder::new();

@@ -24,7 +24,7 @@ const MOST: f64 = ((1u32 << 29) - 1) as f64;
 /// the weights of the shot: those listed, and the graph's for all other edges.
 ///
 /// ```
-/// use ringcall_matching::{MwpmDecoder, GraphBuilder, WeightedDecoder};
+/// use ringcall_matching::{GraphBuilder, MwpmDecoder, WeightedDecoder};
 ///
 /// let mut b = GraphBuilder::new();
 /// b.boundary_edge(0, 3.0, &[0])?.edge(0, 1, 2.0, &[])?.boundary_edge(1, 4.5, &[])?;

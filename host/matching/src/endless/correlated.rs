@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use super::decided::Decided;
 use super::{EndlessConfig, Shape};
 use crate::decoder::{DecoderConfig, MwpmDecoder};
 use crate::error::SlidingError;
@@ -75,12 +76,9 @@ pub(super) struct Correlated {
     /// The decoded nodes, and the index of each in `open`.
     nodes: Vec<u32>,
     which: Vec<u32>,
-    observables: Vec<u64>,
-    last_answer: Vec<u64>,
-    grid_weight: i64,
-    forced: u64,
-    last_forced: u64,
-    last_weight: i64,
+    decided: Decided,
+    /// The same of the last run that ended.
+    last_run: Decided,
 }
 
 /// Clones share the tables and begin their own runs.
@@ -126,12 +124,8 @@ impl Correlated {
             open: Vec::with_capacity(n),
             nodes: Vec::with_capacity(n),
             which: Vec::with_capacity(n),
-            observables: vec![0; words],
-            last_answer: vec![0; words],
-            grid_weight: 0,
-            forced: 0,
-            last_forced: 0,
-            last_weight: 0,
+            decided: Decided::nothing(words),
+            last_run: Decided::nothing(words),
         }
     }
 
@@ -157,16 +151,15 @@ impl Correlated {
     }
 
     pub(super) fn observables(&self) -> &[u64] {
-        &self.observables
+        &self.decided.observables
     }
 
     pub(super) fn weight(&self) -> f64 {
-        let grid = if self.given == 0 { self.last_weight } else { self.grid_weight };
-        grid as f64 / 2.0 / self.plan.scale
+        self.latest().weight(self.plan.scale)
     }
 
     pub(super) fn forced(&self) -> u64 {
-        if self.given == 0 { self.last_forced } else { self.forced }
+        self.latest().forced
     }
 
     pub(super) fn push_round(&mut self, defects: &[u32]) -> Result<bool, SlidingError> {
@@ -207,10 +200,9 @@ impl Correlated {
             self.add(layer, defects);
         }
         self.decide(|run| &mut run.last, self.plan.full - filled, u32::MAX, 0);
-        (self.last_forced, self.last_weight) = (self.forced, self.grid_weight);
-        self.last_answer.copy_from_slice(&self.observables);
+        self.last_run.copy_from(&self.decided);
         self.restart();
-        Ok(&self.last_answer)
+        Ok(&self.last_run.observables)
     }
 
     pub(super) fn rehearse(&mut self) {
@@ -220,10 +212,15 @@ impl Correlated {
         }
     }
 
+    /// What is decided of this run, or of the last one until a round of the next comes.
+    fn latest(&self) -> &Decided {
+        if self.given == 0 { &self.last_run } else { &self.decided }
+    }
+
     pub(super) fn restart(&mut self) {
-        (self.given, self.start, self.grid_weight, self.forced) = (0, 0, 0, 0);
+        (self.given, self.start) = (0, 0);
         self.open.clear();
-        self.observables.fill(0);
+        self.decided.clear();
     }
 
     fn add(&mut self, layer: u32, defects: &[u32]) {
@@ -234,12 +231,12 @@ impl Correlated {
     /// `margin` or a later one. Pairs with a defect before layer `oldest` are decided by force.
     fn decide(&mut self, pane: impl Fn(&mut Self) -> &mut Pane, later: usize, margin: u32, oldest: u32) {
         if !self.solve(&pane, later, true) {
-            self.forced += 1;
+            self.decided.forced += 1;
             self.solve(&pane, later, false);
         }
         let (nodes, which) = (std::mem::take(&mut self.nodes), std::mem::take(&mut self.which));
         let mut open = std::mem::take(&mut self.open);
-        let mut observables = std::mem::take(&mut self.observables);
+        let mut observables = std::mem::take(&mut self.decided.observables);
         let index = |node: u32| nodes.binary_search(&node).map_or(usize::MAX, |at| which[at] as usize);
         let mut late = false;
         let Pane { decoder, .. } = pane(self);
@@ -267,9 +264,10 @@ impl Correlated {
                 }
             }
         }
-        self.grid_weight += weight;
-        self.forced += u64::from(late);
-        (self.nodes, self.which, self.open, self.observables) = (nodes, which, open, observables);
+        self.decided.grid_weight += weight;
+        self.decided.forced += u64::from(late);
+        self.decided.observables = observables;
+        (self.nodes, self.which, self.open) = (nodes, which, open);
     }
 
     /// Matches the defects of the window, or those that are undecided. `false` if one of those is matched with a decided one.

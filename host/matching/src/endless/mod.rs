@@ -1,6 +1,7 @@
 //! Decoding of runs without end, round by round, in constant memory: exactly in one pass, or with correlations.
 
 mod correlated;
+mod decided;
 mod frontier;
 mod plain;
 mod run;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::decided::Decided;
 use super::frontier::Frontiers;
 use super::{EndlessConfig, Shape};
 use crate::blossom::{Blossom, Tables};
@@ -54,23 +55,18 @@ struct State {
     /// The undecided defects, and the nodes of a window that is matched anew.
     staying: Vec<u32>,
     again: Vec<u32>,
-    observables: Vec<u64>,
-    last_answer: Vec<u64>,
-    grid_weight: i64,
-    forced: u64,
-    last_forced: u64,
-    last_weight: i64,
+    decided: Decided,
+    /// The same of the last run that ended.
+    last_run: Decided,
 }
 
 /// The state before the end of a run, to restore it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Saved {
     caps: Vec<i64>,
     unsettled: usize,
     front: i64,
-    observables: Vec<u64>,
-    grid_weight: i64,
-    forced: u64,
+    decided: Decided,
 }
 
 /// The tables that decoders of one experiment share: one graph, of a run as long as a window needs, whose layers are the head,
@@ -171,7 +167,12 @@ impl Plain {
             blossom: Blossom::with_nodes(n),
             next: Blossom::with_nodes(n),
             answer: Answer::with_room(n, plan.graph.num_edges(), words),
-            saved: Saved { caps: Vec::with_capacity(n), observables: vec![0; words], ..Saved::default() },
+            saved: Saved {
+                caps: Vec::with_capacity(n),
+                unsettled: 0,
+                front: 0,
+                decided: Decided::nothing(words),
+            },
             given: 0,
             start: 0,
             front: 0,
@@ -183,12 +184,8 @@ impl Plain {
             gathered: 0,
             staying: Vec::with_capacity(n),
             again: Vec::with_capacity(n),
-            observables: vec![0; words],
-            last_answer: vec![0; words],
-            grid_weight: 0,
-            forced: 0,
-            last_forced: 0,
-            last_weight: 0,
+            decided: Decided::nothing(words),
+            last_run: Decided::nothing(words),
         };
         state.restart(&plan);
         Self { plan, state }
@@ -222,19 +219,17 @@ impl Plain {
 
     /// See [`EndlessDecoder::observables`](super::EndlessDecoder::observables).
     pub(super) fn observables(&self) -> &[u64] {
-        &self.state.observables
+        &self.state.decided.observables
     }
 
     /// See [`EndlessDecoder::weight`](super::EndlessDecoder::weight).
     pub(super) fn weight(&self) -> f64 {
-        let State { given, last_weight, grid_weight, .. } = self.state;
-        let grid = if given == 0 { last_weight } else { grid_weight };
-        grid as f64 / 2.0 / self.plan.scale
+        self.state.latest().weight(self.plan.scale)
     }
 
     /// See [`EndlessDecoder::forced`](super::EndlessDecoder::forced).
     pub(super) fn forced(&self) -> u64 {
-        if self.state.given == 0 { self.state.last_forced } else { self.state.forced }
+        self.state.latest().forced
     }
 
     /// See [`EndlessDecoder::push_round`](super::EndlessDecoder::push_round).
@@ -246,7 +241,7 @@ impl Plain {
     pub(super) fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
         self.plan.layers.check_tail(tail, self.state.given, self.least_rounds())?;
         self.state.finish(&self.plan, tail);
-        Ok(&self.state.last_answer)
+        Ok(&self.state.last_run.observables)
     }
 
     /// See [`EndlessDecoder::rehearse`](super::EndlessDecoder::rehearse).
@@ -304,16 +299,15 @@ impl State {
         // Few rounds are still to come, and they change little. If they change more than expected, more rounds are carried along.
         for taken in [plan.context.div_ceil(2).min(plan.margin), plan.margin] {
             self.end(plan, tail, taken, None);
-            let forced = self.forced;
+            let forced = self.decided.forced;
             self.check_caps();
-            if taken == plan.margin || self.forced == forced {
+            if taken == plan.margin || self.decided.forced == forced {
                 break;
             }
             self.go_back(plan, gathered);
         }
         self.read(plan, |_| true);
-        (self.last_forced, self.last_weight) = (self.forced, self.grid_weight);
-        self.last_answer.copy_from_slice(&self.observables);
+        self.last_run.copy_from(&self.decided);
         self.restart(plan);
     }
 
@@ -351,22 +345,20 @@ impl State {
         self.blossom.forget_nodes();
         std::mem::swap(&mut self.blossom, &mut self.next);
         self.blossom.remember_nodes();
-        let Self { saved, caps, observables, .. } = self;
+        let Self { saved, caps, decided, .. } = self;
         caps.clear();
         caps.extend_from_slice(&saved.caps);
-        observables.copy_from_slice(&saved.observables);
-        (self.front, self.grid_weight, self.forced) = (saved.front, saved.grid_weight, saved.forced);
-        self.unsettled = saved.unsettled;
+        decided.copy_from(&saved.decided);
+        (self.front, self.unsettled) = (saved.front, saved.unsettled);
     }
 
     /// Saves the state that [`end`](Self::end) changes and [`go_back`](Self::go_back) needs.
     fn save(&mut self) {
-        let Self { saved, caps, observables, .. } = self;
+        let Self { saved, caps, decided, .. } = self;
         saved.caps.clear();
         saved.caps.extend_from_slice(caps);
-        saved.observables.copy_from_slice(observables);
-        (saved.front, saved.grid_weight, saved.forced) = (self.front, self.grid_weight, self.forced);
-        saved.unsettled = self.unsettled;
+        saved.decided.copy_from(decided);
+        (saved.front, saved.unsettled) = (self.front, self.unsettled);
     }
 
     /// Moves the gathered defects to nodes whose numbers are `by` more.
@@ -395,17 +387,22 @@ impl State {
         self.go_back(plan, gathered);
     }
 
+    /// What is decided of this run, or of the last one until a round of the next comes.
+    fn latest(&self) -> &Decided {
+        if self.given == 0 { &self.last_run } else { &self.decided }
+    }
+
     fn restart(&mut self, plan: &Plan) {
         self.blossom.forget_nodes();
         self.blossom.begin(plan.tables());
-        (self.given, self.start, self.grid_weight, self.forced) = (0, 0, 0, 0);
+        (self.given, self.start) = (0, 0);
+        self.decided.clear();
         // Nothing is decided: a front that covers no time lies far in the past.
         self.front = -FAR;
         self.caps.clear();
         self.unsettled = 0;
         self.nodes.clear();
         self.gathered = 0;
-        self.observables.fill(0);
     }
 
     /// Matches the gathered defects.
@@ -445,7 +442,7 @@ impl State {
                     extent[1] = 0;
                 }
             }
-            self.forced += 1;
+            self.decided.forced += 1;
             left = oldest;
         }
         let Self { blossom, extents, caps, front, nodes, staying, .. } = self;
@@ -518,17 +515,14 @@ impl State {
             overlaps |= reach > *cap;
             *cap = reach.max(*cap);
         }
-        self.forced += u64::from(overlaps);
+        self.decided.forced += u64::from(overlaps);
     }
 
     /// Adds the correction of the `decided` outermost regions to the answer.
     fn read(&mut self, plan: &Plan, decided: impl Fn(u32) -> bool) {
-        let Self { answer, blossom, observables, grid_weight, .. } = self;
+        let Self { answer, blossom, decided: run, .. } = self;
         answer.clear();
         answer.compose(plan.tables(), |out| out.regions_of(blossom, decided));
-        *grid_weight += answer.solution.grid_weight();
-        for (word, flips) in observables.iter_mut().zip(answer.solution.observables()) {
-            *word ^= flips;
-        }
+        run.add(&answer.solution);
     }
 }

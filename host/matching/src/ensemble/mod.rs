@@ -79,7 +79,7 @@ impl Decision {
 /// A decoder that decides between correlated matchings by the likelihood of the errors that they stand for.
 ///
 /// ```
-/// use ringcall_matching::{MwpmDecoder, DecoderConfig, EnsembleConfig, EnsembleDecoder, ErrorPart, ErrorTable, GraphBuilder};
+/// use ringcall_matching::{DecoderConfig, EnsembleConfig, EnsembleDecoder, ErrorPart, ErrorTable, GraphBuilder, MwpmDecoder};
 ///
 /// let part = |detectors, observables| ErrorPart { detectors, observables };
 /// let mut b = GraphBuilder::new();

@@ -16,7 +16,7 @@ use crate::parallel::pause;
 pub(super) struct Helpers {
     /// `None` tells the helpers to end.
     pub(super) to: Option<SyncSender<Box<Work>>>,
-    /// Windows that nobody has begun, one a helper at most. Whoever is free takes the oldest, the caller as well.
+    /// Windows that no thread has begun, at most as many as there are helpers. A free thread, the caller's too, takes the oldest window.
     pub(super) waiting: Arc<Mutex<Receiver<Box<Work>>>>,
     pub(super) solved: Receiver<Box<Work>>,
     pub(super) threads: Vec<JoinHandle<()>>,
@@ -76,7 +76,7 @@ impl Drop for Helpers {
     }
 }
 
-/// Takes the oldest window that nobody has begun.
+/// Takes the oldest window that no thread has begun.
 pub(super) fn take_waiting(waiting: &Mutex<Receiver<Box<Work>>>) -> Result<Box<Work>, TryRecvError> {
     match waiting.try_lock() {
         Ok(waiting) => waiting.try_recv(),

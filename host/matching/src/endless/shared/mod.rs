@@ -15,6 +15,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::decided::Decided;
 use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
 use crate::layers::check;
@@ -125,12 +126,9 @@ pub struct SharedEndlessDecoder {
     newest: Option<(Box<Work>, usize)>,
     /// The latest time that a region of a window before the newest covers, in weight from the beginning of the run.
     front: i64,
-    observables: Vec<u64>,
-    last_answer: Vec<u64>,
-    grid_weight: i64,
-    forced: u64,
-    last_forced: u64,
-    last_weight: i64,
+    decided: Decided,
+    /// The same of the last run that ended.
+    last_run: Decided,
 }
 
 impl SharedEndlessDecoder {
@@ -163,12 +161,8 @@ impl SharedEndlessDecoder {
             recent: Vec::with_capacity(n),
             newest: None,
             front: -FAR,
-            observables: vec![0; words],
-            last_answer: vec![0; words],
-            grid_weight: 0,
-            forced: 0,
-            last_forced: 0,
-            last_weight: 0,
+            decided: Decided::nothing(words),
+            last_run: Decided::nothing(words),
             helpers,
             plan,
         })
@@ -197,14 +191,18 @@ impl SharedEndlessDecoder {
     /// The weight of the joined windows so far; after [`finish`](Self::finish), the weight of the whole run, until the next run
     /// begins.
     pub fn weight(&self) -> f64 {
-        let grid = if self.given == 0 { self.last_weight } else { self.grid_weight };
-        grid as f64 / 2.0 / self.plan.scale
+        self.latest().weight(self.plan.scale)
     }
 
     /// How many windows of this run were joined without a proof that their pairs have the least weight for the whole run; after
     /// [`finish`](Self::finish), of the whole run, until the next begins.
     pub fn forced(&self) -> u64 {
-        if self.given == 0 { self.last_forced } else { self.forced }
+        self.latest().forced
+    }
+
+    /// What is decided of this run, or of the last one until a round of the next comes.
+    fn latest(&self) -> &Decided {
+        if self.given == 0 { &self.last_run } else { &self.decided }
     }
 
     /// Helpers that have panicked since the decoder was made.
@@ -262,25 +260,24 @@ impl SharedEndlessDecoder {
         self.join_all(&plan);
         if let Some((mut work, mut from)) = self.newest.take() {
             if work.leads_out(from) {
-                self.forced += 1;
+                self.decided.forced += 1;
                 work.solve_alone(&plan, from);
                 from = 0;
             }
             self.take(&plan, &mut work, from, usize::MAX);
             self.free.push(work);
         }
-        (self.last_forced, self.last_weight) = (self.forced, self.grid_weight);
-        self.last_answer.copy_from_slice(&self.observables);
+        self.last_run.copy_from(&self.decided);
         self.restart();
-        Ok(&self.last_answer)
+        Ok(&self.last_run.observables)
     }
 
     /// Forgets an unfinished run.
     pub fn restart(&mut self) {
-        (self.given, self.window, self.grid_weight, self.forced) = (0, 0, 0, 0);
+        (self.given, self.window) = (0, 0);
+        self.decided.clear();
         self.front = -FAR;
         self.recent.clear();
-        self.observables.fill(0);
         while let Some(slot) = self.slots.pop_front() {
             match slot {
                 // What a helper still has comes back later, and nothing waits for it.
@@ -340,7 +337,7 @@ impl SharedEndlessDecoder {
         self.slots.push_back(Slot::Solved(work));
     }
 
-    /// Solves the oldest window that nobody has begun, if there is one.
+    /// Solves the oldest window that no thread has begun, if there is one.
     fn solve_waiting(&mut self, plan: &Plan) -> bool {
         let Ok(mut work) = take_waiting(&self.helpers.waiting) else { return false };
         work.solve(plan);
@@ -369,8 +366,8 @@ impl SharedEndlessDecoder {
         }
     }
 
-    /// Solves windows that nobody has begun until the oldest one that is not joined is solved. Solves that one, too, if a helper
-    /// has had it for longer than the timeout.
+    /// Solves windows that no thread has begun, until the oldest window that is not joined is solved. The caller solves that window
+    /// itself if a helper has had it for longer than the timeout.
     fn solve_first(&mut self, plan: &Plan) {
         let mut begin = Instant::now();
         loop {
@@ -457,7 +454,7 @@ impl SharedEndlessDecoder {
                 }
             }
             if let Some(round) = unproved {
-                self.forced += 1;
+                self.decided.forced += 1;
                 return Some(round);
             }
         }
@@ -466,7 +463,7 @@ impl SharedEndlessDecoder {
 
     /// Lets the older window decide its regions up to the middle, and solves the newer one anew without them.
     fn join_by_force(&mut self, plan: &Plan, older: &mut Work, from: usize, newer: &mut Work) {
-        self.forced += 1;
+        self.decided.forced += 1;
         older.solve_alone(plan, from);
         let round = newer.expected[0];
         let shared = newer.first_from(older.end);
@@ -533,11 +530,7 @@ impl SharedEndlessDecoder {
         if work.expected != [from, to] {
             work.read(plan, [from, to]);
         }
-        let Self { observables, grid_weight, front, .. } = self;
-        *front = (*front).max(work.front);
-        *grid_weight += work.answer.solution.grid_weight();
-        for (word, flips) in observables.iter_mut().zip(work.answer.solution.observables()) {
-            *word ^= flips;
-        }
+        self.front = self.front.max(work.front);
+        self.decided.add(&work.answer.solution);
     }
 }
