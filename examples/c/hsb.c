@@ -3,6 +3,7 @@
 #include "ringcall_hsb.h"
 
 #include <arpa/inet.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,11 +69,13 @@ int main(int argc, char **argv) {
   CHECK(cudaq_dispatcher_set_control(dispatcher, &shutdown_flag, &stats));
   CHECK(cudaq_dispatcher_start(dispatcher));
 
-  /* The peer: as many requests under way as there are pages, answered in the order in which they are sent. */
+  /* The peer: as many requests under way as there are pages. A datagram may overtake another one, so answers may come in another order:
+   * `first` is the oldest request without an answer, and a page is written again when all older requests have one. */
   uint8_t frame[PAGE_BYTES];
-  uint32_t sent = 0;
-  for (uint32_t answered = 0; answered < requests; ++answered) {
-    for (; sent < requests && sent - answered < PAGES; ++sent) {
+  bool has_answer[PAGES] = {false};
+  uint32_t sent = 0, first = 0;
+  while (first < requests) {
+    for (; sent < requests && sent - first < PAGES; ++sent) {
       RPCHeader header = {RPC_MAGIC_REQUEST, PARITY, 16, sent, 0};
       memset(frame, 0, sizeof header + 16);
       memcpy(frame, &header, sizeof header);
@@ -83,12 +86,16 @@ int main(int argc, char **argv) {
     CHECK(ringcall_hsb_receive(transceiver, frame, sizeof frame, 30000, &bytes));
     RPCResponse response;
     memcpy(&response, frame, sizeof response);
-    if (bytes != sizeof response + 1 || response.status != 0 || response.request_id != answered ||
-        frame[sizeof response] != (uint8_t)answered) {
-      fprintf(stderr, "request %u: %zu bytes, status %d, request %u\n", answered, bytes, response.status,
-              response.request_id);
+    const uint32_t id = response.request_id;
+    if (bytes != sizeof response + 1 || response.status != 0 || id - first >= sent - first ||
+        has_answer[id % PAGES] || frame[sizeof response] != (uint8_t)id) {
+      fprintf(stderr, "requests %u to %u: %zu bytes, status %d, request %u\n", first, sent, bytes,
+              response.status, id);
       return 1;
     }
+    has_answer[id % PAGES] = true;
+    for (; first < sent && has_answer[first % PAGES]; ++first)
+      has_answer[first % PAGES] = false;
   }
 
   CHECK(cudaq_dispatcher_stop(dispatcher));
