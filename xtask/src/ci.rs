@@ -1,4 +1,4 @@
-//! CI steps: all checks in order, each under a heading with its time.
+//! CI steps: all checks, each under a heading with its time, in two lanes where all of them run.
 
 use crate::aarch64;
 use crate::book;
@@ -7,55 +7,85 @@ use crate::deq;
 use crate::dist;
 use crate::dist_compat;
 use crate::doca;
+use crate::files;
 use crate::package;
 use crate::pages;
 use crate::ptx::Cuda;
 use crate::publish;
 use crate::rdma;
-use crate::shell::Shell;
+use crate::shell::{self, Shell};
 use crate::steps::{self, Outcome};
 use crate::tensorrt;
 use crate::training;
 use crate::wheel;
-use anyhow::{Context, Result, anyhow};
-use std::thread::{self, ScopedJoinHandle};
+use anyhow::{Context, Result, anyhow, ensure};
+use procfs::process::Process;
+use std::env;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Instant;
 
 /// One check.
 struct Step {
     name: &'static str,
+    lane: Lane,
     run: fn(&Shell) -> Result<Outcome>,
+}
+
+/// Where all steps are run, a step runs in one of two lanes. On two cores each lane has what the other leaves idle.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    /// One after another, in the folder that the tests are built in.
+    Main,
+    /// In a process of its own after the step [`LAST_ALONE`]: steps that build in folders of their own.
+    Side,
+}
+
+impl Step {
+    const fn main(name: &'static str, run: fn(&Shell) -> Result<Outcome>) -> Self {
+        Self { name, lane: Lane::Main, run }
+    }
+
+    const fn side(name: &'static str, run: fn(&Shell) -> Result<Outcome>) -> Self {
+        Self { name, lane: Lane::Side, run }
+    }
 }
 
 /// Quick ones first, so that a misplaced space is known before anything is built.
 const STEPS: &[Step] = &[
-    Step { name: "fmt", run: steps::fmt },
-    Step { name: "rooms", run: steps::rooms },
-    Step { name: "book", run: book::step },
-    Step { name: "publishable", run: publish::step },
-    Step { name: "test", run: steps::test },
-    Step { name: "browser", run: browser::step },
-    Step { name: "pages", run: pages::step },
-    Step { name: "ptx", run: steps::ptx },
-    Step { name: "rdma", run: rdma::step },
-    Step { name: "onnxruntime", run: steps::onnxruntime },
-    Step { name: "clippy", run: steps::clippy },
-    Step { name: "aarch64", run: aarch64::step },
-    Step { name: "docs", run: steps::docs },
-    Step { name: "deq", run: deq::step },
-    Step { name: "package", run: package::step },
-    Step { name: "wheel", run: wheel::step },
-    Step { name: "dist", run: dist::step },
-    Step { name: "tensorrt", run: tensorrt::step },
+    Step::main("fmt", steps::fmt),
+    Step::main("rooms", steps::rooms),
+    Step::main("book", book::step),
+    Step::main("publishable", publish::step),
+    Step::main(LAST_ALONE, steps::test),
+    Step::main("browser", browser::step),
+    Step::main("rdma", rdma::step),
+    Step::main("onnxruntime", steps::onnxruntime),
+    Step::main("clippy", steps::clippy),
+    Step::main("aarch64", aarch64::step),
+    Step::main("docs", steps::docs),
+    Step::main("deq", deq::step),
+    Step::main("package", package::step),
+    Step::main("dist", dist::step),
+    Step::main("tensorrt", tensorrt::step),
     // Takes the libclang of the step before it.
-    Step { name: "doca", run: doca::step },
-    Step { name: "chaos", run: steps::chaos },
-    Step { name: "worlds", run: steps::worlds },
-    Step { name: "loom", run: steps::loom },
-    Step { name: "sanitize", run: steps::sanitize },
-    Step { name: "fuzz", run: |shell| steps::fuzz(shell, steps::FUZZ_SECONDS, None) },
-    Step { name: "deny", run: steps::deny },
+    Step::main("doca", doca::step),
+    Step::main("c-sanitize", steps::sanitize_c),
+    Step::main("chaos", steps::chaos),
+    Step::main("worlds", steps::worlds),
+    Step::side("ptx", steps::ptx),
+    Step::side("pages", pages::step),
+    Step::side("loom", steps::loom),
+    Step::side("wheel", wheel::step),
+    Step::side("sanitize", steps::sanitize),
+    Step::side("fuzz", |shell| steps::fuzz(shell, steps::FUZZ_SECONDS, None)),
+    Step::side("deny", steps::deny),
 ];
+
+/// The step after which there are two lanes: its tests play devices and networks on every core.
+const LAST_ALONE: &str = "test";
 
 /// The steps that take none of the [`PACKAGES`], first of all.
 const BEFORE_PACKAGES: usize = 4;
@@ -82,68 +112,134 @@ pub(crate) fn names() -> Vec<&'static str> {
     STEPS.iter().map(|step| step.name).collect()
 }
 
-/// Runs the steps named in `only`, or all of them.
+/// Runs the steps named in `only` in their order, or all of them in two lanes.
 pub(crate) fn run(shell: &Shell, only: &[String]) -> Result<()> {
-    let chosen: Vec<&Step> =
-        STEPS.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)).collect();
-    let packages = if only.is_empty() { PACKAGES } else { &[] };
+    if !only.is_empty() {
+        let chosen: Vec<&Step> =
+            STEPS.iter().filter(|step| only.iter().any(|name| name == step.name)).collect();
+        return Run::of(&chosen).all(shell, |_| Ok(()));
+    }
+    let (main, side): (Vec<&Step>, Vec<&Step>) = STEPS.iter().partition(|step| step.lane == Lane::Main);
     thread::scope(|scope| {
-        let fetched = scope.spawn(|| {
-            for fetch in packages {
+        let mut fetched = Some(scope.spawn(|| {
+            for fetch in PACKAGES {
                 if let Err(error) = fetch(shell) {
                     println!("==> not fetched: {error:#}");
                 }
             }
+        }));
+        let mut beside = None;
+        let main = Run::of(&main).all(shell, |done| {
+            if done == BEFORE_PACKAGES
+                && let Some(fetched) = fetched.take()
+            {
+                fetched.join().map_err(|_| anyhow!("fetching packages panicked"))?;
+            }
+            if done > 0 && main[done - 1].name == LAST_ALONE {
+                beside = Some(SideLane::start(shell, &side)?);
+            }
+            Ok(())
         });
-        run_all(shell, &chosen, fetched)
+        // Also after a failure: no process is left that builds.
+        let side = beside.map_or(Ok(()), SideLane::end);
+        main.and(side)
     })
 }
 
-/// Runs steps in order, up to the first that fails. Those that take packages run after these are `fetched`.
-fn run_all(shell: &Shell, chosen: &[&Step], fetched: ScopedJoinHandle<'_, ()>) -> Result<()> {
-    let mut fetched = Some(fetched);
-    let begun = Instant::now();
-    let mut summary = Vec::new();
-    let mut skipped = 0;
-    for (index, step) in chosen.iter().enumerate() {
-        println!("\n==> [{}/{}] {}", index + 1, chosen.len(), step.name);
-        let started = Instant::now();
-        if index >= BEFORE_PACKAGES
-            && let Some(fetched) = fetched.take()
-        {
-            fetched.join().map_err(|_| anyhow!("fetching packages panicked"))?;
+/// The steps of [`Lane::Side`], in a process of their own whose output is kept until they are done.
+struct SideLane {
+    process: Child,
+    output: PathBuf,
+}
+
+impl SideLane {
+    fn start(shell: &Shell, steps: &[&Step]) -> Result<Self> {
+        let output = shell.target("ci-side-lane.log");
+        let file = File::create(&output).with_context(|| format!("{}", output.display()))?;
+        let mut command = Command::new(env::current_exe().context("this program")?);
+        command.arg("ci").stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        command.args(steps.iter().flat_map(|step| ["--only", step.name]));
+        let process = command.spawn().context("cannot start the side lane")?;
+        println!("==> beside the next steps, shown after them: {}", shell::shown(&command));
+        Ok(Self { process, output })
+    }
+
+    /// Waits for the last step, and shows what all have printed.
+    fn end(mut self) -> Result<()> {
+        println!("\n==> the side lane");
+        let status = self.process.wait().context("the side lane")?;
+        print!("{}", files::read(&self.output)?);
+        ensure!(status.success(), "the side lane: {status}");
+        Ok(())
+    }
+}
+
+/// Steps that run one after another.
+struct Run<'a> {
+    steps: &'a [&'a Step],
+    /// A line for each step that has run.
+    summary: Vec<String>,
+    skipped: usize,
+}
+
+impl<'a> Run<'a> {
+    fn of(steps: &'a [&'a Step]) -> Self {
+        Self { steps, summary: Vec::new(), skipped: 0 }
+    }
+
+    /// Up to the first that fails. `before` is called before each step, with how many have run.
+    fn all(mut self, shell: &Shell, mut before: impl FnMut(usize) -> Result<()>) -> Result<()> {
+        let begun = Instant::now();
+        let count = self.steps.len();
+        for (done, step) in self.steps.iter().enumerate() {
+            println!("\n==> [{}/{count}] {}", done + 1, step.name);
+            if let Err(error) = before(done).and_then(|()| self.one(shell, step)) {
+                println!(
+                    "\nci result: FAILED. {} steps passed; 1 failed ({}); {} skipped; {} not run; finished in {:.1}s",
+                    done - self.skipped,
+                    step.name,
+                    self.skipped,
+                    count - done - 1,
+                    begun.elapsed().as_secs_f64()
+                );
+                return Err(error)
+                    .with_context(|| format!("step `{}` (`cargo xtask ci --only {0}`)", step.name));
+            }
         }
+        println!("\n{}", self.summary.join("\n"));
+        println!(
+            "\nci result: ok. {} steps passed; 0 failed; {} skipped; finished in {:.1}s",
+            count - self.skipped,
+            self.skipped,
+            begun.elapsed().as_secs_f64()
+        );
+        Ok(())
+    }
+
+    fn one(&mut self, shell: &Shell, step: &Step) -> Result<()> {
+        let (started, processor) = (Instant::now(), processor_seconds());
         let outcome = (step.run)(shell);
         let seconds = started.elapsed().as_secs_f64();
+        let processor = processor_seconds() - processor;
         let line = match &outcome {
-            Ok(Outcome::Done) => format!("{}: ok in {seconds:.1} s", step.name),
+            Ok(Outcome::Done) => format!("{}: ok in {seconds:.1} s, {processor:.0} s of CPU time", step.name),
             Ok(Outcome::Skipped(why)) => {
-                skipped += 1;
+                self.skipped += 1;
                 format!("{}: skipped: {why}", step.name)
             }
             Err(_) => format!("{}: FAILED after {seconds:.1} s", step.name),
         };
         println!("==> {line}");
-        summary.push(line);
-        if let Err(error) = outcome {
-            let total = begun.elapsed().as_secs_f64();
-            println!(
-                "\nci result: FAILED. {} steps passed; 1 failed ({}); {skipped} skipped; {} not run; \
-                 finished in {total:.1}s",
-                index - skipped,
-                step.name,
-                chosen.len() - index - 1
-            );
-            return Err(error).with_context(|| format!("step `{}` (`cargo xtask ci --only {0}`)", step.name));
-        }
+        self.summary.push(line);
+        outcome.map(drop)
     }
-    println!("\n{}", summary.join("\n"));
-    println!(
-        "\nci result: ok. {} steps passed; 0 failed; {skipped} skipped; finished in {:.1}s",
-        chosen.len() - skipped,
-        begun.elapsed().as_secs_f64()
-    );
-    Ok(())
+}
+
+/// CPU time of the processes that have ended, in seconds; zero where `/proc` does not say.
+fn processor_seconds() -> f64 {
+    let ticks =
+        Process::myself().and_then(|process| process.stat()).map_or(0, |stat| stat.cutime + stat.cstime);
+    ticks as f64 / procfs::ticks_per_second() as f64
 }
 
 #[cfg(test)]
@@ -157,5 +253,19 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn a_side_lane_begins() {
+        assert!(STEPS.iter().any(|step| step.name == LAST_ALONE && step.lane == Lane::Main));
+        assert!(STEPS[..BEFORE_PACKAGES].iter().all(|step| step.lane == Lane::Main));
+    }
+
+    #[test]
+    fn cpu_time_of_processes_that_ended_is_counted() {
+        let before = processor_seconds();
+        let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        shell::run(Command::new("sh").args(["-c", spin])).expect("a shell");
+        assert!(processor_seconds() > before);
     }
 }

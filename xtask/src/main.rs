@@ -78,7 +78,7 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// AddressSanitizer and ThreadSanitizer on the crates under the rings. Needs a nightly toolchain.
+    /// AddressSanitizer and ThreadSanitizer on the C programs and on the crates under the rings. Needs a nightly toolchain.
     Sanitize,
     /// Every fuzz target, or one, for a bounded time. Needs a nightly toolchain.
     Fuzz {
@@ -143,7 +143,7 @@ fn run(task: Task) -> Result<()> {
         Task::Loom => steps::loom(&shell).map(drop),
         Task::Mutants(options) => mutants::run(&shell, &options),
         Task::Simulate { arguments } => steps::simulate(&shell, &arguments).map(drop),
-        Task::Sanitize => steps::sanitize(&shell).and_then(asked_for),
+        Task::Sanitize => steps::sanitize_c(&shell).and_then(|_| steps::sanitize(&shell)).and_then(asked_for),
         Task::Fuzz { seconds, target } => steps::fuzz(&shell, seconds, target.as_deref()).and_then(asked_for),
         Task::Onnxruntime => steps::onnxruntime(&shell).and_then(asked_for),
         Task::Dist(options) => dist::make(&shell, &options, dist::Profile::Release),

@@ -217,9 +217,8 @@ const TOO_MANY_THREADS: &[&str] = &[
     "slots::",
 ];
 
-/// The C programs with their compiler's sanitizers, then both of Rust's over the tests of the crates that share memory. The
-/// standard library is not instrumented (that takes its sources); what the crates themselves do is.
-pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
+/// The C programs with their compiler's sanitizers.
+pub(crate) fn sanitize_c(shell: &Shell) -> Result<Outcome> {
     // Of the whole workspace, so that nothing is built again with fewer features.
     run(shell
         .cargo(&["test", "--workspace", "--test", "c_programs"])
@@ -227,6 +226,12 @@ pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
     run(shell
         .cargo(&["test", "--workspace", "--test", "c_programs", "a_pipeline"])
         .env("RINGCALL_C_SANITIZE", "thread"))?;
+    Ok(Outcome::Done)
+}
+
+/// Both sanitizers of Rust over the tests of the crates that share memory. The standard library is not instrumented (that takes
+/// its sources); what the crates themselves do is.
+pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
     if !shell.has_nightly() {
         return Ok(NO_NIGHTLY);
     }

@@ -1,6 +1,6 @@
 //! How the warps of a block hand a slot to each other, every interleaving.
 //!
-//! The mailboxes, marks and flags are those of a kernel. The poller is simulated: its rules are few, each has a mutant here,
+//! The mailboxes, slot states and flags are those of a kernel. The poller is simulated: its rules are few, each has a mutant here,
 //! and its polling has no end that a model could reach. So are, with a few steps in place of hundreds, the serving warp
 //! and the maintenance warp; one model has the real ones.
 //!
@@ -35,9 +35,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 const WORKER: u32 = 1;
 /// Warps that serve or poll; the maintenance warp comes after them.
 const WORKERS: u32 = 2;
-/// A mark that says that a warp has the slot.
+/// The state of a slot that a warp serves.
 const SERVED: u64 = u64::MAX;
-/// A simulated warp's mark that says that its answer is written.
+/// The state of a slot whose answer a simulated warp has written.
 const WRITTEN: u64 = 1 << 32;
 
 /// What the warps of the block share.
@@ -86,11 +86,11 @@ type Poll = fn(&Model) -> bool;
 /// The life of a serving or a maintenance warp.
 type Life = fn(&Model);
 
-/// The mark before the flag: the mark was cleared after the flag was, so that a flag seen set after it is a new one.
+/// The slot state before the flag: the state was cleared after the flag was, so that a flag seen set after it is a new one.
 fn poll(model: &Model) -> bool {
-    let mark = model.serving[0].load(Acquire);
+    let state = model.serving[0].load(Acquire);
     let flag = model.ring.rx_pair(0)[0];
-    mark == 0 && flag != flag::FREE && hand_out(model, flag)
+    state == 0 && flag != flag::FREE && hand_out(model, flag)
 }
 
 fn hand_out(model: &Model, flag: u64) -> bool {
@@ -171,7 +171,7 @@ impl Model {
         let _ = self.block(&Tenfold(self)).run(Warp::single(), WORKER, input, output);
     }
 
-    /// The same, simulated: it writes the answer, says so in the slot's mark, and is free.
+    /// The same, simulated: it writes the answer, sets the slot's state to `WRITTEN`, and is free.
     fn play_serve(&self) {
         loop {
             match self.block_state.read(WORKER) {
@@ -276,13 +276,13 @@ fn once(body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
-/// The flag read before the mark: a flag from before it was cleared, a mark from after.
+/// The flag read before the slot state: a flag from before it was cleared, a state from after.
 #[test]
-fn mutant_flag_read_before_the_mark() {
+fn mutant_flag_read_before_the_slot_state() {
     fn wrong(model: &Model) -> bool {
         let flag = model.ring.rx_pair(0)[0];
-        let mark = model.serving[0].load(Acquire);
-        mark == 0 && flag != flag::FREE && hand_out(model, flag)
+        let state = model.serving[0].load(Acquire);
+        state == 0 && flag != flag::FREE && hand_out(model, flag)
     }
     assert!(
         broken(|| life(wrong, Model::play_serve, |model| keep(model, in_order))).contains("served twice")
@@ -303,7 +303,7 @@ fn keep(model: &Model, retire: fn(&Model)) {
     }
 }
 
-/// Response, response flag, request flag, mark.
+/// Response, response flag, request flag, slot state.
 fn in_order(model: &Model) {
     barrier::publish_to_peer();
     model.ring.publish_tx_relaxed(0);
@@ -356,9 +356,9 @@ fn mutant_no_fence_between_tx_and_rx() {
     assert!(broken(|| retirement(retire)).contains("both flags 0"));
 }
 
-/// The mark cleared before rx: the poller takes the old flag for a new request.
+/// The slot state cleared before rx: the poller takes the old flag for a new request.
 #[test]
-fn mutant_mark_cleared_before_rx() {
+fn mutant_slot_state_cleared_before_rx() {
     fn retire(model: &Model) {
         barrier::publish_to_peer();
         model.ring.publish_tx_relaxed(0);
@@ -369,7 +369,7 @@ fn mutant_mark_cleared_before_rx() {
     assert!(!broken(|| life(poll, Model::play_serve, |model| keep(model, retire))).is_empty());
 }
 
-/// Polling is handed off after the marks: the next poller sees every slot marked that is being served.
+/// Polling is handed off after the slot states are set: the next poller sees the state of every slot that is being served.
 fn inheritance(pass_on: fn(&BlockState, &BlockU64)) {
     let shared = Arc::new((BlockState::default(), BlockU64::new(0)));
     let poller = {
@@ -383,21 +383,21 @@ fn inheritance(pass_on: fn(&BlockState, &BlockU64)) {
 }
 
 #[test]
-fn the_next_poller_sees_the_marks() {
+fn the_next_poller_sees_the_slot_states() {
     model(|| {
-        inheritance(|block_state, mark| {
-            mark.store(SERVED, Relaxed);
+        inheritance(|block_state, state| {
+            state.store(SERVED, Relaxed);
             block_state.set_command(WORKER, WarpCommand::Poll);
         });
     });
 }
 
 #[test]
-fn mutant_polling_handed_off_before_the_mark() {
+fn mutant_polling_handed_off_before_the_slot_state() {
     let body = || {
-        inheritance(|block_state, mark| {
+        inheritance(|block_state, state| {
             block_state.set_command(WORKER, WarpCommand::Poll);
-            mark.store(SERVED, Relaxed);
+            state.store(SERVED, Relaxed);
         });
     };
     assert!(broken(body).contains("being served"));

@@ -173,7 +173,7 @@ impl Setup {
             serving,
             options: RingOptions {
                 shared_ring: params.options & options::SHARED_RING != 0,
-                beside_others: params.options & options::BESIDE_OTHERS != 0,
+                default_of_several: params.options & options::DEFAULT_OF_SEVERAL != 0,
                 skip_marks: params.options & options::SKIP_MARKS != 0,
                 drop_bad_requests: params.options & options::DROP_BAD_REQUESTS != 0,
                 serial_handlers: params.options & options::SERIAL_HANDLERS != 0,

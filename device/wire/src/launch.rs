@@ -25,7 +25,7 @@ pub enum HandlerKind {
     /// A graph is launched for it.
     Graph = 3,
     /// Another dispatcher of the same ring serves it: its requests are left alone.
-    Elsewhere = 4,
+    OtherDispatcher = 4,
 }
 
 impl HandlerKind {
@@ -37,7 +37,7 @@ impl HandlerKind {
             1 => Some(Self::Warp),
             2 => Some(Self::Grid),
             3 => Some(Self::Graph),
-            4 => Some(Self::Elsewhere),
+            4 => Some(Self::OtherDispatcher),
             _ => None,
         }
     }
@@ -99,10 +99,10 @@ pub mod options {
     pub const SHARED_RING: u32 = 1;
     /// Do not set the in-flight mark for graph launches (for peers that do not know it).
     pub const SKIP_MARKS: u32 = 2;
-    /// The table has functions of other dispatchers
-    /// ([`HandlerKind::Elsewhere`](super::HandlerKind::Elsewhere)): a request that was seen may be taken by
+    /// The default one of several dispatchers of this ring: its table has the functions of the others
+    /// ([`HandlerKind::OtherDispatcher`](super::HandlerKind::OtherDispatcher)), and a request that was seen may be taken by
     /// these.
-    pub const BESIDE_OTHERS: u32 = 4;
+    pub const DEFAULT_OF_SEVERAL: u32 = 4;
     /// Take bad requests ([`Status::is_bad_request`](crate::status::Status::is_bad_request)) out of their slots without an
     /// answer.
     pub const DROP_BAD_REQUESTS: u32 = 8;

@@ -20,7 +20,7 @@ use ringcall_wire::header::{HEADER_BYTES, RequestHeader, ResponseHeader};
 use ringcall_wire::launch::{DeviceEntry, HandlerKind};
 use ringcall_wire::status::{DispatchMode, Status};
 
-/// Requests of one window for one warp, all of them marked as being served.
+/// Requests of one window for one warp, whose slots are all in the state `BUSY`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Batch {
     /// First slot of the window.

@@ -112,7 +112,7 @@ fn poll_window<M: Machine>(
             return FastPathExit::Fallback(None);
         }
         let mut odd = false;
-        // Marks before flags: see `poll_windows`.
+        // Slot states before flags: see `poll_windows`.
         let [states, flags] = [slot_state::states(block, warp, 0), poll::flags(block, warp, 0, true)];
         if block.is_alone() {
             poll::clear_seen(block, warp, states);

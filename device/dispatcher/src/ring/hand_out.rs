@@ -199,7 +199,7 @@ fn hand_out_batches<M: Machine>(
     }
 }
 
-/// Marks the slots of a window as being served.
+/// Sets the states of a window's slots to [`BUSY`].
 #[inline(always)]
 fn mark_busy<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>, window: u32, slots: u64) {
     for i in 0..2 {

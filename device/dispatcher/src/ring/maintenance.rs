@@ -175,7 +175,7 @@ pub(super) fn publish<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_>
         let offset = base + warp.lane();
         base += warp.lanes();
         // Acquire: pairs with `change_state`, so that what was written is before the fence.
-        let state = block.serving.get(offset as usize).map_or(0, |mark| mark.load(Ordering::Acquire));
+        let state = block.serving.get(offset as usize).map_or(0, |state| state.load(Ordering::Acquire));
         if !warp.any(state == RESPONDED || state == PUBLISHED) {
             continue;
         }

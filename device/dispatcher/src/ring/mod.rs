@@ -32,7 +32,7 @@
 //! | [`slot_copy`] | one slot, fetched into a staging buffer, as a memory |
 //! | `poller`, `hand_out`, `serve`, `graphs`, `maintenance` | the roles |
 //! | `answer` | how a request ends: answered, refused, left in the ring |
-//! | `slot_state`, `poll`, `bits` | what the roles are made of: marks of slots, loads and votes, bits |
+//! | `slot_state`, `poll`, `bits` | what the roles are made of: slot states, loads and votes, bits |
 //! | `fast_path` | polling and serving one request alone |
 //! | `batch` | serving several at once, a lane each |
 //! | [`launcher`] | launching graphs: budget, executables, mailboxes |
@@ -181,10 +181,10 @@ pub trait Machine {
 pub struct RingOptions {
     /// Other dispatchers serve this ring too: requests for functions that are not in the table are left to them.
     pub shared_ring: bool,
-    /// Other dispatchers serve some functions of the table
-    /// ([`HandlerKind::Elsewhere`](ringcall_wire::launch::HandlerKind::Elsewhere)), and malformed and unknown
+    /// The default one of several dispatchers: others serve some functions of the table
+    /// ([`HandlerKind::OtherDispatcher`](ringcall_wire::launch::HandlerKind::OtherDispatcher)), and malformed and unknown
     /// requests are answered here. For every table with such entries.
-    pub beside_others: bool,
+    pub default_of_several: bool,
     /// No in-flight mark for graph launches.
     pub skip_marks: bool,
     /// Bad requests ([`Status::is_bad_request`](ringcall_wire::status::Status::is_bad_request)) are counted and taken out of
@@ -198,7 +198,7 @@ impl RingOptions {
     /// Whether a request that was seen may be taken away by another dispatcher.
     #[inline(always)]
     const fn is_shared(self) -> bool {
-        self.shared_ring || self.beside_others
+        self.shared_ring || self.default_of_several
     }
 }
 

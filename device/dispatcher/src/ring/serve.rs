@@ -55,7 +55,7 @@ pub(super) fn serve<M: Machine>(block: &BlockDispatcher<'_, M>, context: WarpCon
             mode == DispatchMode::DeviceCall || (M::GRAPHS && mode == DispatchMode::GraphLaunch)
         })?;
         match HandlerKind::from_raw(entry.kind) {
-            None | Some(HandlerKind::Elsewhere) => Err(Status::WRONG_MODE),
+            None | Some(HandlerKind::OtherDispatcher) => Err(Status::WRONG_MODE),
             Some(kind) => Ok((entry, kind)),
         }
     });
@@ -73,7 +73,7 @@ pub(super) fn serve<M: Machine>(block: &BlockDispatcher<'_, M>, context: WarpCon
 fn is_others<M: Machine>(block: &BlockDispatcher<'_, M>, copy: &SlotCopy<'_>) -> bool {
     let header = header(copy);
     match block.table.lookup(FunctionId(header.function_id)) {
-        Some(entry) if is_whole(block, &header) => entry.kind == HandlerKind::Elsewhere as u32,
+        Some(entry) if is_whole(block, &header) => entry.kind == HandlerKind::OtherDispatcher as u32,
         // Malformed, or for an unknown function: the dispatcher of the ring that is not in shared mode
         // answers.
         _ => block.options.shared_ring,

@@ -312,7 +312,7 @@ fn a_failed_relaunch_is_reported() {
     assert_eq!((report.state, report.executions), (control::STATE_FAILED, 1));
     assert_eq!(setup.control.load(control::RELAUNCH_ERROR, Relaxed), 701);
     // Nothing is being served; what found no executable may still be left alone.
-    assert!(report.marks.iter().all(|&mark| mark < u64::from(u32::MAX)), "{:x?}", report.marks);
+    assert!(report.slot_states.iter().all(|&state| state < u64::from(u32::MAX)), "{:x?}", report.slot_states);
 }
 
 /// Several graphs under one id: the payload's first eight bytes say which.

@@ -225,8 +225,8 @@ impl Setup {
         self.control.load(control::STATE, Acquire)
     }
 
-    /// The mark of a slot, in the present execution.
-    pub(crate) fn mark(&self, slot: u32) -> u64 {
+    /// The state of a slot, in the present execution.
+    pub(crate) fn slot_state(&self, slot: u32) -> u64 {
         let now = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
         now.map_or(0, |now| now.serving[(slot - self.partition.first) as usize].load(Acquire))
     }
@@ -255,13 +255,13 @@ impl Setup {
             let _ = writeln!(text, "mailboxes: {commands:?}");
         }
         for slot in slots(self.ring()) {
-            let mark = now
+            let state = now
                 .as_ref()
                 .and_then(|now| now.serving.get((slot.get().checked_sub(self.partition.first)?) as usize));
-            let [rx, tx, mark] =
-                [self.ring().rx(slot), self.ring().tx(slot), mark.map_or(0, |word| word.load(Relaxed))];
-            if [rx, tx, mark] != [0; 3] {
-                let _ = writeln!(text, "slot {}: rx {rx:#x} tx {tx:#x} mark {mark:#x}", slot.get());
+            let [rx, tx, state] =
+                [self.ring().rx(slot), self.ring().tx(slot), state.map_or(0, |word| word.load(Relaxed))];
+            if [rx, tx, state] != [0; 3] {
+                let _ = writeln!(text, "slot {}: rx {rx:#x} tx {tx:#x} state {state:#x}", slot.get());
             }
         }
         text
@@ -307,8 +307,8 @@ pub(crate) struct Running {
 pub(crate) struct Report {
     pub(crate) state: u64,
     pub(crate) counters: Snapshot,
-    /// The marks of the last execution.
-    pub(crate) marks: Vec<u64>,
+    /// The slot states of the last execution.
+    pub(crate) slot_states: Vec<u64>,
     pub(crate) executions: u64,
 }
 
@@ -327,9 +327,9 @@ pub(crate) fn start<const G: bool>(setup: Setup, device: &Arc<Device<G>>) -> Run
                 Err(panic) => break Err(panic),
                 Ok(()) if device.launched_again() => device.wait_for_children(),
                 Ok(()) => {
-                    let marks = now.serving.iter().map(|mark| mark.load(Relaxed)).collect();
+                    let slot_states = now.serving.iter().map(|state| state.load(Relaxed)).collect();
                     let (state, counters) = (here.state(), here.counters());
-                    break Ok(Report { state, counters, marks, executions });
+                    break Ok(Report { state, counters, slot_states, executions });
                 }
             }
         };
@@ -407,7 +407,11 @@ impl Running {
         let setup = Arc::clone(&self.setup);
         let report = self.join();
         assert_eq!(report.state, control::STATE_ENDED, "{}", setup.dump());
-        assert!(report.marks.iter().all(|&mark| mark == 0), "a slot is still marked\n{}", setup.dump());
+        assert!(
+            report.slot_states.iter().all(|&state| state == 0),
+            "a slot is still being served\n{}",
+            setup.dump()
+        );
         for warp in 0..setup.warps.workers as usize {
             let busy = setup.control.load(control::BUSY + warp * control::BUSY_WORDS, Relaxed);
             assert_eq!(busy, 0, "warp {warp} is said to be at work\n{}", setup.dump());

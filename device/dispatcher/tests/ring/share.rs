@@ -27,9 +27,9 @@ fn dispatcher(parts: &RingParts, function: u32, warps: Warps, shared_ring: bool)
 /// A dispatcher that answers what is broken or for nobody, and is told that `others` are another's.
 fn keeper(parts: &RingParts, function: u32, others: &[u32], warps: Warps) -> Running {
     let device = Arc::new(Device::<false>::new(vec![Box::new(increment)], None));
-    let options = RingOptions { beside_others: true, ..RingOptions::default() };
+    let options = RingOptions { default_of_several: true, ..RingOptions::default() };
     let mut entries = vec![entry(function, HandlerKind::Warp, 0)];
-    entries.extend(others.iter().map(|&id| entry(id, HandlerKind::Elsewhere, 0)));
+    entries.extend(others.iter().map(|&id| entry(id, HandlerKind::OtherDispatcher, 0)));
     start(Setup::new(parts, entries, warps, options), &device)
 }
 
@@ -202,7 +202,7 @@ fn half_of_the_next_is_not_served(options: RingOptions, listed: bool) {
     };
     let handlers: Vec<Handler> = vec![Box::new(increment), Box::new(slow)];
     let mut entries = vec![entry(OURS, HandlerKind::Thread, 0), entry(SLOW, HandlerKind::Thread, 1)];
-    entries.extend(listed.then_some(entry(THEIRS, HandlerKind::Elsewhere, 0)));
+    entries.extend(listed.then_some(entry(THEIRS, HandlerKind::OtherDispatcher, 0)));
     let warps = Warps { workers: 2, lanes: 1, maintenance_warp: true };
     let running =
         start(Setup::new(&parts, entries, warps, options), &Arc::new(Device::<false>::new(handlers, None)));
@@ -213,7 +213,7 @@ fn half_of_the_next_is_not_served(options: RingOptions, listed: bool) {
     // The other warp polls; no warp is free.
     let theirs = Ask { function: THEIRS, payload: bytes(2, 16), status: Status::OK, result: Vec::new() };
     client.send(1, &theirs);
-    setup.wait("a request that waits for a warp", || setup.mark(1) == u64::MAX);
+    setup.wait("a request that waits for a warp", || setup.slot_state(1) == u64::MAX);
     let (ring, slot) = (&parts.ring, slot_of(&parts.ring, 1));
     let header = RequestHeader::from_words(ring.request_header(slot));
     ring.write_response(slot, ResponseHeader::reply(&header, Status::OK.0, 0).to_words(), &[]);
@@ -224,7 +224,7 @@ fn half_of_the_next_is_not_served(options: RingOptions, listed: bool) {
     ring.forge_request(slot, &next[..next.len() - 8], flag::FREE);
     door.open();
     client.take(0);
-    setup.wait("a look at what waited", || setup.mark(1) == 0);
+    setup.wait("a look at what waited", || setup.slot_state(1) == 0);
     assert_eq!(ring.tx(slot), flag::FREE, "half a request was served");
     client.forge(1, &next, ring.geometry().request_address(slot), Status::OK, vec![8; 16]);
     client.take(1);
@@ -235,7 +235,7 @@ fn half_of_the_next_is_not_served(options: RingOptions, listed: bool) {
 #[test]
 fn a_request_that_is_being_written_is_not_served() {
     half_of_the_next_is_not_served(RingOptions { shared_ring: true, ..RingOptions::default() }, false);
-    half_of_the_next_is_not_served(RingOptions { beside_others: true, ..RingOptions::default() }, true);
+    half_of_the_next_is_not_served(RingOptions { default_of_several: true, ..RingOptions::default() }, true);
 }
 
 /// A ring that is full of others' requests does not delay the end of a drain, whichever dispatcher is at work

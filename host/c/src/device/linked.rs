@@ -304,7 +304,7 @@ impl Linked {
         let dispatcher = unsafe {
             LinkedDispatcher::new(&context, kernel, ring, functions, asked.graphs, options, &stream)
         }?;
-        let served = functions.iter().filter(|function| function.kind != HandlerKind::Elsewhere);
+        let served = functions.iter().filter(|function| function.kind != HandlerKind::OtherDispatcher);
         Ok(Self {
             context,
             dispatcher: Arc::new(dispatcher),
@@ -452,7 +452,7 @@ fn table(
             // On a shared ring another dispatcher launches graphs: its mark on a reused slot would be taken for this
             // dispatcher's mark.
             Ok(DispatchMode::GraphLaunch) if which == Which::Graph && !shared => HandlerKind::Graph,
-            _ if shared => HandlerKind::Elsewhere,
+            _ if shared => HandlerKind::OtherDispatcher,
             Ok(DispatchMode::GraphLaunch) => {
                 return Err(Fault::unsupported(format!(
                     "entry {index} is a GRAPH_LAUNCH: a dispatch graph (cudaq_create_dispatch_graph_regular) launches graphs \
@@ -476,8 +476,9 @@ fn table(
     };
     let mut functions = entries.iter().enumerate().map(function).collect::<Result<Vec<_>, _>>()?;
     // Several graphs of one function count as one function of another dispatcher.
-    let mut elsewhere = BTreeSet::new();
-    functions.retain(|function| function.kind != HandlerKind::Elsewhere || elsewhere.insert(function.id));
+    let mut of_others = BTreeSet::new();
+    functions
+        .retain(|function| function.kind != HandlerKind::OtherDispatcher || of_others.insert(function.id));
     Ok(functions)
 }
 
@@ -573,7 +574,7 @@ mod tests {
         }
         for which in [Which::Regular, Which::Cooperative, Which::Graph] {
             let kinds = kinds(&entries, which, true).expect("the graph is another dispatcher's");
-            assert_eq!(kinds[1].0, HandlerKind::Elsewhere);
+            assert_eq!(kinds[1].0, HandlerKind::OtherDispatcher);
         }
     }
 
@@ -618,7 +619,10 @@ mod tests {
                 attempt(|| table(vec![bad], Schemas::Ignored, Which::Graph, false)).expect_err("refused");
             assert_eq!(fault.status, status, "{bad:?}");
         }
-        assert_eq!(kinds(&[host], Which::Graph, true).map(|kinds| kinds[0].0), Some(HandlerKind::Elsewhere));
+        assert_eq!(
+            kinds(&[host], Which::Graph, true).map(|kinds| kinds[0].0),
+            Some(HandlerKind::OtherDispatcher)
+        );
     }
 
     #[test]

@@ -207,7 +207,7 @@ impl Functions {
             Run::Graph(_) if !matches!(kernel, KernelKind::Graph { .. }) => return Err(wrong("a graph")),
             Run::Call { kind, .. } => (*kind, 0, 0),
             Run::Graph(graph) => (HandlerKind::Graph, graph.execs, graph.routing_key),
-            Run::Elsewhere => (HandlerKind::Elsewhere, 0, 0),
+            Run::Elsewhere => (HandlerKind::OtherDispatcher, 0, 0),
         };
         Ok(DeviceEntry {
             address: 0,

@@ -196,13 +196,13 @@ pub const AHEAD_SHARED: u32 = Layout::PARTICIPANT;
 
 /// The option bits of a kernel with these entries: from the options and from the table.
 pub(super) fn option_bits(chosen: &DispatcherOptions, entries: &[DeviceEntry]) -> u32 {
-    let beside_others = entries.iter().any(|entry| entry.kind == HandlerKind::Elsewhere as u32);
+    let default_of_several = entries.iter().any(|entry| entry.kind == HandlerKind::OtherDispatcher as u32);
     [
         (chosen.shared_ring, options::SHARED_RING),
         (chosen.skip_marks, options::SKIP_MARKS),
         (chosen.drop_bad_requests, options::DROP_BAD_REQUESTS),
         (chosen.serial_handlers, options::SERIAL_HANDLERS),
-        (beside_others, options::BESIDE_OTHERS),
+        (default_of_several, options::DEFAULT_OF_SEVERAL),
     ]
     .into_iter()
     .filter_map(|(set, bit)| set.then_some(bit))
@@ -443,8 +443,8 @@ mod tests {
         );
         assert_eq!(bits(&functions, &alone.shared_ring()), options::SHARED_RING);
         let listed = functions.elsewhere("theirs");
-        assert_eq!(bits(&listed, &alone), options::BESIDE_OTHERS);
-        assert_eq!(bits(&listed, &alone.shared_ring()), options::SHARED_RING | options::BESIDE_OTHERS);
+        assert_eq!(bits(&listed, &alone), options::DEFAULT_OF_SEVERAL);
+        assert_eq!(bits(&listed, &alone.shared_ring()), options::SHARED_RING | options::DEFAULT_OF_SEVERAL);
     }
 
     #[test]
