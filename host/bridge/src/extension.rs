@@ -25,7 +25,7 @@ pub struct Extension {
     pub size: usize,
     /// Why the calling thread's last call failed.
     pub last_error: Option<LastError>,
-    /// The counters of [`Statistics`](ringcall_transport::Statistics) as one line of `name=value` pairs.
+    /// The counters of [`TransportStats`](ringcall_transport::TransportStats) as one line of `name=value` pairs.
     pub statistics: Option<GetText>,
     /// Refuses further requests with `SHUTTING_DOWN`, while answers still go out. For a data plane.
     pub close: Option<OnHandle>,

@@ -3,7 +3,7 @@
 use crate::{BridgeError, Provider, WireProvider};
 use ringcall::Ring;
 use ringcall_transport::{
-    Link, Statistics, TransportAddress, TransportError, TransportWatch, UnifiedTransport,
+    Link, TransportAddress, TransportError, TransportStats, TransportWatch, UnifiedTransport,
 };
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl PolledProvider {
 
 /// The sum of both sides' counters: the link has counted all frames that the provider let through, the provider the
 /// frames that it refused, ignored and lost.
-fn together(outer: Statistics, inner: &Statistics) -> Statistics {
+fn together(outer: TransportStats, inner: &TransportStats) -> TransportStats {
     // The link counts the frames that the provider let through, and the link's slots.
     const OF_THE_LINK: [&str; 10] = [
         "received",
@@ -112,8 +112,8 @@ impl UnifiedTransport for PolledProvider {
     fn watch(&self) -> TransportWatch {
         let (link, provider) = (self.link.watch(), self.provider.clone());
         TransportWatch::other(move || {
-            let outer = link.statistics();
-            provider.statistics().map_or(outer, |inner| together(outer, &inner))
+            let outer = link.stats();
+            provider.stats().map_or(outer, |inner| together(outer, &inner))
         })
     }
 }
@@ -124,9 +124,9 @@ mod tests {
 
     #[test]
     fn the_books_of_two_sides_balance_as_each_does() {
-        let mut outer = Statistics::default();
+        let mut outer = TransportStats::default();
         (outer.received, outer.requests, outer.answered, outer.stopping) = (12, 10, 10, 2);
-        let mut inner = Statistics::default();
+        let mut inner = TransportStats::default();
         (inner.received, inner.requests, inner.answered) = (19, 12, 12);
         (inner.oversize, inner.bad_magic, inner.runts, inner.malformed) = (1, 2, 3, 1);
         assert_eq!((outer.balance(), inner.balance()), ((0, 0), (0, 0)));

@@ -3,7 +3,9 @@
 use crate::{BridgeError, Provider};
 use ringcall::Ring;
 use ringcall_protocol::{RingMemory, SharedRing};
-use ringcall_transport::{RingFilling, Statistics, TransportAddress, TransportStopReport, TransportWatch};
+use ringcall_transport::{
+    RingFilling, TransportAddress, TransportStats, TransportStopReport, TransportWatch,
+};
 use ringcall_wire::flag::FREE;
 use std::time::{Duration, Instant};
 
@@ -56,27 +58,27 @@ impl RingFilling for RingProvider {
     /// Zeros if the provider does not report its counters.
     fn watch(&self) -> TransportWatch {
         let provider = self.provider.clone();
-        TransportWatch::other(move || provider.statistics().unwrap_or_default())
+        TransportWatch::other(move || provider.stats().unwrap_or_default())
     }
 
     /// If the provider cannot stop with a deadline, this waits until the ring is quiet or the deadline is over, and
     /// disconnects.
     fn stop(self: Box<Self>, deadline: Duration) -> TransportStopReport {
         let begin = Instant::now();
-        let before = self.statistics();
+        let before = self.stats();
         // A provider with the extension waits for requests in flight.
         let waits = self.provider.library().has_extension();
         while !waits && !self.quiet() && begin.elapsed() < deadline {
             std::thread::yield_now();
         }
         let stuck = self.provider.stop(deadline.saturating_sub(begin.elapsed())).is_err();
-        let statistics: Statistics = self.statistics();
+        let stats: TransportStats = self.stats();
         TransportStopReport {
-            drained: statistics.answered.saturating_sub(before.answered),
-            dropped: statistics.dropped.saturating_sub(before.dropped),
-            refused: statistics.stopping.saturating_sub(before.stopping),
+            drained: stats.answered.saturating_sub(before.answered),
+            dropped: stats.dropped.saturating_sub(before.dropped),
+            refused: stats.stopping.saturating_sub(before.stopping),
             stuck,
-            statistics,
+            stats,
             took: begin.elapsed(),
         }
     }

@@ -101,7 +101,7 @@ fn one_thread_drives_it_and_serves() {
     assert_eq!(service.endpoint().transport, "unix");
     ask(&shop, &path);
     let (report, stopped) = service.stop(GRACE);
-    assert_eq!((report.statistics.answered, report.statistics.balance()), (80, (0, 0)));
+    assert_eq!((report.stats.answered, report.stats.balance()), (80, (0, 0)));
     assert!(stopped.is_some());
 }
 
@@ -171,7 +171,7 @@ fn answers_wait_for_a_client_that_reads_late() {
     let service = OneThread::start(polled, dispatcher, &ThreadOptions::default()).unwrap();
     read_late(&shop, &path);
     let (report, _) = service.stop(GRACE);
-    assert_eq!((report.statistics.unsent, report.statistics.balance()), (0, (0, 0)));
+    assert_eq!((report.stats.unsent, report.stats.balance()), (0, (0, 0)));
 }
 
 #[test]

@@ -203,7 +203,7 @@ fn a_disconnection_leaves_no_slot_behind() {
         }
         assert_eq!(rig.receive_all(SLOTS as usize), ended(ids, Status::OK));
     }
-    let counts = rig.provider.statistics().unwrap();
+    let counts = rig.provider.stats().unwrap();
     assert_eq!((counts.unasked, counts.balance()), (0, (0, 0)), "{counts}");
 }
 

@@ -62,7 +62,7 @@ fn members_that_are_null_are_not_supported() {
     unsupported(provider.plane().map(drop));
     unsupported(provider.endpoint_info().map(drop));
     unsupported(provider.unified_context().map(drop));
-    assert!(provider.statistics().is_none());
+    assert!(provider.stats().is_none());
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn an_extension_is_checked_as_the_interface_is() {
     let odd = |defines: &[&str]| shop.odd(&[&["-Wno-unused"], defines].concat());
     let provider = Provider::load(&odd(&[WHOLE]), &[""; 0]).unwrap();
     assert!(provider.library().has_extension() && !provider.wait(Duration::ZERO));
-    let counts = provider.statistics().unwrap();
+    let counts = provider.stats().unwrap();
     assert_eq!((counts.received, counts.answered), (7, 5));
     provider.connect().unwrap();
     assert!(provider.stop(Duration::ZERO).unwrap(), "it knows deadlines");
@@ -101,7 +101,7 @@ fn an_extension_is_checked_as_the_interface_is() {
     // None, or one of another time.
     for defines in [&["-DEXTENSION=NULL"][..], &[WHOLE, "-DEXTENSION_SIZE=40"]] {
         let provider = Provider::load(&odd(defines), &[""; 0]).unwrap();
-        assert!(!provider.library().has_extension() && provider.statistics().is_none(), "{defines:?}");
+        assert!(!provider.library().has_extension() && provider.stats().is_none(), "{defines:?}");
     }
     for (defines, why) in [
         (&["-DEXTENSION=(void*)0x1000"][..], "its extension is said to be at 0x1000, where nothing can be"),
@@ -233,7 +233,7 @@ fn a_provider_that_breaks_its_word_while_it_runs_is_counted_and_stalls_nobody() 
             driven.poll();
             driven.publish();
         }
-        let counts = driven.stop(Duration::ZERO, &mut || ()).statistics;
+        let counts = driven.stop(Duration::ZERO, &mut || ()).stats;
         assert_eq!(counts.balance(), (0, 0), "{odd}: {counts}");
         counts
     };

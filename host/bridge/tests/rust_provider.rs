@@ -56,7 +56,7 @@ fn it_is_loaded_and_answers() {
     assert_eq!(call(&mut one, 99, &[]), []);
 
     let report = Box::new(service).stop(Duration::from_secs(5));
-    assert_eq!((report.statistics.answered, report.statistics.malformed), (41, 1));
-    assert_eq!(report.statistics.balance(), (0, 0));
+    assert_eq!((report.stats.answered, report.stats.malformed), (41, 1));
+    assert_eq!(report.stats.balance(), (0, 0));
     assert_eq!(dispatcher.stop(Duration::from_secs(5)).report.dropped, 0);
 }

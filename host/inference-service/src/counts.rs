@@ -2,7 +2,7 @@
 
 /// One queue's counters and position, kept by the device. Read while it works, so not all of one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct QueueCounts {
+pub struct QueueStats {
     /// Records that the device took before an inference.
     pub granted: u64,
     /// Jobs handed over.
@@ -21,7 +21,7 @@ macro_rules! worker_counts {
     ($($name:ident, $meaning:literal;)*) => {
         /// What the workers of a service counted.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub struct WorkerCounts {
+        pub struct WorkerStats {
             $(#[doc = concat!($meaning, ".")] pub $name: u64,)*
         }
 
@@ -32,12 +32,12 @@ macro_rules! worker_counts {
         }
 
         impl LiveCounts {
-            pub(crate) fn snapshot(&self) -> WorkerCounts {
-                WorkerCounts { $($name: self.$name.load(core::sync::atomic::Ordering::Relaxed),)* }
+            pub(crate) fn snapshot(&self) -> WorkerStats {
+                WorkerStats { $($name: self.$name.load(core::sync::atomic::Ordering::Relaxed),)* }
             }
         }
 
-        impl WorkerCounts {
+        impl WorkerStats {
             /// Each with its name, in order.
             pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)*].into_iter()

@@ -381,7 +381,7 @@ impl HostPredecoderService {
         let depth = (*instances as usize).saturating_mul(*queue_depth as usize);
         let pool = ThreadPool::start(states, &PoolOptions { cores: worker_cores.clone(), depth })
             .map_err(|reason| ServiceError::Thread { worker: 0, reason })?;
-        let counts = Arc::new(LiveHostCounts::default());
+        let counts = Arc::new(HostCounters::default());
         let handle = pool.handle();
         let mut running = RunningPredecoder {
             pool: Some(pool),
@@ -424,7 +424,7 @@ struct Worker {
 
 impl Worker {
     /// The status and the result to answer with.
-    fn finish(&mut self, job: &Job<'_>, counts: &LiveHostCounts) -> (Status, &[u8]) {
+    fn finish(&mut self, job: &Job<'_>, counts: &HostCounters) -> (Status, &[u8]) {
         let Self { stage, result } = self;
         let (status, len) = match catch_unwind(AssertUnwindSafe(|| stage.process(job, result))) {
             Ok(Ok(len)) => Status::OK.clamped(len, result.len()),
@@ -439,7 +439,7 @@ impl Worker {
 }
 
 #[derive(Debug, Default)]
-struct LiveHostCounts {
+struct HostCounters {
     inferred: DeviceU64,
     engine_failed: DeviceU64,
     refused: DeviceU64,
@@ -450,7 +450,7 @@ struct LiveHostCounts {
 
 /// Counters of a predecoder on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct HostCounts {
+pub struct HostStats {
     /// Requests that a network ran on.
     pub inferred: u64,
     /// Requests whose network failed, or that were no input of it.
@@ -476,7 +476,7 @@ struct Instance {
     gated: bool,
     poll_limit: u64,
     pool: PoolHandle<Worker>,
-    counts: Arc<LiveHostCounts>,
+    counts: Arc<HostCounters>,
     payload: Vec<u8>,
     output: Vec<u8>,
     sequence: u64,
@@ -565,14 +565,14 @@ pub struct RunningPredecoder {
     pool: Option<ThreadPool<Worker>>,
     instances: Vec<Supervised<()>>,
     stop: StopFlag,
-    counts: Arc<LiveHostCounts>,
+    counts: Arc<HostCounters>,
 }
 
 /// How a predecoder on the CPU ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostStopReport {
     /// What was counted.
-    pub counts: HostCounts,
+    pub counts: HostStats,
     /// How its workers ended.
     pub workers: PoolReport,
     /// Instances that did not return in time; their threads were left behind.
@@ -590,12 +590,12 @@ impl HostStopReport {
 impl RunningPredecoder {
     /// The counters so far.
     #[must_use]
-    pub fn counts(&self) -> HostCounts {
-        let LiveHostCounts { inferred, engine_failed, refused, panicked, answered, late } = &*self.counts;
+    pub fn counts(&self) -> HostStats {
+        let HostCounters { inferred, engine_failed, refused, panicked, answered, late } = &*self.counts;
         let [inferred, engine_failed, refused, panicked, answered, late] =
             [inferred, engine_failed, refused, panicked, answered, late]
                 .map(|count| count.load(Ordering::Relaxed));
-        HostCounts { inferred, engine_failed, refused, panicked, answered, late }
+        HostStats { inferred, engine_failed, refused, panicked, answered, late }
     }
 
     /// Ends it. Stop the dispatcher first, which waits for requests under way.

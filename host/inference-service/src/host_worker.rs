@@ -2,7 +2,7 @@
 
 use crate::counts::LiveCounts;
 use crate::workers::{Job, Stage, run_stage};
-use crate::{Queue, ServiceError, WorkerCounts};
+use crate::{Queue, ServiceError, WorkerStats};
 use core::sync::atomic::Ordering;
 use ringcall::worker::WorkerPort;
 use ringcall_cuda::driver::Context;
@@ -64,7 +64,7 @@ impl HostWorker {
 
     /// The counters so far.
     #[must_use]
-    pub fn counts(&self) -> WorkerCounts {
+    pub fn counts(&self) -> WorkerStats {
         self.counts.snapshot()
     }
 

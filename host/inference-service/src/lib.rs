@@ -19,7 +19,7 @@
 //! # Back-pressure
 //! Twice. While the record that an instance would fill next is not free the dispatcher does not launch it: the request stays
 //! in the ring and others go on. A graph that was launched all the same waits a bounded time, then answers
-//! [`BACKPRESSURE`](ringcall_wire::Status::BACKPRESSURE). Every refusal has an answer and a [count](QueueCounts).
+//! [`BACKPRESSURE`](ringcall_wire::Status::BACKPRESSURE). Every refusal has an answer and a [count](QueueStats).
 //!
 //! | module | what |
 //! |---|---|
@@ -56,12 +56,12 @@ mod tensorrt;
 pub mod workers;
 
 pub use bindings::{Binding, Bindings, Pick};
-pub use counts::{QueueCounts, WorkerCounts};
+pub use counts::{QueueStats, WorkerStats};
 pub use engine::{Capturable, Captured};
 pub use error::ServiceError;
 pub use file::{FileOptions, Runner};
 pub use host::{
-    HostCounts, HostDecoderService, HostPredecoderService, HostServiceOptions, HostStopReport,
+    HostDecoderService, HostPredecoderService, HostServiceOptions, HostStats, HostStopReport,
     RunningPredecoder,
 };
 pub use host_worker::HostWorker;

@@ -1,6 +1,6 @@
 //! A queue between a graph and the CPU, as the CPU sees it.
 
-use crate::{QueueCounts, ServiceError};
+use crate::{QueueStats, ServiceError};
 use core::sync::atomic::Ordering;
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_gpu::pad::CachePadded;
@@ -128,9 +128,9 @@ impl Queue {
 
     /// The counts so far.
     #[must_use]
-    pub fn counts(&self) -> QueueCounts {
+    pub fn counts(&self) -> QueueStats {
         let load = |word| self.words.load(word, Ordering::Relaxed);
-        QueueCounts {
+        QueueStats {
             granted: load(queue::GRANTED),
             published: load(queue::PUBLISHED),
             refused: load(queue::REFUSED),

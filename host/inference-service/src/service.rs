@@ -1,7 +1,7 @@
 //! Both services: a network's instances, and how dispatchers get them.
 
 use crate::nodes::Nodes;
-use crate::{Bindings, Capturable, HostWorker, Queue, QueueCounts, ServiceError, ServiceOptions};
+use crate::{Bindings, Capturable, HostWorker, Queue, QueueStats, ServiceError, ServiceOptions};
 use ringcall_cuda::driver::Context;
 use ringcall_launch::ring::{Functions, GraphFunction, GraphNodes};
 use ringcall_wire::header::HEADER_BYTES;
@@ -248,7 +248,7 @@ impl AiPredecoderService {
 
     /// The queues' counts.
     #[must_use]
-    pub fn counts(&self) -> Vec<QueueCounts> {
+    pub fn counts(&self) -> Vec<QueueStats> {
         self.queues.iter().map(|queue| queue.counts()).collect()
     }
 }

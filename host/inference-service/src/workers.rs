@@ -1,7 +1,7 @@
 //! Threads that take jobs from queues, finish them, and answer.
 
 use crate::counts::LiveCounts;
-use crate::{Queue, QueueCounts, ServiceError, WorkerCounts};
+use crate::{Queue, QueueStats, ServiceError, WorkerStats};
 use ringcall::Wait;
 use ringcall::pin::PinReport;
 use ringcall::thread::{GRACE_PERIOD, StopFlag, Supervised};
@@ -109,9 +109,9 @@ impl Shared {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StopReport {
     /// What they did.
-    pub workers: WorkerCounts,
+    pub workers: WorkerStats,
     /// What the queues say.
-    pub queues: Vec<QueueCounts>,
+    pub queues: Vec<QueueStats>,
     /// Jobs that no worker took before the time was up.
     pub left: u64,
     /// Workers whose stage did not return in time; their threads were left behind.
@@ -169,7 +169,7 @@ impl Workers {
 
     /// Their counters so far.
     #[must_use]
-    pub fn counts(&self) -> WorkerCounts {
+    pub fn counts(&self) -> WorkerStats {
         self.shared.counts.snapshot()
     }
 

@@ -201,7 +201,7 @@ fn every_request_is_answered_by_a_stage_once() {
 }
 
 /// Four requests while the only worker waits, of which the queue holds two: what each is answered in the end, and the counts.
-fn four_for_two(gated: bool) -> (Vec<Status>, ringcall_inference_service::HostCounts) {
+fn four_for_two(gated: bool) -> (Vec<Status>, ringcall_inference_service::HostStats) {
     let (go, held) = mpsc::channel::<()>();
     let waits = move |job: &Job<'_>, result: &mut [u8]| {
         // Once the other end is gone it waits no more.

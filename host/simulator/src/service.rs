@@ -10,7 +10,7 @@ use ringcall_roce::introduced::{Introducer, introductions};
 use ringcall_roce::{PortOptions, RoceSocket};
 use ringcall_sim::socket_nic::{self, Count, SocketNicOptions, SteppedService};
 use ringcall_transport::roce::{ReliableOptions, ReliableRoce, Roce, RoceOptions};
-use ringcall_transport::{Link, Statistics, UnifiedTransport, Wire};
+use ringcall_transport::{Link, TransportStats, UnifiedTransport, Wire};
 use ringcall_wire::HEADER_BYTES;
 use std::error::Error;
 use std::sync::Arc;
@@ -167,15 +167,15 @@ impl<W: Wire> Service for Ringed<W> {
         let stopped = dispatcher.map(|dispatcher| dispatcher.finish(Duration::from_secs(5)));
         let unfinished =
             stopped.is_none_or(|stopped| stopped.report.dropped > 0 || stopped.report.unfinished.is_some());
-        let Statistics { answered, unsent, evicted, incomplete, dropped, under_way, errors, .. } =
-            report.statistics;
-        let Statistics { broken_silent, broken_not_ready, broken_refused, .. } = report.statistics;
-        let refused = report.statistics.refused();
+        let TransportStats { answered, unsent, evicted, incomplete, dropped, under_way, errors, .. } =
+            report.stats;
+        let TransportStats { broken_silent, broken_not_ready, broken_refused, .. } = report.stats;
+        let refused = report.stats.refused();
         let unbalanced =
-            report.statistics.balance() != (0, 0) || under_way > 0 || unfinished || !workers.are_idle();
+            report.stats.balance() != (0, 0) || under_way > 0 || unfinished || !workers.are_idle();
         let (answers, broken) = (answered + refused, broken_silent + broken_not_ready + broken_refused);
         let books = Books { unbalanced, answers, unsent, evicted, incomplete, dropped, errors, broken };
-        (books, report.statistics.to_string())
+        (books, report.stats.to_string())
     }
 }
 

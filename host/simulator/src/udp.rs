@@ -11,7 +11,7 @@ use ringcall_roce::Datagrams;
 use ringcall_transport::udp::MAX_DATAGRAM_BYTES;
 use ringcall_transport::wire::{ReceivedFrame, Sent, WireArrival};
 use ringcall_transport::{
-    Caller, CallerOptions, CallerStatistics, Outbox, RequestOutcome, TransportAddress, Wire,
+    Caller, CallerOptions, CallerStats, Outbox, RequestOutcome, TransportAddress, Wire,
 };
 use ringcall_wire::names::RPC_INCREMENT;
 use ringcall_wire::{HEADER_BYTES, RESPONSE_MAGIC, RequestHeader, ResponseHeader};
@@ -342,8 +342,8 @@ impl World {
                 client.turn(&mut random, now)?;
                 client.turn(&mut random, now)?;
             }
-            let statistics = client.caller.statistics();
-            let CallerStatistics {
+            let stats = client.caller.stats();
+            let CallerStats {
                 answered,
                 refused,
                 lost,
@@ -354,16 +354,16 @@ impl World {
                 strays,
                 malformed,
                 ..
-            } = statistics;
+            } = stats;
             let number = client.number;
             let kept = client.calls.len() as u64;
-            if statistics.balance() != 0
+            if stats.balance() != 0
                 || waiting > 0
                 || sent != kept
                 || strays + malformed > 0
                 || duplicates > duplicated
             {
-                return Err(Violation::Books(format!("peer {number} with {kept} calls counts {statistics}")));
+                return Err(Violation::Books(format!("peer {number} with {kept} calls counts {stats}")));
             }
             let mut counted = [0; 4];
             for (&id, (_, end, sent_at)) in &client.calls {
@@ -387,9 +387,7 @@ impl World {
             // A protocol's status that was expected is an answer here, and a refusal there.
             let [answers, refusals, losses, never] = counted;
             if (answers + refusals, losses, never) != (answered + refused, lost, unsent) {
-                return Err(Violation::Books(format!(
-                    "peer {number} saw {counted:?} and counts {statistics}"
-                )));
+                return Err(Violation::Books(format!("peer {number} saw {counted:?} and counts {stats}")));
             }
             summary.add(&Summary {
                 requests: kept,

@@ -270,9 +270,9 @@ fn run(to: SocketAddr, args: &CallArgs, name: &str, window: usize) -> Result<boo
         seen.wrong,
         seen.lost,
         seen.unsent,
-        caller.statistics()
+        caller.stats()
     ));
-    Ok(seen.wrong == 0 && unaccounted == 0 && caller.statistics().balance() == 0)
+    Ok(seen.wrong == 0 && unaccounted == 0 && caller.stats().balance() == 0)
 }
 
 /// The reader of the output may be gone.

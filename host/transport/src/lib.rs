@@ -21,7 +21,7 @@
 //! # What is promised
 //! - **A request that is never answered stalls no other**: it keeps its slot, and the other slots stay in use.
 //! - **Everything is accounted for**: each received frame was put into a slot, refused with a status, or ignored; each
-//!   request in a slot was answered, or dropped at a stop and reported ([`Statistics::balance`]). Each outcome has a
+//!   request in a slot was answered, or dropped at a stop and reported ([`TransportStats::balance`]). Each outcome has a
 //!   counter.
 //! - **Back-pressure**: nothing is read while no slot is vacant.
 //! - **A stop is bounded**: it refuses new requests, waits for requests in flight, and answers the remaining requests
@@ -60,7 +60,7 @@ pub use idle::IdleStrategy;
 pub use latency::{BUCKETS as LATENCY_BUCKETS, FUNCTIONS, FunctionAnswers, Latencies};
 pub use link::Link;
 pub use outbox::{Outbox, Outgoing};
-pub use stats::{CallerStatistics, Statistics};
+pub use stats::{CallerStats, TransportStats};
 pub use tagged::Tagged;
 pub use threaded::{OneThread, ThreadOptions, Threaded};
 pub use transport::{RingFilling, TransportStopReport, TransportWatch, UnifiedTransport};

@@ -45,7 +45,7 @@ use std::time::Duration;
 /// }
 /// assert_eq!(answer, [5]);
 /// let report = link.stop(Duration::from_secs(1), &mut || { dispatcher.step(); });
-/// assert_eq!((report.statistics.answered, report.dropped), (1, 0));
+/// assert_eq!((report.stats.answered, report.dropped), (1, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

@@ -99,7 +99,7 @@ counters! {
     /// Counters of a service.
     ///
     /// Everything is accounted for: [`balance`](Self::balance) is zero at any quiet moment, and always after a stop.
-    Statistics, LiveCounters {
+    TransportStats, LiveCounters {
         received: "frames taken from the wire, whatever became of them";
         requests: "frames put into slots";
         answered: "answers handed to the wire";
@@ -142,7 +142,7 @@ counters! {
     }
 }
 
-impl Statistics {
+impl TransportStats {
     /// Frames that the transport itself answered with an error.
     #[must_use]
     pub fn refused(&self) -> u64 {
@@ -173,7 +173,7 @@ impl Statistics {
 
 counters! {
     /// Counters of a caller. Each request ends in one of `answered`, `refused`, `lost` and `unsent`, or is waiting.
-    CallerStatistics, LiveCallerCounters {
+    CallerStats, LiveCallerCounters {
         sent: "requests that were given an id, waiting ones included";
         answered: "requests answered by their handler (status 0 or positive)";
         refused: "requests answered with a protocol status (negative)";
@@ -192,7 +192,7 @@ counters! {
     }
 }
 
-impl CallerStatistics {
+impl CallerStats {
     /// The number of unaccounted requests, which is always 0.
     #[must_use]
     pub fn balance(&self) -> i128 {
@@ -207,11 +207,11 @@ mod tests {
 
     #[test]
     fn counts_are_found_by_name() {
-        let mut counts = Statistics::default();
-        for (n, &(name, _)) in (1..).zip(Statistics::MEANINGS) {
+        let mut counts = TransportStats::default();
+        for (n, &(name, _)) in (1..).zip(TransportStats::MEANINGS) {
             assert!(counts.set(name, n));
         }
-        assert!(counts.named().map(|(_, n)| n).eq(1..=Statistics::MEANINGS.len() as u64));
+        assert!(counts.named().map(|(_, n)| n).eq(1..=TransportStats::MEANINGS.len() as u64));
         assert!(!counts.set("nobody", 1));
     }
 

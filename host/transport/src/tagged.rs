@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A wire whose frames have [tags](ringcall_wire::tag) if there is a key; without a key, it acts as the wire itself.
 ///
-/// A frame without a valid tag is counted ([`wrong_tag`](crate::Statistics::wrong_tag)) and not answered, so no answer
+/// A frame without a valid tag is counted ([`wrong_tag`](crate::TransportStats::wrong_tag)) and not answered, so no answer
 /// goes to a forged address. The wire's own steps precede the check: a RoCE packet is put into its peer's window before
 /// there is a frame with a tag to check.
 ///

@@ -82,8 +82,8 @@ impl<T> Drop for Worker<T> {
 }
 
 fn stuck(watch: &TransportWatch, begin: Instant) -> TransportStopReport {
-    let statistics = watch.statistics();
-    TransportStopReport { drained: 0, dropped: 0, refused: 0, stuck: true, statistics, took: begin.elapsed() }
+    let stats = watch.stats();
+    TransportStopReport { drained: 0, dropped: 0, refused: 0, stuck: true, stats, took: begin.elapsed() }
 }
 
 /// Runs a thread's turns until it is told to stop. Returns how long the stop may take.
@@ -136,7 +136,7 @@ fn turns(
 /// assert_eq!(reply.result, [2, 3, 4]);
 ///
 /// let report = Box::new(transport).stop(Duration::from_secs(1));
-/// assert_eq!((report.dropped, report.statistics.balance()), (0, (0, 0)));
+/// assert_eq!((report.dropped, report.stats.balance()), (0, (0, 0)));
 /// assert_eq!(dispatcher.stop(Duration::from_secs(1)).report.dropped, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -205,7 +205,7 @@ impl RingFilling for Threaded {
 /// assert_eq!(caller.call("rpc_increment", &[1, 2, 3])?.result, [2, 3, 4]);
 ///
 /// let (report, dispatcher) = service.stop(Duration::from_secs(1));
-/// assert_eq!((report.dropped, report.statistics.answered), (0, 1));
+/// assert_eq!((report.dropped, report.stats.answered), (0, 1));
 /// assert!(dispatcher.is_some_and(|stopped| stopped.report.dropped == 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -247,7 +247,7 @@ impl OneThread {
         &self.worker.endpoint
     }
 
-    /// A handle that reads the transport's statistics.
+    /// A handle that reads the transport's stats.
     #[must_use]
     pub fn watch(&self) -> TransportWatch {
         self.worker.watch.clone()

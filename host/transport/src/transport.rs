@@ -3,7 +3,7 @@
 use crate::latency::{FunctionAnswers, Latencies, LiveFunctions};
 use crate::stats::LiveCounters;
 use crate::wire::KernelDrops;
-use crate::{Statistics, TransportAddress};
+use crate::{TransportAddress, TransportStats};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ pub trait UnifiedTransport: Send {
     /// Answers every request in flight with `SHUTTING_DOWN`, sends the answers as far as possible, and ends. Bounded.
     fn give_up(&mut self);
 
-    /// A handle that reads the statistics.
+    /// A handle that reads the stats.
     fn watch(&self) -> TransportWatch;
 
     /// [Closes](Self::close) the transport, and runs turns until every request in flight is answered or the deadline
@@ -44,7 +44,7 @@ pub trait UnifiedTransport: Send {
     /// on this thread.
     fn stop(&mut self, deadline: Duration, between: &mut dyn FnMut()) -> TransportStopReport {
         let watch = self.watch();
-        let (begin, before) = (Instant::now(), watch.statistics());
+        let (begin, before) = (Instant::now(), watch.stats());
         self.close();
         loop {
             let received = self.poll();
@@ -58,13 +58,13 @@ pub trait UnifiedTransport: Send {
             }
         }
         self.give_up();
-        let statistics = watch.statistics();
+        let stats = watch.stats();
         TransportStopReport {
-            drained: statistics.answered - before.answered,
-            dropped: statistics.dropped - before.dropped,
-            refused: statistics.stopping - before.stopping,
+            drained: stats.answered - before.answered,
+            dropped: stats.dropped - before.dropped,
+            refused: stats.stopping - before.stopping,
             stuck: false,
-            statistics,
+            stats,
             took: begin.elapsed(),
         }
     }
@@ -75,7 +75,7 @@ pub trait RingFilling: Send {
     /// The transport's address.
     fn endpoint(&self) -> &TransportAddress;
 
-    /// A handle that reads the statistics.
+    /// A handle that reads the stats.
     fn watch(&self) -> TransportWatch;
 
     /// Refuses new requests, waits until every request in flight is answered, and ends. At the deadline it answers the
@@ -83,19 +83,19 @@ pub trait RingFilling: Send {
     fn stop(self: Box<Self>, deadline: Duration) -> TransportStopReport;
 
     /// The current counters.
-    fn statistics(&self) -> Statistics {
-        self.watch().statistics()
+    fn stats(&self) -> TransportStats {
+        self.watch().stats()
     }
 }
 
-/// Reads a transport's statistics from any thread, even after the transport has stopped. Cheap to clone.
+/// Reads a transport's stats from any thread, even after the transport has stopped. Cheap to clone.
 #[derive(Clone)]
 pub struct TransportWatch(Source);
 
 #[derive(Clone)]
 enum Source {
     Own { counters: Arc<LiveCounters>, functions: Arc<LiveFunctions>, drops: Option<KernelDrops> },
-    Other(Arc<dyn Fn() -> Statistics + Send + Sync>),
+    Other(Arc<dyn Fn() -> TransportStats + Send + Sync>),
 }
 
 impl TransportWatch {
@@ -108,14 +108,14 @@ impl TransportWatch {
     }
 
     /// A handle for a transport with counters of its own, which `read` returns at any time and on any thread.
-    pub fn other(read: impl Fn() -> Statistics + Send + Sync + 'static) -> Self {
+    pub fn other(read: impl Fn() -> TransportStats + Send + Sync + 'static) -> Self {
         Self(Source::Other(Arc::new(read)))
     }
 
     /// The current counters, with the datagrams that the operating system has dropped. Reading them never disturbs the
     /// transport.
     #[must_use]
-    pub fn statistics(&self) -> Statistics {
+    pub fn stats(&self) -> TransportStats {
         match &self.0 {
             Source::Own { counters, drops, .. } => {
                 if let Some(drops) = drops {
@@ -151,7 +151,7 @@ impl TransportWatch {
 
 impl fmt::Debug for TransportWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Watch").field(&self.statistics()).finish()
+        f.debug_tuple("Watch").field(&self.stats()).finish()
     }
 }
 
@@ -167,18 +167,18 @@ pub struct TransportStopReport {
     /// Whether the transport's thread did not end in time.
     pub stuck: bool,
     /// The final counters.
-    pub statistics: Statistics,
+    pub stats: TransportStats,
     /// How long the stop took.
     pub took: Duration,
 }
 
 impl fmt::Display for TransportStopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { drained, dropped, refused, stuck, statistics, took } = self;
+        let Self { drained, dropped, refused, stuck, stats, took } = self;
         write!(f, "stopped in {took:.1?}: {drained} drained, {dropped} dropped, {refused} refused")?;
         if *stuck {
             f.write_str(", the thread is stuck")?;
         }
-        write!(f, "; {statistics}")
+        write!(f, "; {stats}")
     }
 }

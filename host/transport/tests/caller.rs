@@ -71,7 +71,7 @@ fn a_bad_network_both_ways() {
     let to = service.endpoint().address;
     let stop = AtomicBool::new(false);
     let total = 400;
-    let (statistics, answered, through) = std::thread::scope(|scope| {
+    let (stats, answered, through) = std::thread::scope(|scope| {
         let (send_address, address) = std::sync::mpsc::channel();
         let stop = &stop;
         let proxy = scope.spawn(move || proxy(to, stop, |address| send_address.send(address).unwrap()));
@@ -99,18 +99,18 @@ fn a_bad_network_both_ways() {
         }
         stop.store(true, Ordering::Relaxed);
         let answered: Vec<u32> = ends.iter().filter(|&(_, &right)| right).map(|(&id, _)| id).collect();
-        (caller.statistics(), answered, proxy.join().unwrap())
+        (caller.stats(), answered, proxy.join().unwrap())
     });
-    assert_eq!((statistics.sent, statistics.balance(), statistics.waiting), (total as u64, 0, 0));
+    assert_eq!((stats.sent, stats.balance(), stats.waiting), (total as u64, 0, 0));
     // Answers that got through came, in time or late; the others were reported as lost.
     let arrived = &through[1];
     assert!(answered.iter().all(|id| arrived.contains_key(id)));
     assert!(arrived.len() < total, "the network was too good");
-    assert!(statistics.lost >= (total - arrived.len()) as u64, "{statistics}");
+    assert!(stats.lost >= (total - arrived.len()) as u64, "{stats}");
     let answers: u64 = arrived.values().map(|&n| u64::from(n)).sum();
-    let seen = statistics.answered + statistics.duplicates + statistics.late;
-    assert!(seen <= answers && statistics.duplicates > 0, "{statistics}; {answers} answers");
-    let counts = service.stop(TIMEOUT).statistics;
+    let seen = stats.answered + stats.duplicates + stats.late;
+    assert!(seen <= answers && stats.duplicates > 0, "{stats}; {answers} answers");
+    let counts = service.stop(TIMEOUT).stats;
     assert_eq!(counts.answered, through[0].values().map(|&n| u64::from(n)).sum::<u64>());
 }
 
@@ -150,10 +150,10 @@ fn what_comes_unasked_is_counted_and_ignored() {
     socket.send_to(&[1; HEADER_BYTES], from).unwrap();
     send(ResponseHeader::reply(&second, 0, 5), b"four");
     let begin = Instant::now();
-    while caller.statistics().malformed < 3 && begin.elapsed() < TIMEOUT {
+    while caller.stats().malformed < 3 && begin.elapsed() < TIMEOUT {
         caller.poll(|_| ());
     }
-    let counts = caller.statistics();
+    let counts = caller.stats();
     assert_eq!((counts.late, counts.duplicates, counts.strays, counts.malformed), (1, 1, 1, 3));
     assert_eq!((counts.lost, counts.refused, counts.answered, counts.balance()), (1, 1, 0, 0));
 }
@@ -178,7 +178,7 @@ fn limits_are_reported() {
     while caller.waiting() > 0 {
         lost += caller.poll(|_| ());
     }
-    let counts = caller.statistics();
+    let counts = caller.stats();
     assert_eq!((lost, counts.lost, counts.withheld, counts.sent), (2, 3, 1, 3));
     assert!(counts.errors > 0, "{counts}");
     // No datagram carries slots of this size.
@@ -233,10 +233,10 @@ fn the_system_counts_what_it_drops() {
         socket.send_to(&request, link.endpoint().address).unwrap();
     }
     while link.poll() > 0 {}
-    let counts = link.watch().statistics();
+    let counts = link.watch().stats();
     assert!(counts.kernel_drops > 0, "{counts}");
     // Each datagram was taken, waits or was dropped: a stop reads and refuses those that wait.
-    let counts = link.stop(Duration::ZERO, &mut || ()).statistics;
+    let counts = link.stop(Duration::ZERO, &mut || ()).stats;
     assert_eq!(counts.received + counts.kernel_drops, 500);
     assert_eq!(counts.balance(), (0, 0));
 }
@@ -306,7 +306,7 @@ fn peers_that_are_not_allowed_are_counted_and_not_answered() {
         };
         assert_eq!(buffer[HEADER_BYTES..len], [2, 4, 6]);
         // The outsider's datagram arrived before.
-        let counts = link.watch().statistics();
+        let counts = link.watch().stats();
         assert_eq!((counts.received, counts.forbidden, counts.answered), (21, 20, 1), "{bind}: {counts}");
         assert_eq!(counts.balance(), (0, 0));
         assert!(outsider.recv(&mut buffer).is_err(), "{bind}");
@@ -344,7 +344,7 @@ fn bad_requests_are_dropped_where_that_is_asked_for() {
         link.publish();
         match client.recv(&mut buffer) {
             Ok(len) => break len,
-            Err(_) => assert!(begin.elapsed() < TIMEOUT, "no answer: {}", link.watch().statistics()),
+            Err(_) => assert!(begin.elapsed() < TIMEOUT, "no answer: {}", link.watch().stats()),
         }
     };
     let answer = ResponseHeader::from_bytes(&buffer[..len]).unwrap();
@@ -352,7 +352,7 @@ fn bad_requests_are_dropped_where_that_is_asked_for() {
     let report = link.stop(TIMEOUT, &mut || {
         dispatcher.step();
     });
-    let counts = report.statistics;
+    let counts = report.stats;
     assert_eq!(
         (counts.requests, counts.unanswered, counts.answered, report.dropped),
         (21, 20, 1, 0),

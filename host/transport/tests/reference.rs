@@ -79,7 +79,7 @@ fn its_caller_and_our_service() {
         }
         assert_eq!(slot, expected);
     }
-    assert_eq!(service.stop(Duration::from_secs(5)).statistics.answered, 40);
+    assert_eq!(service.stop(Duration::from_secs(5)).stats.answered, 40);
 }
 
 /// The reference's service: it takes one slot after the other, and sends each answer as a whole slot to the last sender.
@@ -133,7 +133,7 @@ fn our_caller_and_its_service() {
             });
             std::thread::yield_now();
         }
-        assert_eq!(caller.statistics().answered, 50);
+        assert_eq!(caller.stats().answered, 50);
         for (i, datagram) in service.join().unwrap().iter().enumerate() {
             let whole = slot_of(i as u32 + 1, &[i as u8; 32]);
             assert_eq!(*datagram, whole[..pad_to.unwrap_or(24 + 32)]);

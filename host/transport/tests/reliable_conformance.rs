@@ -120,7 +120,7 @@ fn a_peer_that_says_nothing_is_given_up_and_the_next_one_is_served() {
             link.poll();
             dispatcher.step();
             link.publish();
-            link.watch().statistics()
+            link.watch().stats()
         };
         // The first client is gone when its answer comes.
         while round == 0 && turn().broken_silent == 0 {
@@ -132,7 +132,7 @@ fn a_peer_that_says_nothing_is_given_up_and_the_next_one_is_served() {
             assert!(begin.elapsed() < Duration::from_secs(20));
         }
     }
-    let counts = link.watch().statistics();
+    let counts = link.watch().stats();
     assert_eq!((counts.requests, counts.broken_silent, counts.resent), (2, 1, 7), "{counts}");
 }
 
@@ -163,7 +163,7 @@ fn what_is_lost_is_sent_again() {
         let answer = client.receive(Duration::from_secs(20)).expect("an answer");
         assert_eq!(answer[24..], id.to_le_bytes());
     }
-    let counts = service.stop(Duration::from_secs(5)).statistics;
+    let counts = service.stop(Duration::from_secs(5)).stats;
     assert_eq!((counts.requests, counts.answered, counts.balance()), (60, 60, (0, 0)), "{counts}");
     assert!(client.connection.requester().stats().retransmitted > 0, "{client:?}");
 }

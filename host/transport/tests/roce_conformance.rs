@@ -8,7 +8,7 @@ use ringcall_roce::{
 };
 use ringcall_transport::conformance::{FrameClient, Subject, check, serve};
 use ringcall_transport::{
-    Link, RingFilling, Statistics, TransportAddress, TransportError, UnifiedTransport, roce,
+    Link, RingFilling, TransportAddress, TransportError, TransportStats, UnifiedTransport, roce,
 };
 use ringcall_wire::FunctionId;
 use ringcall_wire::header::RequestHeader;
@@ -228,7 +228,7 @@ fn answers_longer_than_the_send_buffer_arrive_whole() {
         }
         let (begin, mut answers) = (Instant::now(), Vec::new());
         while answers.len() < SLOTS as usize {
-            assert!(begin.elapsed() < Duration::from_secs(20), "{}", link.watch().statistics());
+            assert!(begin.elapsed() < Duration::from_secs(20), "{}", link.watch().stats());
             link.poll();
             dispatcher.step();
             link.publish();
@@ -256,11 +256,11 @@ fn link(change: impl FnOnce(&mut roce::RoceOptions)) -> (Ring, Link<roce::Roce>)
     (ring, link)
 }
 
-fn until(link: &mut Link<roce::Roce>, received: u64, lost: u64) -> Statistics {
+fn until(link: &mut Link<roce::Roce>, received: u64, lost: u64) -> TransportStats {
     let begin = Instant::now();
     loop {
         link.poll();
-        let counts = link.watch().statistics();
+        let counts = link.watch().stats();
         if (counts.received, counts.lost) == (received, lost) {
             return counts;
         }
@@ -375,9 +375,9 @@ fn a_newcomer_replaces_whoever_was_silent_longest() {
         until(&mut link, u64::from(page) + 1, 0);
     }
     let report = link.stop(Duration::ZERO, &mut || ());
-    assert_eq!((report.dropped, report.statistics.balance()), (2, (0, 0)));
+    assert_eq!((report.dropped, report.stats.balance()), (2, (0, 0)));
     // The wire has forgotten one of the two peers: it cannot send that answer, and counts an error.
-    assert_eq!(report.statistics.errors, 1, "{}", report.statistics);
+    assert_eq!(report.stats.errors, 1, "{}", report.stats);
     assert!(second.receive(Duration::from_secs(20)).is_some());
     assert!(first.receive(Duration::ZERO).is_none());
 }
@@ -401,12 +401,12 @@ fn frames_of_more_peers_than_are_known_are_counted() {
         }
         let begin = std::time::Instant::now();
         let counted = |link: &Link<roce::Roce>| {
-            let counts = link.watch().statistics();
+            let counts = link.watch().stats();
             (counts.requests, counts.incomplete > 0, counts.evicted > 0)
         };
         while counted(&link) != (whole, whole == 0, whole == 0) {
             link.poll();
-            assert!(begin.elapsed() < Duration::from_secs(20), "{peers}: {}", link.watch().statistics());
+            assert!(begin.elapsed() < Duration::from_secs(20), "{peers}: {}", link.watch().stats());
         }
     }
 }
@@ -433,5 +433,5 @@ fn nothing_is_allocated_between_start_and_stop() {
     }
     let info = allocation_counter::measure(|| turns(&mut link));
     assert_eq!(info.count_total, 0, "{info:?}");
-    assert_eq!(link.watch().statistics().answered, 4);
+    assert_eq!(link.watch().stats().answered, 4);
 }

@@ -81,9 +81,9 @@ fn the_key_opens_and_nothing_else_does() {
     assert_eq!(ask(&mut service, &mut without, &[4]), None);
     assert_eq!(ask(&mut service, &mut other, &[4]), None);
     // No refusal is sent: its address may be forged.
-    assert_eq!((without.statistics().lost, other.statistics().lost), (1, 1));
-    assert_eq!((without.statistics().malformed, other.statistics().wrong_tag), (0, 0));
-    let counts = service.link.watch().statistics();
+    assert_eq!((without.stats().lost, other.stats().lost), (1, 1));
+    assert_eq!((without.stats().malformed, other.stats().wrong_tag), (0, 0));
+    let counts = service.link.watch().stats();
     assert_eq!((counts.received, counts.requests, counts.answered, counts.wrong_tag), (6, 4, 4, 2));
     assert_eq!(counts.balance(), (0, 0));
 }
@@ -94,7 +94,7 @@ fn a_service_without_a_key_is_not_believed() {
     let mut caller = service.caller(Some(key(1)));
     // The bytes after a payload are padding to a service without tags, so it answers without a tag.
     assert_eq!(ask(&mut service, &mut caller, &[4]), None);
-    assert_eq!((caller.statistics().wrong_tag, caller.statistics().lost), (1, 1));
+    assert_eq!((caller.stats().wrong_tag, caller.stats().lost), (1, 1));
 }
 
 /// Refusals bear tags as answers do, and reach peers with the key alone.
@@ -110,7 +110,7 @@ fn a_refusal_is_tagged() {
     key(1).seal(&mut frame, HEADER_BYTES).unwrap();
     socket.send(&frame).unwrap();
     let until = Instant::now() + Duration::from_secs(5);
-    while service.link.watch().statistics().bad_magic == 0 && Instant::now() < until {
+    while service.link.watch().stats().bad_magic == 0 && Instant::now() < until {
         service.turn();
     }
     service.turn();
@@ -125,8 +125,8 @@ fn a_refusal_is_tagged() {
         socket.send(&damaged).unwrap();
         service.turn();
     }
-    while service.link.watch().statistics().wrong_tag < sent && Instant::now() < until {
+    while service.link.watch().stats().wrong_tag < sent && Instant::now() < until {
         service.turn();
     }
-    assert_eq!(service.link.watch().statistics().wrong_tag, sent);
+    assert_eq!(service.link.watch().stats().wrong_tag, sent);
 }

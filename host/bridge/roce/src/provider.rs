@@ -5,7 +5,7 @@ use crate::adapter::{Adapter, is_wanted};
 use ringcall_bridge::Refused;
 use ringcall_bridge::provider::{Args, Linked, ProviderTransport};
 use ringcall_protocol::SharedRing;
-use ringcall_transport::Statistics;
+use ringcall_transport::TransportStats;
 use std::time::Duration;
 
 /// The library's transport.
@@ -75,8 +75,8 @@ impl ProviderTransport for RoceProvider {
         of!(self.tx_publish(slot))
     }
 
-    fn statistics(&self) -> Option<Statistics> {
-        of!(self.statistics())
+    fn stats(&self) -> Option<TransportStats> {
+        of!(self.stats())
     }
 
     fn close(&self) -> Result<(), Refused> {

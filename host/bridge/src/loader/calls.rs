@@ -11,7 +11,7 @@ use crate::layout::{
 use crate::{BridgeError, endpoint};
 use core::ffi::{CStr, c_char, c_int};
 use ringcall::Ring;
-use ringcall_transport::{Statistics, TransportAddress};
+use ringcall_transport::{TransportAddress, TransportStats};
 use std::any::Any;
 use std::ffi::CString;
 use std::fmt;
@@ -373,13 +373,13 @@ impl Provider {
 
     /// The provider's counters, if it reports them.
     #[must_use]
-    pub fn statistics(&self) -> Option<Statistics> {
+    pub fn stats(&self) -> Option<TransportStats> {
         let extension = self.0.library.extension()?;
         let line = self.0.text("statistics", |out, len| {
             // SAFETY: a function of the library's, on a live handle; `len` bytes may be written.
             unsafe { (extension.statistics)(self.0.handle, out, len) }
         });
-        let mut counts = Statistics::default();
+        let mut counts = TransportStats::default();
         for (name, n) in line.ok()?.split_ascii_whitespace().filter_map(|pair| pair.split_once('=')) {
             if let Ok(n) = n.parse() {
                 counts.set(name, n);

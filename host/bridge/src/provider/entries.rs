@@ -112,7 +112,7 @@ impl<T: ProviderTransport> Entries<T> {
     const EXTENSION: &'static Extension = &Extension {
         size: size_of::<Extension>(),
         last_error: Some(Self::last_error),
-        statistics: Some(Self::statistics),
+        statistics: Some(Self::stats),
         close: Some(Self::close),
         stop: Some(Self::stop),
         wait: Some(Self::wait),
@@ -260,10 +260,10 @@ impl<T: ProviderTransport> Entries<T> {
         })
     }
 
-    unsafe extern "C" fn statistics(handle: Handle, out: *mut c_char, len: usize) -> c_int {
+    unsafe extern "C" fn stats(handle: Handle, out: *mut c_char, len: usize) -> c_int {
         with::<T>(handle, |instance| {
             let counts =
-                instance.transport.statistics().ok_or_else(|| Refused::unsupported("nothing is counted"))?;
+                instance.transport.stats().ok_or_else(|| Refused::unsupported("nothing is counted"))?;
             let mut line = String::new();
             for (name, n) in counts.named().filter(|&(_, n)| n != 0) {
                 let _ = write!(line, "{}{name}={n}", if line.is_empty() { "" } else { " " });

@@ -9,7 +9,7 @@ use ringcall_gpu::shared::Region;
 use ringcall_protocol::ring::RingWindows;
 use ringcall_protocol::{RingMemory, SharedRing};
 use ringcall_transport::{
-    Link, RingFilling, Statistics, ThreadOptions, Threaded, TransportAddress, TransportWatch,
+    Link, RingFilling, ThreadOptions, Threaded, TransportAddress, TransportStats, TransportWatch,
     UnifiedTransport, Wire,
 };
 use std::fmt;
@@ -275,9 +275,9 @@ impl<P: LinkedWire> ProviderTransport for Linked<P> {
         }
     }
 
-    fn statistics(&self) -> Option<Statistics> {
+    fn stats(&self) -> Option<TransportStats> {
         let watch = lock(&self.known).1.clone();
-        Some(watch.statistics())
+        Some(watch.stats())
     }
 
     fn close(&self) -> Result<(), Refused> {

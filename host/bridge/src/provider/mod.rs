@@ -45,7 +45,7 @@ pub use linked::{Linked, LinkedArguments, LinkedWire};
 
 use crate::Refused;
 use ringcall_protocol::SharedRing;
-use ringcall_transport::Statistics;
+use ringcall_transport::TransportStats;
 use std::time::Duration;
 
 /// A transport under the interface: one value for each instance, called from any thread.
@@ -126,7 +126,7 @@ pub trait ProviderTransport: Send + Sync + Sized + 'static {
     }
 
     /// The counters.
-    fn statistics(&self) -> Option<Statistics> {
+    fn stats(&self) -> Option<TransportStats> {
         None
     }
 

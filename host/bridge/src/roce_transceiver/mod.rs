@@ -8,7 +8,7 @@
 //!   it took: receives are posted in the order of the ring.
 //! - A message for a slot in use waits. A SEND that waits delays later SENDs, so that SENDs come in the order of the
 //!   ring; writes name their slots, and wait for nothing else. A write over another waiting write is counted
-//!   ([`RoceCounts::overwritten`]), and the slot gets the later one.
+//!   ([`RoceStats::overwritten`]), and the slot gets the later one.
 //! - A response slot with a header is sent with the length that the header says, any other slot with
 //!   [`RoceTransceiverOptions::frame_bytes`] bytes; as a SEND, or written into the peer's slot of the same number.
 //! - A connection that has ended is counted, and begins anew with the same peer. After an adapter was removed nothing
@@ -23,7 +23,7 @@ mod stand_in;
 #[cfg(test)]
 mod tests;
 
-pub use pump::RoceCounts;
+pub use pump::RoceStats;
 
 use crate::Refused;
 use adapter::Adapter;
@@ -180,7 +180,7 @@ impl RoceTransceiver {
 
     /// The counters.
     #[must_use]
-    pub fn counts(&self) -> RoceCounts {
+    pub fn counts(&self) -> RoceStats {
         self.counted.read()
     }
 

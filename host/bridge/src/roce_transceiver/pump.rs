@@ -27,7 +27,7 @@ const SLOT_MASK: u32 = 0xFFF;
 
 /// Counters of a transceiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RoceCounts {
+pub struct RoceStats {
     /// Messages that were put into a slot, or sent back.
     pub received: u64,
     /// Messages sent.
@@ -55,9 +55,9 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    pub(super) fn read(&self) -> RoceCounts {
+    pub(super) fn read(&self) -> RoceStats {
         let load = |count: &DeviceU64| count.load(Ordering::Relaxed);
-        RoceCounts {
+        RoceStats {
             received: load(&self.received),
             sent: load(&self.sent),
             malformed: load(&self.malformed),

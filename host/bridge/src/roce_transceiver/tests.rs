@@ -116,7 +116,7 @@ fn requests_are_written_where_they_are_meant_and_answers_come_in_turn() {
             assert_eq!(answer[HEADER_BYTES..HEADER_BYTES + 8], (!u64::from(id)).to_le_bytes());
         }
     });
-    let expected = RoceCounts { received: 100, sent: 100, ..RoceCounts::default() };
+    let expected = RoceStats { received: 100, sent: 100, ..RoceStats::default() };
     assert_eq!((service.counts(), caller.counts()), (expected, expected));
     assert_eq!(ends.each_ref().map(|end| lock(end).dropped), [0, 0]);
 }

@@ -1,4 +1,4 @@
-//! Statistics of the launches that dispatch graphs make by themselves, by device: of live handles, and sums of
+//! Counts of the launches that dispatch graphs make by themselves, by device: of live handles, and sums of
 //! destroyed ones.
 //!
 //! They are read from mapped memory, so a program can also ask for them while a kernel hangs.

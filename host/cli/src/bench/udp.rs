@@ -86,8 +86,8 @@ fn round_trips(bench: &Bench, payload_bytes: usize, key: Option<FrameKey>) -> Re
             times.record((clock::now_ns() - begin).max(1))?;
         }
     }
-    if link.watch().statistics().balance() != (0, 0) {
-        bail!("requests are unaccounted for: {}", link.watch().statistics());
+    if link.watch().stats().balance() != (0, 0) {
+        bail!("requests are unaccounted for: {}", link.watch().stats());
     }
     Ok(Row { lost, wrong, ratio_to_floor: f64::NAN, cut_from: trips.cut_from(), ..Row::new(&times) })
 }

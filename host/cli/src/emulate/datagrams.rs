@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use ringcall_sim::fpga::{FaultCounts, Faults, Latency, Report, TimeFormat};
+use ringcall_sim::fpga::{FaultStats, Faults, Latency, Report, TimeFormat};
 use ringcall_transport::{Caller, CallerError, CallerOptions, RequestOutcome, Wire, udp};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -87,7 +87,7 @@ pub(super) fn run<W: Wire>(
     let mut stopped = None;
     while more || caller.waiting() > 0 {
         let silent = report.unanswered > 0
-            && report.answered() + caller.statistics().late == 0
+            && report.answered() + caller.stats().late == 0
             && begin.elapsed() >= SILENCE;
         if stopped.is_none() && stop() {
             stopped = Some(Instant::now());
@@ -140,7 +140,7 @@ pub(super) fn run<W: Wire>(
                 RequestOutcome::Lost | RequestOutcome::Unsent => report.unanswered += 1,
             }
         });
-        if ended == 0 && caller.statistics().closed > 0 {
+        if ended == 0 && caller.stats().closed > 0 {
             report.closed = true;
             break;
         }
@@ -160,10 +160,10 @@ pub(super) fn run<W: Wire>(
     let withheld = open.values().filter(|open| open.withheld).count() as u64;
     report.lost += withheld;
     report.unanswered += open.len() as u64 - withheld;
-    let counts = caller.statistics();
+    let counts = caller.stats();
     let elapsed = begin.elapsed().as_secs_f64();
     let injected = *faults.lock().unwrap_or_else(PoisonError::into_inner);
-    report.faults = FaultCounts { lost: report.faults.lost, ..injected };
+    report.faults = FaultStats { lost: report.faults.lost, ..injected };
     report.late = counts.late;
     report.duplicate_answers = counts.duplicates;
     report.unexpected = counts.strays;

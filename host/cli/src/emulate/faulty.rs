@@ -1,6 +1,6 @@
 //! A UDP socket that duplicates and reorders requests on purpose.
 
-use ringcall_sim::fpga::{FaultCounts, Faults, Injector};
+use ringcall_sim::fpga::{FaultStats, Faults, Injector};
 use ringcall_transport::wire::{Sent, WireArrival};
 use ringcall_transport::{Outbox, TransportAddress, Wire, udp};
 use std::convert::Infallible;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Counters of faults, readable while the caller has the wire.
-pub(super) type Counts = Arc<Mutex<FaultCounts>>;
+pub(super) type Counts = Arc<Mutex<FaultStats>>;
 
 #[derive(Debug)]
 pub(super) struct Faulty {

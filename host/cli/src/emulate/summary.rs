@@ -4,9 +4,9 @@ use super::work::{Checker, FunctionArg};
 use crate::report::{ConfidenceRow, count};
 use crate::serve::TransportArg;
 use crate::style;
-use ringcall_roce::reliable::ConnectionCounts;
+use ringcall_roce::reliable::ConnectionStats;
 use ringcall_roce::{Reason, Refusals};
-use ringcall_sim::fpga::{FaultCounts, Latency, Report};
+use ringcall_sim::fpga::{FaultStats, Latency, Report};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -44,10 +44,10 @@ pub(super) struct Summary {
     /// RoCE: ignored packets, by reason.
     ignored: Refusals,
     /// RoCE: counters of a reliable connection.
-    reliable: Option<ConnectionCounts>,
+    reliable: Option<ConnectionStats>,
     /// Whether no socket was bound to the service's port.
     closed: bool,
-    faults: FaultCounts,
+    faults: FaultStats,
     latency_ns: Latency,
     elapsed_s: f64,
     throughput_per_s: f64,
@@ -164,7 +164,7 @@ impl Summary {
         for reason in Reason::ALL.iter().filter(|&&reason| self.ignored.of(reason) > 0) {
             row("ignored", &format!("{} {} ({reason})", reason.name(), count(self.ignored.of(*reason))));
         }
-        if let Some(ConnectionCounts { requester, responder }) = self.reliable {
+        if let Some(ConnectionStats { requester, responder }) = self.reliable {
             let counts = [
                 ("packets", requester.packets),
                 ("resent", requester.retransmitted),

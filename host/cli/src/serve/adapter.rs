@@ -4,8 +4,8 @@
 
 use super::Args;
 use super::check::one_peer;
+use super::counters::{self, ReadCounters, ServiceCounters};
 use super::device::{Kernels, KernelsArg, LEAST_STOP, context, served};
-use super::figures::{self, Counted, Figures};
 use super::served::{Outcome, Served};
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
@@ -16,7 +16,7 @@ use ringcall_rdma::devx::Library;
 use ringcall_rdma::neighbour::mac_of;
 use ringcall_rdma::verbs::address_of;
 use ringcall_roce::{PAGE_UNIT_BYTES, PathMtu, ROCE_PORT};
-use ringcall_sim::socket_nic::LoopCounts;
+use ringcall_sim::socket_nic::LoopStats;
 use ringcall_transport::{TransportAddress, roce};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) struct RealAdapter {
     pair: AdapterPair,
     kernels: Kernels,
     endpoint: TransportAddress,
-    counts: Arc<dyn LoopCounts>,
+    counts: Arc<dyn LoopStats>,
 }
 
 fn mtu(bytes: PathMtu) -> Mtu {
@@ -111,7 +111,7 @@ fn endpoint(pair: &AdapterPair, shape: &AdapterShape, ip: Ipv4Addr) -> Transport
 }
 
 /// Requests that were taken, and neither answered nor given back without a response.
-fn unanswered(counts: &dyn LoopCounts) -> i128 {
+fn unanswered(counts: &dyn LoopStats) -> i128 {
     let event = |event| i128::from(counts.event(event));
     event(Event::RxRequests) - event(Event::TxPosted) - event(Event::RxUnanswered)
 }
@@ -121,12 +121,15 @@ impl Served for RealAdapter {
         self.endpoint.clone()
     }
 
-    fn figures(&self) -> Figures {
+    fn counters(&self) -> ReadCounters {
         let counts = Arc::clone(&self.counts);
         Arc::new(move || {
             let events = Event::ALL.iter().map(|&e| (e.name(), e.meaning(), counts.event(e))).collect();
-            let counters = figures::dispatcher(&counts.counters());
-            Counted { figures: figures::queue_pair(events).chain(counters).collect(), ..Counted::default() }
+            let counters = counters::dispatcher(&counts.counters());
+            ServiceCounters {
+                counters: counters::queue_pair(events).chain(counters).collect(),
+                ..ServiceCounters::default()
+            }
         })
     }
 
@@ -147,7 +150,7 @@ mod tests {
     #[derive(Debug)]
     struct Fixed([u64; Event::COUNT]);
 
-    impl LoopCounts for Fixed {
+    impl LoopStats for Fixed {
         fn event(&self, event: Event) -> u64 {
             self.0[event as usize]
         }

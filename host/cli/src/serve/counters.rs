@@ -2,14 +2,14 @@
 
 use ringcall_gpu::atomic::DeviceU64;
 use ringcall_protocol::counters::Snapshot;
-use ringcall_transport::{FunctionAnswers, Latencies, Statistics};
+use ringcall_transport::{FunctionAnswers, Latencies, TransportStats};
 use ringcall_wire::counter::Counter;
 use ringcall_wire::qec::DecodeResponse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The current value of a counter.
-pub(super) struct Figure {
+pub(super) struct NamedCounter {
     pub(super) name: String,
     pub(super) meaning: &'static str,
     pub(super) value: u64,
@@ -19,18 +19,18 @@ pub(super) struct Figure {
 
 /// All current counters of a service.
 #[derive(Default)]
-pub(super) struct Counted {
-    pub(super) figures: Vec<Figure>,
+pub(super) struct ServiceCounters {
+    pub(super) counters: Vec<NamedCounter>,
     /// Latencies of answers, if the transport measures them.
     pub(super) latencies: Option<Latencies>,
     pub(super) functions: Vec<FunctionAnswers>,
 }
 
 /// Reads every counter, from any thread.
-pub(super) type Figures = Arc<dyn Fn() -> Counted + Send + Sync>;
+pub(super) type ReadCounters = Arc<dyn Fn() -> ServiceCounters + Send + Sync>;
 
-pub(super) fn transport(statistics: &Statistics) -> impl Iterator<Item = Figure> + use<> {
-    statistics.named().zip(Statistics::MEANINGS).map(|((name, value), (_, meaning))| Figure {
+pub(super) fn transport(stats: &TransportStats) -> impl Iterator<Item = NamedCounter> + use<> {
+    stats.named().zip(TransportStats::MEANINGS).map(|((name, value), (_, meaning))| NamedCounter {
         name: format!("ringcall_transport_{name}"),
         meaning,
         value,
@@ -38,14 +38,16 @@ pub(super) fn transport(statistics: &Statistics) -> impl Iterator<Item = Figure>
     })
 }
 
-pub(super) fn queue_pair(named: Vec<(&'static str, &'static str, u64)>) -> impl Iterator<Item = Figure> {
-    let figure = |(name, meaning, value)| Figure {
+pub(super) fn queue_pair(
+    named: Vec<(&'static str, &'static str, u64)>,
+) -> impl Iterator<Item = NamedCounter> {
+    let counter = |(name, meaning, value)| NamedCounter {
         name: format!("ringcall_transport_{name}"),
         meaning,
         value,
         falls: false,
     };
-    named.into_iter().map(figure)
+    named.into_iter().map(counter)
 }
 
 /// Answers to decodes, counted as they are given.
@@ -71,7 +73,7 @@ impl Answers {
 }
 
 /// The counts of decodes: all, those that are best guesses, and those that are late.
-pub(super) fn decodes([given, unconverged, late]: [u64; 3]) -> [Figure; 3] {
+pub(super) fn decodes([given, unconverged, late]: [u64; 3]) -> [NamedCounter; 3] {
     [
         ("ringcall_decode_answers", "shots decoded and answered", given),
         (
@@ -85,12 +87,12 @@ pub(super) fn decodes([given, unconverged, late]: [u64; 3]) -> [Figure; 3] {
             late,
         ),
     ]
-    .map(|(name, meaning, value)| Figure { name: name.to_owned(), meaning, value, falls: false })
+    .map(|(name, meaning, value)| NamedCounter { name: name.to_owned(), meaning, value, falls: false })
 }
 
-pub(super) fn dispatcher(counters: &Snapshot) -> impl Iterator<Item = Figure> + use<> {
+pub(super) fn dispatcher(counters: &Snapshot) -> impl Iterator<Item = NamedCounter> + use<> {
     let counters = *counters;
-    Counter::ALL.iter().map(move |&counter| Figure {
+    Counter::ALL.iter().map(move |&counter| NamedCounter {
         name: format!("ringcall_dispatcher_{}", counter.name()),
         meaning: counter.meaning(),
         value: counters.get(counter),

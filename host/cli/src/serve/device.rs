@@ -1,6 +1,6 @@
 //! `--dispatcher device`: a ring in mapped memory, or the queues of an emulated adapter, served by persistent kernels.
 
-use super::figures::{self, Counted, Figures};
+use super::counters::{self, ReadCounters, ServiceCounters};
 use super::hsb;
 use super::served::{Outcome, Served};
 use crate::decoder::on_gpu;
@@ -27,7 +27,7 @@ use ringcall_mlx5::{Event, WaitEnd};
 use ringcall_protocol::counters::Snapshot;
 use ringcall_roce::PortOptions;
 use ringcall_roce::introduced::Introduction;
-use ringcall_sim::socket_nic::{self, Adapter, AdapterQueues, LoopCounts, SocketNicOptions};
+use ringcall_sim::socket_nic::{self, Adapter, AdapterQueues, LoopStats, SocketNicOptions};
 use ringcall_transport::{TransportAddress, roce};
 use ringcall_wire::function::names;
 use std::net::SocketAddr;
@@ -138,7 +138,7 @@ impl Kernels {
         })
     }
 
-    pub(super) fn counts(&self) -> Arc<dyn LoopCounts> {
+    pub(super) fn counts(&self) -> Arc<dyn LoopStats> {
         match self {
             Self::Unified(running) => Arc::new(Counts::Unified(running.watch())),
             Self::Three(running) => Arc::new(Counts::Three(running.watch())),
@@ -171,7 +171,7 @@ enum Counts {
     Three(RelayWatch),
 }
 
-impl LoopCounts for Counts {
+impl LoopStats for Counts {
     fn event(&self, event: Event) -> u64 {
         match self {
             Self::Unified(watch) => watch.event(event),
@@ -255,12 +255,12 @@ impl Served for AdapterService {
         TransportAddress { transport: roce::NAME, address: SocketAddr::V4(self.adapter.address()), details }
     }
 
-    fn figures(&self) -> Figures {
+    fn counters(&self) -> ReadCounters {
         let watch = self.adapter.watch();
         Arc::new(move || {
-            let counters = figures::dispatcher(&watch.counters());
-            let figures = figures::queue_pair(watch.named()).chain(counters).collect();
-            Counted { figures, ..Counted::default() }
+            let counters = counters::dispatcher(&watch.counters());
+            let counters = counters::queue_pair(watch.named()).chain(counters).collect();
+            ServiceCounters { counters, ..ServiceCounters::default() }
         })
     }
 

@@ -3,7 +3,7 @@
 //! The threads that serve requests log nothing. The main thread polls the counters once a second, so that a flood of
 //! refusals gives a line a second instead of one a request.
 
-use super::figures::Figures;
+use super::counters::ReadCounters;
 use clap::ValueEnum;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -64,7 +64,7 @@ const DEVICE_REMOVED: &str = "device_removed";
 
 /// Polls counters once a second.
 pub(super) struct Watchman {
-    figures: Figures,
+    counters: ReadCounters,
     seen: BTreeMap<String, u64>,
     checked: Instant,
 }
@@ -72,8 +72,8 @@ pub(super) struct Watchman {
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Watchman {
-    pub(super) fn new(figures: Figures) -> Self {
-        Self { figures, seen: BTreeMap::new(), checked: Instant::now() }
+    pub(super) fn new(counters: ReadCounters) -> Self {
+        Self { counters, seen: BTreeMap::new(), checked: Instant::now() }
     }
 
     /// Logs the counters that have risen since the last poll, at most once a second.
@@ -97,12 +97,12 @@ impl Watchman {
 
     fn risen(&mut self) -> Vec<(String, u64, u64)> {
         let mut risen = Vec::new();
-        for figure in (self.figures)().figures {
-            let Some(name) = figure.name.strip_prefix("ringcall_transport_") else { continue };
+        for counter in (self.counters)().counters {
+            let Some(name) = counter.name.strip_prefix("ringcall_transport_") else { continue };
             if WORRYING.contains(&name) {
-                let before = self.seen.insert(name.to_owned(), figure.value).unwrap_or(0);
-                if figure.value > before {
-                    risen.push((name.to_owned(), figure.value - before, figure.value));
+                let before = self.seen.insert(name.to_owned(), counter.value).unwrap_or(0);
+                if counter.value > before {
+                    risen.push((name.to_owned(), counter.value - before, counter.value));
                 }
             }
         }
@@ -112,17 +112,17 @@ impl Watchman {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::{Counted, transport};
+    use super::super::counters::{ServiceCounters, transport};
     use super::*;
     use ringcall_gpu::atomic::DeviceU64;
-    use ringcall_transport::Statistics;
+    use ringcall_transport::TransportStats;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
     #[test]
     fn every_worrying_count_is_one_of_a_transport() {
         for name in WORRYING {
-            assert!(Statistics::default().set(name, 1), "{name}");
+            assert!(TransportStats::default().set(name, 1), "{name}");
         }
     }
 
@@ -131,10 +131,10 @@ mod tests {
         let flood = Arc::new(DeviceU64::new(0));
         let read = Arc::clone(&flood);
         let mut watchman = Watchman::new(Arc::new(move || {
-            let mut counts = Statistics::default();
+            let mut counts = TransportStats::default();
             counts.set("runts", read.load(Ordering::Relaxed));
             counts.set("answered", 7);
-            Counted { figures: transport(&counts).collect(), ..Counted::default() }
+            ServiceCounters { counters: transport(&counts).collect(), ..ServiceCounters::default() }
         }));
         assert_eq!(watchman.risen(), []);
         flood.store(1_000_000, Ordering::Relaxed);

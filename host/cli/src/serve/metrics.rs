@@ -1,6 +1,6 @@
 //! Metrics of a service over HTTP: counters for Prometheus in the OpenMetrics text format, and health checks.
 
-use super::figures::{Counted, Figure, Figures};
+use super::counters::{NamedCounter, ReadCounters, ServiceCounters};
 use super::http::{self, Page, Reply};
 use super::server::Server;
 use crate::report::Provenance;
@@ -25,12 +25,12 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// On a thread of its own, serves counters at `/metrics`, `/healthz` while the process lives, and `/readyz` until
 /// `ending` is set.
-pub(super) fn start(address: SocketAddr, figures: Figures, ending: StopFlag) -> Result<Server> {
+pub(super) fn start(address: SocketAddr, counters: ReadCounters, ending: StopFlag) -> Result<Server> {
     let mut registry = Registry::default();
     let Provenance { version, commit, .. } = Provenance::now();
     let build = vec![("version", version.to_owned()), ("commit", commit.unwrap_or("unknown").to_owned())];
     registry.register("ringcall_build", "the program that serves", Info::new(build));
-    registry.register_collector(Box::new(Counts(figures)));
+    registry.register_collector(Box::new(Counts(counters)));
     // Cached before the sandbox forbids files.
     let _ = (procfs::page_size(), procfs::ticks_per_second());
     registry.register_collector(Box::new(ThisProcess));
@@ -54,7 +54,7 @@ pub(super) fn start(address: SocketAddr, figures: Figures, ending: StopFlag) -> 
 }
 
 /// Reads the counters at each scrape.
-struct Counts(Figures);
+struct Counts(ReadCounters);
 
 impl fmt::Debug for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,8 +64,8 @@ impl fmt::Debug for Counts {
 
 impl Collector for Counts {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Counted { figures, latencies, functions } = (self.0)();
-        for Figure { name, meaning, value, falls } in figures {
+        let ServiceCounters { counters, latencies, functions } = (self.0)();
+        for NamedCounter { name, meaning, value, falls } in counters {
             if falls {
                 gauge(&mut encoder, &name, meaning, None, value)?;
             } else {
@@ -126,7 +126,7 @@ fn gauge(
     gauge.encode(encoder.encode_descriptor(name, meaning, unit, gauge.metric_type())?)
 }
 
-/// The operating system's figures of this process, under the names of Prometheus' client libraries.
+/// The operating system's counters of this process, under the names of Prometheus' client libraries.
 #[derive(Debug)]
 struct ThisProcess;
 

@@ -2,9 +2,9 @@
 
 mod adapter;
 mod check;
+mod counters;
 pub(crate) mod decoding;
 mod device;
-mod figures;
 mod hsb;
 mod http;
 mod log;
@@ -358,8 +358,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
     let sandbox = Sandbox::begin(args)?;
     let (introducer, heard) = introductions();
     let service = Service::start(args, given, problem, args.rendezvous.is_some().then_some(heard))?;
-    let (figures, ending) = (service.figures(), StopFlag::default());
-    let serve_metrics = |address| metrics::start(address, Arc::clone(&figures), ending.clone());
+    let (counters, ending) = (service.counters(), StopFlag::default());
+    let serve_metrics = |address| metrics::start(address, Arc::clone(&counters), ending.clone());
     let metrics = args.metrics.map(serve_metrics).transpose()?;
     let rendezvous = args.rendezvous.zip(service.side());
     let rendezvous = rendezvous
@@ -387,7 +387,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>, signals: &Signals) -> Result<u
             );
         }
     };
-    serve_until_told(args, signals, &line, &mut Watchman::new(figures), &mut turn);
+    serve_until_told(args, signals, &line, &mut Watchman::new(counters), &mut turn);
     ending.set();
     if let Some(rendezvous) = rendezvous {
         rendezvous.stop();

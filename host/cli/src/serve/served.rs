@@ -1,7 +1,7 @@
 //! Running services: a transport and a dispatcher, in this process or on a device.
 
 use super::ThreadsArg;
-use super::figures::{self, Counted, Figures};
+use super::counters::{self, ReadCounters, ServiceCounters};
 use crate::report::count;
 use crate::style;
 use anyhow::Result;
@@ -11,7 +11,7 @@ use ringcall_gpu_decoders::relay_bp::CancelFlag;
 use ringcall_launch::ring::{DeviceDispatcher, Running as OnDevice};
 use ringcall_mlx5::{Event, WaitEnd};
 use ringcall_protocol::counters::Snapshot;
-use ringcall_sim::socket_nic::{self, LoopCounts};
+use ringcall_sim::socket_nic::{self, LoopStats};
 use ringcall_transport::{
     OneThread, RingFilling, ThreadOptions, Threaded, TransportAddress, TransportStopReport, TransportWatch,
     UnifiedTransport, roce,
@@ -27,7 +27,7 @@ pub(super) trait Served {
     /// The address for peers.
     fn endpoint(&self) -> TransportAddress;
     /// A reader of all counters.
-    fn figures(&self) -> Figures;
+    fn counters(&self) -> ReadCounters;
     /// Stops the transport first, so that requests in flight are still answered.
     fn stop(self: Box<Self>, deadline: Duration) -> Outcome;
 }
@@ -52,7 +52,7 @@ impl Served for OneThreadService {
         self.service.endpoint().clone()
     }
 
-    fn figures(&self) -> Figures {
+    fn counters(&self) -> ReadCounters {
         let (transport, dispatcher) = (self.service.watch(), self.dispatcher.clone());
         Arc::new(move || both(&transport, &dispatcher.counters()))
     }
@@ -75,7 +75,7 @@ impl Served for TwoThreadService {
         self.transport.endpoint().clone()
     }
 
-    fn figures(&self) -> Figures {
+    fn counters(&self) -> ReadCounters {
         let (transport, dispatcher) = (self.transport.watch(), self.dispatcher.watch());
         Arc::new(move || both(&transport, &dispatcher.counters()))
     }
@@ -120,7 +120,7 @@ impl Served for DeviceService {
         self.transport.endpoint().clone()
     }
 
-    fn figures(&self) -> Figures {
+    fn counters(&self) -> ReadCounters {
         let (transport, dispatcher) = (self.transport.watch(), self.dispatcher.watch());
         Arc::new(move || both(&transport, &dispatcher.counters()))
     }
@@ -145,12 +145,12 @@ impl Served for socket_nic::Service {
         TransportAddress { transport: roce::NAME, address: SocketAddr::V4(self.address()), details }
     }
 
-    fn figures(&self) -> Figures {
+    fn counters(&self) -> ReadCounters {
         let watch = self.watch();
         Arc::new(move || {
-            let counters = figures::dispatcher(&watch.counters());
-            let figures = figures::queue_pair(watch.named()).chain(counters).collect();
-            Counted { figures, ..Counted::default() }
+            let counters = counters::dispatcher(&watch.counters());
+            let counters = counters::queue_pair(watch.named()).chain(counters).collect();
+            ServiceCounters { counters, ..ServiceCounters::default() }
         })
     }
 
@@ -179,9 +179,9 @@ pub(super) fn driven(
     })
 }
 
-fn both(transport: &TransportWatch, counters: &Snapshot) -> Counted {
-    let figures = figures::transport(&transport.statistics()).chain(figures::dispatcher(counters)).collect();
-    Counted { figures, latencies: transport.latencies(), functions: transport.functions() }
+fn both(transport: &TransportWatch, counters: &Snapshot) -> ServiceCounters {
+    let counters = counters::transport(&transport.stats()).chain(counters::dispatcher(counters)).collect();
+    ServiceCounters { counters, latencies: transport.latencies(), functions: transport.functions() }
 }
 
 fn counts(named: impl Iterator<Item = (&'static str, u64)>) -> Value {
@@ -206,7 +206,7 @@ impl Outcome {
     }
 
     fn of_ring(report: &TransportStopReport, stuck: bool, counters: &Snapshot) -> Self {
-        let balance @ (frames, slots) = report.statistics.balance();
+        let balance @ (frames, slots) = report.stats.balance();
         Self {
             text: format!(
                 "in {}; {} requests answered late, {} dropped, {} refused{}",
@@ -221,7 +221,7 @@ impl Outcome {
                 "dropped": report.dropped,
                 "refused": report.refused,
                 "unaccounted": { "frames": frames as i64, "requests": slots as i64 },
-                "transport": counts(report.statistics.named()),
+                "transport": counts(report.stats.named()),
                 "dispatcher": counts(counters.named()),
             }),
             stuck: stuck || report.stuck,
@@ -230,7 +230,7 @@ impl Outcome {
     }
 
     /// Of an adapter's queue pair: how its kernel ended, and the requests that it took and neither answered nor gave back.
-    pub(super) fn of_adapter(counts: &dyn LoopCounts, ended: Option<WaitEnd>, unanswered: i128) -> Self {
+    pub(super) fn of_adapter(counts: &dyn LoopStats, ended: Option<WaitEnd>, unanswered: i128) -> Self {
         let text = match ended {
             Some(WaitEnd::Dead) => "the queue pair is in the error state",
             Some(_) => "in order",

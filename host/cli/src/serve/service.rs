@@ -1,7 +1,7 @@
 //! Transport and dispatcher of a service, in every combination.
 
 use super::check::{hosts, one_peer};
-use super::figures::{self, Answers, Figures};
+use super::counters::{self, Answers, ReadCounters};
 use super::model::{ModelService, common};
 use super::plugin::{Over, Plugin};
 use super::served::{DeviceService, Outcome, Served, driven};
@@ -14,7 +14,7 @@ use ringcall::dispatcher::Wired;
 use ringcall::table::TableBuilder;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
 use ringcall_decoder_service::{Cancellation, Problem, SideDecoder};
-use ringcall_inference_service::{HostCounts, RunningPredecoder};
+use ringcall_inference_service::{HostStats, RunningPredecoder};
 use ringcall_qec::decode::{BpConfig, DecoderFamily};
 use ringcall_roce::introduced::Introduction;
 use ringcall_roce::rendezvous::ConnectionSide;
@@ -351,14 +351,14 @@ impl Service {
     }
 
     /// A reader of all counters.
-    pub(super) fn figures(&self) -> Figures {
-        let figures = self.served.figures();
+    pub(super) fn counters(&self) -> ReadCounters {
+        let counters = self.served.counters();
         let Some(answers) = self.decodes.as_ref().and_then(|decodes| decodes.answers.clone()) else {
-            return figures;
+            return counters;
         };
         Arc::new(move || {
-            let mut counted = figures();
-            counted.figures.extend(figures::decodes(answers.counts()));
+            let mut counted = counters();
+            counted.counters.extend(counters::decodes(answers.counts()));
             counted
         })
     }
@@ -371,7 +371,7 @@ impl Service {
         let mut outcome = self.served.stop(deadline);
         if let Some(predecoder) = self.predecoder {
             let report = predecoder.stop(deadline);
-            let HostCounts { inferred, engine_failed, refused, panicked, answered, late } = report.counts;
+            let HostStats { inferred, engine_failed, refused, panicked, answered, late } = report.counts;
             outcome.text += &format!(
                 "\npredecoder: inferred {inferred}, answered {answered}, refused {refused}, engine failed {engine_failed}, \
                  stages panicked {panicked}, late {late}"

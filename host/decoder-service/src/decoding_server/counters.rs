@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 /// The volumes and runs that a decoder decoded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DecodeCounts {
+pub struct DecodeStats {
     /// All.
     pub decodes: u64,
     /// Those whose corrections are a best guess, because belief propagation found nothing that explains their syndrome.
@@ -37,9 +37,9 @@ impl Counters {
         }
     }
 
-    pub(super) fn read(&self) -> DecodeCounts {
+    pub(super) fn read(&self) -> DecodeStats {
         let [decodes, unconverged, late] =
             [&self.decodes, &self.unconverged, &self.late].map(|counter| counter.load(Ordering::Relaxed));
-        DecodeCounts { decodes, unconverged, late }
+        DecodeStats { decodes, unconverged, late }
     }
 }

@@ -24,7 +24,7 @@ mod write;
 mod yaml;
 
 pub use config::{Config, DecoderConfig, MAX_DECODERS, TransportConfig};
-pub use counters::DecodeCounts;
+pub use counters::DecodeStats;
 pub use error::ConfigError;
 pub use session::{Frame, Session, SessionState};
 pub use sessions::Sessions;

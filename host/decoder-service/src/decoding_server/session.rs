@@ -1,7 +1,7 @@
 //! Session of one decoder: collects measurements, decodes them, and hands out corrections.
 
 use super::config::DecoderConfig;
-use super::counters::{Counters, DecodeCounts};
+use super::counters::{Counters, DecodeStats};
 use super::engine::{Decoded, Engine};
 use super::error::ConfigError;
 use super::matrix;
@@ -163,7 +163,7 @@ impl Session {
 
     /// Volumes decoded, and how many of them have corrections that are only the best found.
     #[must_use]
-    pub fn counts(&self) -> DecodeCounts {
+    pub fn counts(&self) -> DecodeStats {
         self.counters.read()
     }
 

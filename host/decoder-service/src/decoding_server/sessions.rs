@@ -1,7 +1,7 @@
 //! All sessions of a server, found by the decoder's id, and the three calls as functions of a ring.
 
 use super::config::Config;
-use super::counters::{Counters, DecodeCounts};
+use super::counters::{Counters, DecodeStats};
 use super::error::ConfigError;
 use super::session::{Frame, Session};
 use crate::deadline::Cancellation;
@@ -143,15 +143,15 @@ impl Sessions {
 
     /// The volumes and runs that a decoder decoded so far, those of replaced sessions included. `None` if there is no such decoder.
     #[must_use]
-    pub fn counts(&self, id: i64) -> Option<DecodeCounts> {
+    pub fn counts(&self, id: i64) -> Option<DecodeStats> {
         Some(self.entry_of(id)?.counters.read())
     }
 
     /// The same of all decoders together.
     #[must_use]
-    pub fn total(&self) -> DecodeCounts {
-        self.entries.iter().map(|entry| entry.counters.read()).fold(DecodeCounts::default(), |sum, more| {
-            DecodeCounts {
+    pub fn total(&self) -> DecodeStats {
+        self.entries.iter().map(|entry| entry.counters.read()).fold(DecodeStats::default(), |sum, more| {
+            DecodeStats {
                 decodes: sum.decodes + more.decodes,
                 unconverged: sum.unconverged + more.unconverged,
                 late: sum.late + more.late,

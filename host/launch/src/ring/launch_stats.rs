@@ -1,4 +1,4 @@
-//! Statistics of the launches that a kernel makes by itself.
+//! Counts of the launches that a kernel makes by itself.
 
 use super::DeviceError;
 use ringcall_dispatcher::ring::triggers::{self, TriggerRecord};
@@ -18,7 +18,7 @@ pub struct LaunchStats {
 }
 
 impl LaunchStats {
-    /// Reads the statistics from the words of a control block.
+    /// Reads the counts from the words of a control block.
     pub(crate) fn of(read: impl Fn(usize) -> u64) -> Self {
         Self {
             graphs: read(control::LAUNCHES),
@@ -29,7 +29,7 @@ impl LaunchStats {
     }
 }
 
-/// Statistics of a program's trigger graph ([`LinkedGraphs::trigger`](super::LinkedGraphs::trigger)).
+/// Counts of a program's trigger graph ([`LinkedGraphs::trigger`](super::LinkedGraphs::trigger)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Triggers {
     /// Launches so far, including failed ones.
@@ -41,7 +41,7 @@ pub struct Triggers {
 }
 
 impl Triggers {
-    /// Reads the statistics of one launch from the words of a control block, with acquire loads. Does not wait: see
+    /// Reads the counts of one launch from the words of a control block, with acquire loads. Does not wait: see
     /// [`triggers::read`].
     pub(crate) fn of(read: impl Fn(usize) -> u64) -> Self {
         let TriggerRecord { launches, code, at_ns } = triggers::read(read);

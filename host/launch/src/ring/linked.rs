@@ -280,7 +280,7 @@ impl LinkedDispatcher {
         LaunchStats::of(|word| self.control.load(word, Ordering::Acquire))
     }
 
-    /// Statistics of the trigger graph, also read from mapped memory. They are up to date at the latest when the
+    /// Counts of the trigger graph, also read from mapped memory. They are up to date at the latest when the
     /// request that triggered the graph is answered, and always describe one launch.
     #[must_use]
     pub fn triggers(&self) -> Triggers {

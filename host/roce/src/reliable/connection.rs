@@ -26,7 +26,7 @@ pub struct ConnectionOptions {
 
 /// Counters of a reliable connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ConnectionCounts {
+pub struct ConnectionStats {
     /// Counters of the messages sent.
     pub requester: RequesterStats,
     /// Counters of the replies to the peer.
@@ -108,8 +108,8 @@ impl Connection {
 
     /// The connection's counters; [`Responder::stats`] counts packets and refusals.
     #[must_use]
-    pub const fn counts(&self) -> ConnectionCounts {
-        ConnectionCounts { requester: *self.requester.stats(), responder: *self.responder.stats() }
+    pub const fn counts(&self) -> ConnectionStats {
+        ConnectionStats { requester: *self.requester.stats(), responder: *self.responder.stats() }
     }
 
     /// The peer's queue pair.

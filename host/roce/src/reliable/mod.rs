@@ -12,7 +12,7 @@ mod requester;
 mod responder;
 mod syndrome;
 
-pub use connection::{Connection, ConnectionCounts, ConnectionOptions};
+pub use connection::{Connection, ConnectionOptions, ConnectionStats};
 pub use requester::{MessagePostError, ReliableError, Requester, RequesterOptions, RequesterStats};
 pub use responder::{ReliableResponder, ReliableStats};
 pub use syndrome::{AckSyndrome, Nak, rnr_ns};

@@ -27,7 +27,7 @@ pub struct Faults {
 
 /// What went wrong on purpose, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct FaultCounts {
+pub struct FaultStats {
     /// Not sent.
     pub lost: u64,
     /// Sent with a flipped bit.
@@ -91,7 +91,7 @@ pub struct Injector {
     random: Xoshiro256PlusPlus,
     held: VecDeque<Held>,
     spare: Vec<Vec<u8>>,
-    counts: FaultCounts,
+    counts: FaultStats,
 }
 
 impl Injector {
@@ -99,12 +99,12 @@ impl Injector {
     #[must_use]
     pub fn new(faults: Faults) -> Self {
         let random = Xoshiro256PlusPlus::seed_from_u64(faults.seed);
-        Self { faults, random, held: VecDeque::new(), spare: Vec::new(), counts: FaultCounts::default() }
+        Self { faults, random, held: VecDeque::new(), spare: Vec::new(), counts: FaultStats::default() }
     }
 
     /// What went wrong so far.
     #[must_use]
-    pub const fn counts(&self) -> &FaultCounts {
+    pub const fn counts(&self) -> &FaultStats {
         &self.counts
     }
 
@@ -202,7 +202,7 @@ const CONGESTION_BYTE: usize = 4;
 mod tests {
     use super::*;
 
-    fn run(faults: Faults, packets: u8) -> (Vec<u8>, FaultCounts, usize) {
+    fn run(faults: Faults, packets: u8) -> (Vec<u8>, FaultStats, usize) {
         let mut injector = Injector::new(faults);
         let mut out = Vec::new();
         let mut unharmed = 0;
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn without_faults_nothing_changes() {
-        assert_eq!(run(Faults::default(), 50), ((0..50).collect(), FaultCounts::default(), 50));
+        assert_eq!(run(Faults::default(), 50), ((0..50).collect(), FaultStats::default(), 50));
     }
 
     #[test]

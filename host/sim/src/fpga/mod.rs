@@ -49,7 +49,7 @@ pub mod windows;
 pub use bridge::{Bridge, BridgeConfig};
 pub use config::{EMULATOR_QP, PlayerConfig, PlayerTarget, RequestIds, TimeFormat};
 pub use error::EmulatorError;
-pub use faults::{FaultCounts, Faults, Injector};
+pub use faults::{FaultStats, Faults, Injector};
 pub use loopback::{Loopback, LoopbackConfig, LoopbackStats};
 pub use player::Player;
 pub use report::{Latency, Report};

@@ -1,9 +1,9 @@
 //! Report of a run.
 
-use crate::fpga::faults::FaultCounts;
+use crate::fpga::faults::FaultStats;
 use hdrhistogram::Histogram;
 use ringcall_roce::ResponderStats;
-use ringcall_roce::reliable::ConnectionCounts;
+use ringcall_roce::reliable::ConnectionStats;
 use ringcall_wire::Status;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -94,11 +94,11 @@ pub struct Report {
     /// Payload bytes in them.
     pub payload_bytes: u64,
     /// What went wrong on purpose.
-    pub faults: FaultCounts,
+    pub faults: FaultStats,
     /// What the answers' queue pair counted: gaps in the host's numbers among them.
     pub answers: ResponderStats,
     /// What a reliable connection counted: what was sent again, and what the host was told.
-    pub reliable: Option<ConnectionCounts>,
+    pub reliable: Option<ConnectionStats>,
     /// From sending to answer, of correct and wrong ones.
     pub latency_ns: Latency,
     /// From the first request to the end.

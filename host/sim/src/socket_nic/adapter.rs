@@ -4,7 +4,7 @@ use crate::nic::{Config, Memory, Nic, Region};
 use crate::socket_nic::driver::{Driver, Signals};
 use crate::socket_nic::port::{PortError, RocePort};
 use crate::socket_nic::queues::AdapterQueues;
-use crate::socket_nic::report::{LoopCounts, Report, Watch};
+use crate::socket_nic::report::{LoopStats, Report, Watch};
 use crate::socket_nic::service::{POLL_INTERVAL, ServiceError, SocketNicOptions, failed};
 use ringcall::thread::{GRACE_PERIOD, Supervised};
 use ringcall_mlx5::WaitEnd;
@@ -35,7 +35,7 @@ impl Adapter {
         options: SocketNicOptions,
         queues: &AdapterQueues<'_>,
         rendezvous: Option<Receiver<Introduction>>,
-        counts: Arc<dyn LoopCounts>,
+        counts: Arc<dyn LoopStats>,
     ) -> Result<Self, ServiceError> {
         let PortOptions { qp, key, base, .. } = options.port;
         let socket = RoceSocket::bind(options.port.address).map_err(PortError::from)?;

@@ -56,7 +56,7 @@ pub use adapter::Adapter;
 pub use counts::{Count, Counts};
 pub use port::{Delivery, PortError, RocePort};
 pub use queues::AdapterQueues;
-pub use report::{LoopCounts, Report, Watch};
+pub use report::{LoopStats, Report, Watch};
 pub use ringcall_roce::PortOptions;
 pub use service::{Service, ServiceError, SocketNicOptions, SteppedService, Threads, Wiring};
 

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What a loop counts that is not this crate's: a device's kernels.
-pub trait LoopCounts: fmt::Debug + Send + Sync {
+pub trait LoopStats: fmt::Debug + Send + Sync {
     /// How often something happened on the queues, now.
     fn event(&self, event: Event) -> u64;
     /// The counters of requests, now.
@@ -28,7 +28,7 @@ enum Loop {
     /// On a thread of this process.
     Here { endpoint: Words, bank: Arc<Bank> },
     /// Anywhere.
-    Elsewhere(Arc<dyn LoopCounts>),
+    Elsewhere(Arc<dyn LoopStats>),
 }
 
 /// Live counts of a service. Cheap to clone, for any thread.
@@ -51,11 +51,7 @@ impl Watch {
     }
 
     /// Of a loop that counts by itself.
-    pub(crate) fn of_loop(
-        port: Arc<Counts>,
-        counts: Arc<dyn LoopCounts>,
-        drops: Option<SocketDrops>,
-    ) -> Self {
+    pub(crate) fn of_loop(port: Arc<Counts>, counts: Arc<dyn LoopStats>, drops: Option<SocketDrops>) -> Self {
         Self { port, serving: Loop::Elsewhere(counts), drops }
     }
 

@@ -5,7 +5,7 @@ mod table;
 use crate::outbox::Tag;
 use crate::stats::LiveCallerCounters;
 use crate::wire::{BATCH, WireArrival};
-use crate::{CallerStatistics, Outbox, TransportAddress, TransportError, Wire};
+use crate::{CallerStats, Outbox, TransportAddress, TransportError, Wire};
 use ringcall::FunctionId;
 use ringcall_gpu::clock;
 use ringcall_wire::call::RoundTrip;
@@ -120,7 +120,7 @@ pub struct CallerReply {
 }
 
 /// A client over any wire. Answers are matched with requests by id and may come in any order. Each request ends once:
-/// answered, lost at its deadline, or unsent. All other frames that come are counted ([`CallerStatistics`]).
+/// answered, lost at its deadline, or unsent. All other frames that come are counted ([`CallerStats`]).
 ///
 /// ```no_run
 /// use ringcall::FunctionId;
@@ -133,7 +133,7 @@ pub struct CallerReply {
 /// while caller.waiting() > 0 {
 ///     caller.poll(|ended| println!("{}: {:?} after {:?}", ended.id, ended.outcome, ended.took));
 /// }
-/// println!("{}", caller.statistics());
+/// println!("{}", caller.stats());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -198,8 +198,8 @@ impl<W: Wire> Caller<W> {
 
     /// The counters.
     #[must_use]
-    pub fn statistics(&self) -> CallerStatistics {
-        CallerStatistics { waiting: self.table.waiting() as u64, ..self.counters.counts() }
+    pub fn stats(&self) -> CallerStats {
+        CallerStats { waiting: self.table.waiting() as u64, ..self.counters.counts() }
     }
 
     /// Adds a request to the batch that the next [`flush`](Self::flush) or [`poll`](Self::poll) sends, and returns its

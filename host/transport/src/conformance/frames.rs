@@ -35,7 +35,7 @@ pub(super) fn answers_are_exact(subject: &dyn Subject) -> CaseResult {
     equal("answer", &answer, &ResponseHeader::reply(&header, Status::UNKNOWN_FUNCTION.0, 0))?;
     let report = stop(service, GRACE)?;
     let sent = capacity as u64 + 3;
-    equal("requests", &(report.statistics.requests, report.statistics.answered), &(sent, sent))
+    equal("requests", &(report.stats.requests, report.stats.answered), &(sent, sent))
 }
 
 /// Three clients use the same ids at once.
@@ -100,7 +100,7 @@ pub(super) fn faults_are_survived(subject: &dyn Subject) -> CaseResult {
     let report = stop(service, GRACE)?;
     equal(
         "frames received and answered",
-        &(report.statistics.received, report.statistics.answered),
+        &(report.stats.received, report.stats.answered),
         &(arrived, arrived),
     )
 }
@@ -137,7 +137,7 @@ pub(super) fn garbage_is_counted_and_hurts_nobody(subject: &dyn Subject) -> Case
         while reply(client)?.id != 1000 {}
     }
     let report = stop(service, GRACE)?;
-    let counts = report.statistics;
+    let counts = report.stats;
     ensure!(counts.runts >= HEADER_BYTES as u64, "{counts}");
     equal("strays", &counts.strays, &1)?;
     ensure!(counts.bad_magic + counts.malformed >= 1, "{counts}");
@@ -162,6 +162,6 @@ pub(super) fn frames_that_do_not_fit_are_refused(subject: &dyn Subject) -> CaseR
     }
     call(client, 1, b"hello")?;
     let report = stop(service, GRACE)?;
-    let counts = report.statistics;
+    let counts = report.stats;
     equal("refusals", &(counts.oversize, counts.truncated, counts.requests), &(3, 4, 1))
 }

@@ -219,7 +219,7 @@ fn until(what: &str, mut is: impl FnMut() -> bool) -> CaseResult {
 fn stop(service: Box<dyn RingFilling>, deadline: Duration) -> Result<crate::TransportStopReport, String> {
     let report = service.stop(deadline);
     ensure!(!report.stuck, "the transport is stuck: {report}");
-    equal("frames and slots unaccounted for", &report.statistics.balance(), &(0, 0))?;
-    equal("requests still under way after the stop", &report.statistics.under_way, &0)?;
+    equal("frames and slots unaccounted for", &report.stats.balance(), &(0, 0))?;
+    equal("requests still under way after the stop", &report.stats.under_way, &0)?;
     Ok(report)
 }

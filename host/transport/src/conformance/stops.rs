@@ -30,9 +30,9 @@ pub(super) fn a_stop_in_a_burst_adds_up(subject: &dyn Subject) -> CaseResult {
     })?;
     // The answered requests have left: the stop finds the stuck ones, and perhaps new ones not yet polled.
     let answered = (foreign.served - foreign.held.len()) as u64;
-    until("answers are sent", || service.statistics().answered >= answered)?;
+    until("answers are sent", || service.stats().answered >= answered)?;
     let report = stop(service, Duration::ZERO)?;
-    let counts = report.statistics;
+    let counts = report.stats;
     equal("received", &counts.received, &60)?;
     equal("sum", &(counts.answered + counts.dropped + counts.refused() + counts.unsent), &60)?;
     equal("answered", &(counts.answered, counts.dropped >= 2), &(answered, true))?;
@@ -64,7 +64,7 @@ pub(super) fn a_stop_drains(subject: &dyn Subject) -> CaseResult {
         foreign.answer_held();
         stopping.join().map_err(|_| "the stop panicked".to_owned())?
     })?;
-    equal("answered and dropped", &(report.statistics.answered, report.dropped), &(5, 0))?;
+    equal("answered and dropped", &(report.stats.answered, report.dropped), &(5, 0))?;
     (0..5).try_for_each(|_| equal("status", &reply(&mut *client)?.status, &Status::OK))
 }
 
@@ -101,6 +101,6 @@ pub(super) fn the_service_restarts(subject: &dyn Subject) -> CaseResult {
     for id in 10..30 {
         call(&mut *client, id, b"again")?;
     }
-    until("old answers are thrown away", || service.statistics().unasked == 2)?;
+    until("old answers are thrown away", || service.stats().unasked == 2)?;
     stop(service, GRACE).map(drop)
 }

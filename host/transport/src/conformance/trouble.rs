@@ -39,7 +39,7 @@ pub(super) fn no_answer_stalls_no_other(subject: &dyn Subject) -> CaseResult {
             equal("answer", &reply(&mut *other)?, &echoed(id, &id.to_le_bytes()))?;
         }
     }
-    until("three are left under way", || service.statistics().under_way == 3)?;
+    until("three are left under way", || service.stats().under_way == 3)?;
     let report = stop(service, AT_ONCE)?;
     equal("dropped", &report.dropped, &3)?;
     let reported: BTreeSet<u32> = (0..3)
@@ -89,7 +89,7 @@ pub(super) fn bad_answers_are_reported(subject: &dyn Subject) -> CaseResult {
     ask(3, || Act::Fail(9), refused(3, Status::ENGINE_FAILED))?;
     ask(4, || Act::Confuse, refused(4, Status::ABANDONED))?;
     ask(5, || Act::Answer(Vec::new()), echoed(5, b""))?;
-    let counts = stop(service, GRACE)?.statistics;
+    let counts = stop(service, GRACE)?.stats;
     equal("counts", &(counts.error_marks, counts.bad_answers, counts.answered), &(2, 1, 5))
 }
 
@@ -105,10 +105,10 @@ pub(super) fn a_full_ring_holds_back(subject: &dyn Subject) -> CaseResult {
         client.send(&request(id, &id.to_le_bytes()));
     }
     if subject.names_slots() {
-        until("the rest is refused", || service.statistics().slot_taken >= 36)?;
+        until("the rest is refused", || service.stats().slot_taken >= 36)?;
     } else {
-        until("the ring is full", || service.statistics().full > 0)?;
-        equal("received by a full ring", &service.statistics().received, &4)?;
+        until("the ring is full", || service.stats().full > 0)?;
+        equal("received by a full ring", &service.stats().received, &4)?;
     }
     let answered = if subject.names_slots() { 4 } else { 40 };
     foreign.serve(answered, echo)?;
@@ -120,7 +120,7 @@ pub(super) fn a_full_ring_holds_back(subject: &dyn Subject) -> CaseResult {
             equal("answer", &reply, &echoed(reply.id, &reply.id.to_le_bytes()))?;
         }
     }
-    let counts = stop(service, GRACE)?.statistics;
+    let counts = stop(service, GRACE)?.stats;
     equal("counts", &(counts.received, counts.answered), &(40, answered as u64))
 }
 
@@ -143,7 +143,7 @@ pub(super) fn a_client_restarts(subject: &dyn Subject) -> CaseResult {
     let newest = foreign.held.pop().ok_or("nothing is held")?;
     foreign.answer_held();
     until("the first one's answers are gone", || {
-        let counts = service.statistics();
+        let counts = service.stats();
         counts.answered + counts.unsent == 3
     })?;
     foreign.held.push(newest);

@@ -16,24 +16,24 @@
 //! To the requests' source, or to the address in [`PortOptions::peer`]: an adapter takes packets only at port 4791,
 //! from any source port. Up to [`RoceOptions::peers`] peers are known at a time. A packet of an unknown peer must bring
 //! the window's key. The peer then takes the entry of the peer that was silent longest, which is counted as
-//! [`evicted`](crate::Statistics::evicted), and whose outstanding answers are counted as unsent. The newcomer's window
+//! [`evicted`](crate::TransportStats::evicted), and whose outstanding answers are counted as unsent. The newcomer's window
 //! is zeroed.
 //!
 //! # The reliable service
 //! [`ReliableRoce`] is a queue pair of the reliable connected service with one peer: each packet is sent again until it
-//! is acknowledged. [`wrong_psn`](crate::Statistics::wrong_psn) counts packets out of order, which the peer sends
-//! again, [`resent`](crate::Statistics::resent) the packets that this side sends again; `broken_…` counters say why a
+//! is acknowledged. [`wrong_psn`](crate::TransportStats::wrong_psn) counts packets out of order, which the peer sends
+//! again, [`resent`](crate::TransportStats::resent) the packets that this side sends again; `broken_…` counters say why a
 //! connection has ended.
 //!
 //! # What is counted
-//! [`lost`](crate::Statistics::lost) counts packets that are missing by sequence number; a packet that comes late was
-//! counted, and makes up for the next lost one. [`incomplete`](crate::Statistics::incomplete) counts frames and
-//! messages given up because some of their packets never came, [`repeated`](crate::Statistics::repeated) duplicates.
-//! [`wrong_icrc`](crate::Statistics::wrong_icrc), [`wrong_key`](crate::Statistics::wrong_key),
-//! [`no_message`](crate::Statistics::no_message) (an earlier packet is missing) and
-//! [`forbidden`](crate::Statistics::forbidden) (from a host that is not allowed) count refused packets by reason;
+//! [`lost`](crate::TransportStats::lost) counts packets that are missing by sequence number; a packet that comes late was
+//! counted, and makes up for the next lost one. [`incomplete`](crate::TransportStats::incomplete) counts frames and
+//! messages given up because some of their packets never came, [`repeated`](crate::TransportStats::repeated) duplicates.
+//! [`wrong_icrc`](crate::TransportStats::wrong_icrc), [`wrong_key`](crate::TransportStats::wrong_key),
+//! [`no_message`](crate::TransportStats::no_message) (an earlier packet is missing) and
+//! [`forbidden`](crate::TransportStats::forbidden) (from a host that is not allowed) count refused packets by reason;
 //! packets refused for any other reason (queue pair, addresses, not RoCE) are
-//! [`malformed`](crate::Statistics::malformed).
+//! [`malformed`](crate::TransportStats::malformed).
 
 mod reliable;
 

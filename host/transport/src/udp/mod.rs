@@ -20,7 +20,7 @@
 //! # Back-pressure
 //! While no slot is vacant nothing is read: datagrams wait in the socket's receive buffer
 //! ([`UdpOptions::receive_buffer_bytes`]), and the operating system drops and counts those that do not fit
-//! ([`Statistics::kernel_drops`](crate::Statistics::kernel_drops)).
+//! ([`TransportStats::kernel_drops`](crate::TransportStats::kernel_drops)).
 //!
 //! # System calls
 //! Batches use `recvmmsg` and `sendmmsg` for up to [`BATCH`](crate::wire::BATCH) datagrams; single datagrams use

@@ -4,7 +4,7 @@ pub(crate) mod file;
 mod reload;
 mod transport;
 
-use super::figures::{self, Counted, Figure, Figures};
+use super::counters::{self, NamedCounter, ReadCounters, ServiceCounters};
 use super::log::Watchman;
 use super::plugin::{Over, Plugin};
 use super::sandbox::Sandbox;
@@ -23,7 +23,7 @@ use ringcall::thread::StopFlag;
 use ringcall::wire::decoding::EnqueueSyndromes;
 use ringcall::wire::header::HEADER_BYTES;
 use ringcall::{FunctionTable, HostDispatcher, Ring, RingConfig};
-use ringcall_decoder_service::decoding_server::{self, Config, DecodeCounts, DecoderConfig, Sessions};
+use ringcall_decoder_service::decoding_server::{self, Config, DecodeStats, DecoderConfig, Sessions};
 use ringcall_qec::decode::{DecoderFamily, MatchingEngine};
 use ringcall_transport::{FunctionAnswers, Latencies, TransportAddress};
 use serde_json::{Value, json};
@@ -124,12 +124,12 @@ fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config, signals: 
         return Ok(0);
     };
     let bound = bind(&args, given, config, &sessions, sized)?;
-    let counts: Arc<OnceLock<Figures>> = Arc::default();
+    let counts: Arc<OnceLock<ReadCounters>> = Arc::default();
     let seen = Arc::clone(&counts);
-    let figures_so_far: Figures =
-        Arc::new(move || seen.get().map_or_else(Counted::default, |figures| figures()));
+    let counters_so_far: ReadCounters =
+        Arc::new(move || seen.get().map_or_else(ServiceCounters::default, |counters| counters()));
     let ending = StopFlag::default();
-    let serve_metrics = |address| metrics::start(address, Arc::clone(&figures_so_far), ending.clone());
+    let serve_metrics = |address| metrics::start(address, Arc::clone(&counters_so_far), ending.clone());
     let metrics = args.metrics.map(serve_metrics).transpose()?;
     let mut line = ready_line(&bound);
     if let Some(metrics) = &metrics {
@@ -139,9 +139,9 @@ fn serve(args: &Args, given: &Given<'_>, path: &Path, config: &Config, signals: 
     super::say(&mut out, &line)?;
     let start = |Bound { id, start, .. }: Bound| start().map(|served| DecoderRing { id, served });
     let rings = bound.into_iter().map(start).collect::<Result<Vec<_>>>()?;
-    let _ = counts.set(figures(&rings, &sessions));
+    let _ = counts.set(counters(&rings, &sessions));
     let mut reload = Reload::new(path, (&args, sized), room, config, &sessions);
-    let mut watchman = Watchman::new(Arc::clone(&figures_so_far));
+    let mut watchman = Watchman::new(Arc::clone(&counters_so_far));
     serve_until_told(&args, signals, &line, &mut watchman, &mut |hung_up| reload.turn(hung_up));
     ending.set();
     // Half of the time is for requests under way; decodes by belief propagation that take longer are cut off then.
@@ -228,19 +228,19 @@ fn ready_line(rings: &[Bound]) -> String {
 }
 
 /// The sum of the counters of all rings, and the decodes of all decoders.
-fn figures(rings: &[DecoderRing], sessions: &Arc<Sessions>) -> Figures {
-    let each: Vec<Figures> = rings.iter().map(|ring| ring.served.figures()).collect();
+fn counters(rings: &[DecoderRing], sessions: &Arc<Sessions>) -> ReadCounters {
+    let each: Vec<ReadCounters> = rings.iter().map(|ring| ring.served.counters()).collect();
     let sessions = Arc::clone(sessions);
     Arc::new(move || {
-        let mut sums: BTreeMap<String, Figure> = BTreeMap::new();
+        let mut sums: BTreeMap<String, NamedCounter> = BTreeMap::new();
         let mut latencies: Option<Latencies> = None;
         let mut functions: Vec<FunctionAnswers> = Vec::new();
-        for counted in each.iter().map(|figures| figures()) {
-            for figure in counted.figures {
-                match sums.get_mut(&figure.name) {
-                    Some(sum) => sum.value += figure.value,
+        for counted in each.iter().map(|counters| counters()) {
+            for counter in counted.counters {
+                match sums.get_mut(&counter.name) {
+                    Some(sum) => sum.value += counter.value,
                     None => {
-                        sums.insert(figure.name.clone(), figure);
+                        sums.insert(counter.name.clone(), counter);
                     }
                 }
             }
@@ -255,9 +255,9 @@ fn figures(rings: &[DecoderRing], sessions: &Arc<Sessions>) -> Figures {
                 }
             }
         }
-        let DecodeCounts { decodes, unconverged, late } = sessions.total();
-        let decodes = figures::decodes([decodes, unconverged, late]);
-        Counted { figures: sums.into_values().chain(decodes).collect(), latencies, functions }
+        let DecodeStats { decodes, unconverged, late } = sessions.total();
+        let decodes = counters::decodes([decodes, unconverged, late]);
+        ServiceCounters { counters: sums.into_values().chain(decodes).collect(), latencies, functions }
     })
 }
 
@@ -283,7 +283,7 @@ fn publish(args: &Args, config: &Config, outcomes: &[(i64, Outcome)], sessions: 
         text += &format!("QEC_DECODING_SERVER_DISPATCHED count={total}\n");
         for (id, outcome) in outcomes {
             text += &format!("decoder {id}\n{}", outcome.shown(args.verbose));
-            let DecodeCounts { decodes, unconverged, late } = sessions.counts(*id).unwrap_or_default();
+            let DecodeStats { decodes, unconverged, late } = sessions.counts(*id).unwrap_or_default();
             let may_fail = config.decoders.iter().any(|decoder| decoder.id() == *id && decoder.is_relay());
             if may_fail || unconverged + late > 0 {
                 text += &format!("decodes: {decodes}, unconverged {unconverged}, late {late}\n");
@@ -301,7 +301,7 @@ fn publish(args: &Args, config: &Config, outcomes: &[(i64, Outcome)], sessions: 
         let decoder = |(id, outcome): &(i64, Outcome)| {
             let mut value = outcome.json.clone();
             value["id"] = (*id).into();
-            let DecodeCounts { decodes, unconverged, late } = sessions.counts(*id).unwrap_or_default();
+            let DecodeStats { decodes, unconverged, late } = sessions.counts(*id).unwrap_or_default();
             value["decodes"] = decodes.into();
             value["unconverged"] = unconverged.into();
             value["late"] = late.into();
