@@ -674,32 +674,30 @@ fn runs_of_any_length_are_streamed() {
         }
     }
     // Two cores share each run: their answers are those of one core, and no join is forced.
-    let experiment = ["--stream", "--distance", "3", "--p", "0.004", "--matching", "plain"];
-    let written = ringcall(&[&["serve", "--write-config", &config], &experiment[..]].concat());
-    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
-    let json = folder.path("shared.json");
-    let server = Server::start(&[&experiment[..], &["--cores", "2", "--json", &json]].concat());
-    let args = ["emulate", "--protocol", "decoding", "--config", &config, "--connect", &server.line];
-    let output = ringcall(&[&args[..], &["--run-rounds", "200", "--requests", "8", "--json", "-"]].concat());
-    let out = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{out}{}", String::from_utf8_lossy(&output.stderr));
-    let report: Value = serde_json::from_str(&out).expect("JSON");
-    assert_eq!(report["correct"], 8, "{report}");
-    let text = server.stop();
-    assert!(text.contains("runs: 8, forced decisions 0, lost threads 0\n"), "{text}");
-    let text = std::fs::read_to_string(&json).expect("the report");
-    let report: Value = serde_json::from_str(&text).expect("JSON");
-    let decoder = &report["decoders"][0];
-    assert_eq!([&decoder["decodes"], &decoder["forced"], &decoder["lost_helpers"]], [8, 0, 0], "{text}");
-    // Several cores have no second pass, and are a matter of streams.
-    for (more, why) in [
-        (&["--stream", "--cores", "2"][..], "several cores match in one pass: give --matching plain"),
-        (&["--cores", "2"][..], "--stream"),
-    ] {
-        let refused = ringcall(&[&["serve", "--distance", "3"], more].concat());
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(refused.status.code() == Some(2) && said.contains(why), "{said}");
+    for matching in ["plain", "correlated"] {
+        let experiment = ["--stream", "--distance", "3", "--p", "0.004", "--matching", matching];
+        let written = ringcall(&[&["serve", "--write-config", &config], &experiment[..]].concat());
+        assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+        let json = folder.path("shared.json");
+        let server = Server::start(&[&experiment[..], &["--cores", "2", "--json", &json]].concat());
+        let args = ["emulate", "--protocol", "decoding", "--config", &config, "--connect", &server.line];
+        let output =
+            ringcall(&[&args[..], &["--run-rounds", "200", "--requests", "8", "--json", "-"]].concat());
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{out}{}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_str(&out).expect("JSON");
+        assert_eq!(report["correct"], 8, "{matching}: {report}");
+        let text = server.stop();
+        assert!(text.contains("runs: 8, forced decisions 0, lost threads 0\n"), "{matching}: {text}");
+        let text = std::fs::read_to_string(&json).expect("the report");
+        let report: Value = serde_json::from_str(&text).expect("JSON");
+        let decoder = &report["decoders"][0];
+        assert_eq!([&decoder["decodes"], &decoder["forced"], &decoder["lost_helpers"]], [8, 0, 0], "{text}");
     }
+    // Several cores are a matter of streams.
+    let refused = ringcall(&["serve", "--distance", "3", "--cores", "2"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && said.contains("--stream"), "{said}");
     // A run that is too short has no corrections.
     let server = Server::start(&["--stream", "--distance", "3"]);
     let mut client = server.client(0, 1);

@@ -146,7 +146,7 @@ fn corrections_are_ready_when_a_run_is_whole() {
     }
 }
 
-/// A surface code over runs that are longer than the one the configuration describes, in one pass and in two: answers are those of the
+/// A surface code over runs that are longer than the one the configuration describes, in one pass and in two, on one core and two: answers are those of the
 /// decoder that is given rounds of defects, and as good as those of whole runs.
 #[test]
 fn runs_of_a_surface_code_are_decoded_round_by_round() {
@@ -160,10 +160,13 @@ fn runs_of_a_surface_code_are_decoded_round_by_round() {
     let short = experiment(8).detector_error_model().unwrap();
     let layers: Vec<u32> =
         experiment(8).detector_layout().unwrap().detectors().iter().map(|d| d.layer).collect();
-    for (correlated, engine) in
-        [(false, MatchingEngine::SparseBlossom), (true, MatchingEngine::CorrelatedBlossom)]
-    {
-        let text = write_endless(&short, 1, correlated, (8, 4), NonZeroUsize::MIN).unwrap();
+    let two = NonZeroUsize::new(2).unwrap();
+    for (correlated, engine, cores) in [
+        (false, MatchingEngine::SparseBlossom, NonZeroUsize::MIN),
+        (true, MatchingEngine::CorrelatedBlossom, NonZeroUsize::MIN),
+        (true, MatchingEngine::CorrelatedBlossom, two),
+    ] {
+        let text = write_endless(&short, 1, correlated, (8, 4), cores).unwrap();
         let mut session = session(&text);
         let graph = DecodingGraph::from_dem(&short, ParallelEdges::Independent).unwrap();
         let mut config = EndlessConfig::default();
@@ -171,7 +174,9 @@ fn runs_of_a_surface_code_are_decoded_round_by_round() {
         let short = MatchingDecoder::new(&graph, engine).unwrap();
         let mut endless = EndlessDecoder::new(short.engine().graph(), &layers, &config).unwrap();
         assert_eq!(endless.makes_second_pass(), correlated);
-        assert_eq!(session.least_rounds(), Some(endless.least_rounds()));
+        if cores != two {
+            assert_eq!(session.least_rounds(), Some(endless.least_rounds()));
+        }
         let mut rng = Rng::seed_from_u64(4);
         let (mut wrong, mut wrong_whole, mut differ) = (0, 0, 0);
         for rounds in [50, 51, 200] {
@@ -214,7 +219,7 @@ fn runs_of_a_surface_code_are_decoded_round_by_round() {
             }
         }
         eprintln!(
-            "{correlated} differ {differ} wrong {wrong} whole {wrong_whole} forced {}",
+            "{correlated} on {cores}: differ {differ} wrong {wrong} whole {wrong_whole} forced {}",
             session.forced()
         );
         // The weights differ by rounding, since probabilities were added in another order.
@@ -238,7 +243,6 @@ fn what_does_not_repeat_is_refused() {
     for (more, why) in [
         ("cores: 0", "from 1 to 64"),
         ("cores: 65", "from 1 to 64"),
-        ("cores: 2, enable_correlations: true", "match in one pass"),
         ("cores: 2, margin: 9", "in place of a margin"),
     ] {
         let reason = refused(&good.replace("{num", &format!("{{{more}, num")));

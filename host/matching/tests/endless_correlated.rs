@@ -1,4 +1,4 @@
-//! Correlated runs without end against whole runs that are matched twice.
+//! Correlated runs without end, on one core and on several, against whole runs that are matched twice.
 
 mod repetition;
 
@@ -6,8 +6,11 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
 use ringcall_matching::{
-    DecoderConfig, EndlessConfig, EndlessDecoder, ErrorPart, GraphBuilder, MatchingGraph, MwpmDecoder,
+    DecoderConfig, EndlessConfig, EndlessDecoder, EndlessRun, ErrorPart, GraphBuilder, MatchingGraph,
+    MwpmDecoder, SharedEndlessConfig, SharedEndlessDecoder,
 };
+use std::num::NonZeroUsize;
+use std::time::Duration;
 
 /// An error: its probability, the detectors of each part, and the observables that it flips.
 struct Fault {
@@ -75,7 +78,16 @@ fn config(margin: usize) -> EndlessConfig {
     config
 }
 
-fn run(decoder: &mut EndlessDecoder, width: u32, rounds: u32, defects: &[u32]) -> u64 {
+/// On so many cores, with windows that overlap by so many rounds; 0 stands for the default.
+fn shared(short: &MatchingGraph, of: &[u32], cores: usize, overlap: usize) -> SharedEndlessDecoder {
+    let mut config = SharedEndlessConfig::new(NonZeroUsize::new(cores).unwrap());
+    (config.overlap, config.correlations) = (overlap, true);
+    // A window that is late is matched twice, and takes memory for it.
+    config.timeout = Duration::from_secs(20);
+    SharedEndlessDecoder::new(short, of, &config, |_| {}).unwrap()
+}
+
+fn run(decoder: &mut EndlessRun, width: u32, rounds: u32, defects: &[u32]) -> u64 {
     let run = repetition::by_round(width, rounds, defects);
     let (before, last) = run.split_at(run.len() - decoder.tail_rounds());
     for (t, round) in before.iter().enumerate() {
@@ -110,12 +122,17 @@ struct Counts {
     errors: [u32; 3],
 }
 
-fn compare(checks: u32, p: [f64; 3], rounds: u32, margin: usize, shots: usize) -> Counts {
+fn compare(
+    checks: u32,
+    p: [f64; 3],
+    rounds: u32,
+    shots: usize,
+    decoder: impl Fn(&MatchingGraph, &[u32]) -> EndlessRun,
+) -> Counts {
     let (faults, _) = two_codes(checks, rounds, p);
     let (short, of) = two_codes(checks, 9, p);
     let (long, short) = (graph(&faults), graph(&short));
-    let mut endless = EndlessDecoder::new(&short, &of, &config(margin)).unwrap();
-    assert!(endless.makes_second_pass());
+    let mut endless = decoder(&short, &of);
     let (mut twice, mut once) = (whole(&long, true), whole(&long, false));
     let mut searches = DecoderConfig::default();
     searches.near_entries = 0;
@@ -142,10 +159,17 @@ fn compare(checks: u32, p: [f64; 3], rounds: u32, margin: usize, shots: usize) -
     counts
 }
 
-#[test]
-fn errors_are_as_many_as_of_whole_runs() {
+fn alone(margin: usize) -> impl Fn(&MatchingGraph, &[u32]) -> EndlessRun {
+    move |short, of| {
+        let decoder = EndlessDecoder::new(short, of, &config(margin)).unwrap();
+        assert!(decoder.makes_second_pass());
+        decoder.into()
+    }
+}
+
+fn errors_are_as_many_as_of_whole_runs(decoder: impl Fn(&MatchingGraph, &[u32]) -> EndlessRun) {
     for (checks, p, shots) in [(5, [0.004, 0.03, 0.02], 600), (8, [0.01, 0.05, 0.03], 300)] {
-        let counts = compare(checks, p, 200, 0, shots);
+        let counts = compare(checks, p, 200, shots, &decoder);
         let [endless, twice, once] = counts.errors;
         assert!(counts.settled > 20 && counts.other_weight * 2 < counts.settled, "{counts:?}");
         assert!(counts.other_answer * 50 <= counts.shots, "{counts:?}");
@@ -156,8 +180,47 @@ fn errors_are_as_many_as_of_whole_runs() {
 }
 
 #[test]
+fn one_core_errs_as_whole_runs() {
+    errors_are_as_many_as_of_whole_runs(alone(0));
+}
+
+#[test]
+fn several_cores_err_as_whole_runs() {
+    errors_are_as_many_as_of_whole_runs(|short, of| {
+        let decoder = shared(short, of, 2, 0);
+        assert!(decoder.makes_second_pass());
+        decoder.into()
+    });
+}
+
+#[test]
+fn a_short_overlap_is_told_and_costs_little() {
+    let counts = compare(5, [0.004, 0.03, 0.02], 200, 300, |short, of| shared(short, of, 1, 1).into());
+    assert!(counts.forced > 10, "{counts:?}");
+    let [endless, twice, _] = counts.errors;
+    assert!(endless <= 2 * twice + 10, "{counts:?}");
+}
+
+#[test]
+fn the_answer_does_not_depend_on_threads() {
+    let p = [0.01, 0.05, 0.03];
+    let (faults, _) = two_codes(5, 200, p);
+    let (short, of) = two_codes(5, 9, p);
+    let (long, short) = (graph(&faults), graph(&short));
+    let mut decoders = [1, 2, 4].map(|cores| EndlessRun::from(shared(&short, &of, cores, 3)));
+    let mut rng = Rng::seed_from_u64(8);
+    for shot in 0..100 {
+        let (defects, _) = sample(&faults, long.num_detectors(), &mut rng);
+        let [one, two, four] = decoders
+            .each_mut()
+            .map(|decoder| (run(decoder, 10, 200, &defects), decoder.weight().to_bits(), decoder.forced()));
+        assert_eq!((two, four), (one, one), "shot {shot}");
+    }
+}
+
+#[test]
 fn a_short_margin_is_told_and_costs_little() {
-    let counts = compare(5, [0.004, 0.03, 0.02], 200, 2, 300);
+    let counts = compare(5, [0.004, 0.03, 0.02], 200, 300, alone(2));
     assert!(counts.forced > 10, "{counts:?}");
     let [endless, twice, _] = counts.errors;
     assert!(endless <= 2 * twice + 10, "{counts:?}");
@@ -166,9 +229,10 @@ fn a_short_margin_is_told_and_costs_little() {
 #[test]
 fn without_correlations_a_run_is_matched_once() {
     let (short, of) = repetition::repetition_code(6, 8, 0.05);
-    let mut plain = EndlessDecoder::new(&short, &of, &EndlessConfig::default()).unwrap();
-    let mut asked = EndlessDecoder::new(&short, &of, &config(0)).unwrap();
-    assert!(!asked.makes_second_pass());
+    let plain = EndlessDecoder::new(&short, &of, &EndlessConfig::default()).unwrap();
+    let asked = EndlessDecoder::new(&short, &of, &config(0)).unwrap();
+    assert!(!asked.makes_second_pass() && !shared(&short, &of, 2, 0).makes_second_pass());
+    let [mut plain, mut asked] = [plain, asked].map(EndlessRun::from);
     let (long, _) = repetition::repetition_code(6, 150, 0.05);
     let mut rng = Rng::seed_from_u64(3);
     for _ in 0..50 {
@@ -182,16 +246,19 @@ fn without_correlations_a_run_is_matched_once() {
 fn single_errors_are_put_right_in_runs_of_any_length() {
     let p = [0.01, 0.03, 0.02];
     let (short, of) = two_codes(3, 9, p);
-    let mut decoder = EndlessDecoder::new(&graph(&short), &of, &config(4)).unwrap();
-    let least = decoder.least_rounds() as u32;
-    for rounds in least..least + 12 {
-        let (faults, _) = two_codes(3, rounds, p);
-        for fault in &faults {
-            let mut defects: Vec<u32> = fault.parts.iter().flat_map(|part| part.0.clone()).collect();
-            defects.sort_unstable();
-            let expected = fault.parts.iter().flat_map(|part| &part.1).fold(0, |all, o| all ^ 1 << o);
-            assert_eq!(run(&mut decoder, 6, rounds, &defects), expected, "{rounds} rounds, {defects:?}");
-            assert_eq!(decoder.forced(), 0);
+    let short = graph(&short);
+    let alone = EndlessDecoder::new(&short, &of, &config(4)).unwrap().into();
+    for mut decoder in [alone, EndlessRun::from(shared(&short, &of, 2, 0))] {
+        let least = decoder.least_rounds() as u32;
+        for rounds in least..least + 12 {
+            let (faults, _) = two_codes(3, rounds, p);
+            for fault in &faults {
+                let mut defects: Vec<u32> = fault.parts.iter().flat_map(|part| part.0.clone()).collect();
+                defects.sort_unstable();
+                let expected = fault.parts.iter().flat_map(|part| &part.1).fold(0, |all, o| all ^ 1 << o);
+                assert_eq!(run(&mut decoder, 6, rounds, &defects), expected, "{rounds} rounds, {defects:?}");
+                assert_eq!(decoder.forced(), 0);
+            }
         }
     }
 }
@@ -199,7 +266,8 @@ fn single_errors_are_put_right_in_runs_of_any_length() {
 #[test]
 fn a_run_of_any_length_allocates_nothing() {
     let (short, of) = two_codes(4, 9, [0.01, 0.03, 0.02]);
-    let mut decoder = EndlessDecoder::new(&graph(&short), &of, &config(0)).unwrap();
+    let short = graph(&short);
+    let mut decoder = EndlessDecoder::new(&short, &of, &config(0)).unwrap();
     let mut rng = Rng::seed_from_u64(6);
     let rounds: Vec<Vec<u32>> =
         (0..3000).map(|_| (0..8).filter(|_| rng.random_bool(0.15)).collect()).collect();
@@ -214,6 +282,17 @@ fn a_run_of_any_length_allocates_nothing() {
         assert_eq!(info.count_total, 0);
     }
     assert_eq!(decoder.weight(), other.weight());
+    for cores in [1, 3] {
+        let mut decoder = shared(&short, &of, cores, 0);
+        let mut run = || {
+            for round in &rounds {
+                decoder.push_round(round).unwrap();
+            }
+            decoder.finish(&[&[1, 2]]).unwrap();
+        };
+        run();
+        assert_eq!(allocation_counter::measure(run).count_total, 0, "{cores} cores");
+    }
 }
 
 proptest! {
@@ -225,14 +304,17 @@ proptest! {
     ) {
         let p = [0.01, 0.03, 0.02];
         let (short, of) = two_codes(3, 9, p);
-        let mut decoder = EndlessDecoder::new(&graph(&short), &of, &config(margin)).unwrap();
-        prop_assume!(decoder.least_rounds() <= 60);
-        let defects: Vec<u32> = (0..360).filter(|&i| bits[i as usize]).collect();
-        let first = (run(&mut decoder, 6, 60, &defects), decoder.weight(), decoder.forced());
-        prop_assert!(first.1 >= 0.0);
-        prop_assert_eq!(run(&mut decoder, 6, 60, &[]), 0);
-        prop_assert_eq!((decoder.weight(), decoder.forced()), (0.0, 0));
-        let again = (run(&mut decoder, 6, 60, &defects), decoder.weight(), decoder.forced());
-        prop_assert_eq!(first, again);
+        let short = graph(&short);
+        let alone = EndlessDecoder::new(&short, &of, &config(margin)).unwrap().into();
+        for mut decoder in [alone, EndlessRun::from(shared(&short, &of, 1, margin))] {
+            prop_assume!(decoder.least_rounds() <= 60);
+            let defects: Vec<u32> = (0..360).filter(|&i| bits[i as usize]).collect();
+            let first = (run(&mut decoder, 6, 60, &defects), decoder.weight(), decoder.forced());
+            prop_assert!(first.1 >= 0.0);
+            prop_assert_eq!(run(&mut decoder, 6, 60, &[]), 0);
+            prop_assert_eq!((decoder.weight(), decoder.forced()), (0.0, 0));
+            let again = (run(&mut decoder, 6, 60, &defects), decoder.weight(), decoder.forced());
+            prop_assert_eq!(first, again);
+        }
     }
 }

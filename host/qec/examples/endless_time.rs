@@ -1,5 +1,6 @@
 //! Times runs without end: `endless_time D P ROUNDS RUNS plain|observables|correlated [REHEARSAL [BATCH]]`, P in thousandths;
-//! or `endless_time D P ROUNDS RUNS shared [CORES [OVERLAP [STEP]]]`, for the observables, on several cores (CPU time is that of all).
+//! or `endless_time D P ROUNDS RUNS shared|shared-correlated [CORES [OVERLAP [STEP]]]`, for the observables, on several cores (CPU time is that of
+//! all).
 //!
 //! Runs of a rotated memory are drawn from the errors of a short one. Printed are the CPU time of a round and the wall time from the
 //! last round to the answer, and that of a rehearsal. A run's end is rehearsed every REHEARSAL (0: never) rounds, and BATCH defects
@@ -65,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [distance, per_mille, rounds, runs, kind, rest @ ..] = &args[..] else {
         return Err(
-            "endless_time D P ROUNDS RUNS plain|observables|correlated [REHEARSAL [BATCH]], or shared [CORES [OVERLAP [STEP]]]".into()
+            "endless_time D P ROUNDS RUNS plain|observables|correlated [REHEARSAL [BATCH]], or shared|shared-correlated [CORES [OVERLAP [STEP]]]".into()
         );
     };
     let (distance, rounds, runs) = (distance.parse()?, rounds.parse::<u32>()?, runs.parse::<usize>()?);
@@ -83,18 +84,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent)?;
     let engine = match kind.as_str() {
         "plain" | "observables" | "shared" => MatchingEngine::SparseBlossom,
-        "correlated" => MatchingEngine::CorrelatedBlossom,
-        _ => return Err("plain, observables, correlated or shared".into()),
+        "correlated" | "shared-correlated" => MatchingEngine::CorrelatedBlossom,
+        _ => return Err("plain, observables, correlated, shared or shared-correlated".into()),
     };
     let decoder = MatchingDecoder::new(&graph, engine)?;
     let mut config = EndlessConfig::default();
     config.correlations = kind == "correlated";
     config.observables_only = kind == "observables";
     config.batch = rest.get(1).map_or(Ok(config.batch), |n| n.parse())?;
-    if kind == "shared" {
+    if kind.starts_with("shared") {
         let at = |i: usize| rest.get(i).map_or(Ok(0), |n| n.parse::<usize>());
         let mut config = SharedEndlessConfig::new(at(0)?.max(1).try_into()?);
         (config.overlap, config.step, config.observables_only) = (at(1)?, at(2)?, true);
+        config.correlations = kind == "shared-correlated";
         let mut shared = SharedEndlessDecoder::new(decoder.engine().graph(), &layer_of, &config, |_| {})?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
         let (mut cpu, mut weight, mut forced, mut flips, mut ends) = (0.0, 0.0, 0, 0u64, Vec::new());
@@ -115,7 +117,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let end = |q: f64| ends[((ends.len() - 1) as f64 * q) as usize] as f64 / 1000.0;
         writeln!(
             std::io::stdout(),
-            "d{distance} p{per_mille} shared {rest:?}: {:.3} us a round, end p50 {:.2} p90 {:.2} p99 {:.2} us, {forced} forced, \
+            "d{distance} p{per_mille} {kind} {rest:?}: {:.3} us a round, end p50 {:.2} p90 {:.2} p99 {:.2} us, {forced} forced, \
              weight {weight:.3}, flips {flips:x}",
             cpu / (runs as f64 * f64::from(rounds)) * 1e6,
             end(0.5),

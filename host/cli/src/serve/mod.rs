@@ -193,7 +193,7 @@ pub(crate) struct Args {
     /// With --write-config or --stream: how many decoders of the experiment there are [default: 1]
     #[arg(long, value_name = "N", value_parser = number::within::<u16>(1, 256))]
     decoders: Option<u16>,
-    /// With --stream: how many cores share the runs of each decoder, by --matching plain alone [default: 1]
+    /// With --stream: how many cores share the runs of each decoder [default: 1]
     #[arg(long, value_name = "N", requires = "stream", value_parser = number::within::<u16>(1, 64))]
     cores: Option<u16>,
     /// What `decode_syndrome` is: a decoder of the experiment (syndromes), a model by itself (decoder: requests are its inputs, answers

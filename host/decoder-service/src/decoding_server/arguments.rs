@@ -84,7 +84,7 @@ pub(super) fn read(
             let (merge, correlated) = matching(custom)?;
             let margin = count(custom, "margin", 0, 1 << 10)?.unwrap_or(0);
             let rounds = rounds(custom, detectors)?;
-            let cores = cores(custom, correlated, margin)?;
+            let cores = cores(custom, margin)?;
             Ok((Method::Endless { merge, correlated, margin, rounds, cores }, priors))
         }
         "sliding_window" => Ok((sliding(custom, detectors)?, priors)),
@@ -144,17 +144,16 @@ fn matching(custom: &mut Fields<'_>) -> Result<(MergeStrategy, bool), ConfigErro
 /// The most cores that share a run.
 const MAX_CORES: u32 = 64;
 
-/// How many cores share a run. Several of them match in one pass, and have windows in place of a margin.
-fn cores(custom: &mut Fields<'_>, correlated: bool, margin: u32) -> Result<NonZeroUsize, ConfigError> {
+/// How many cores share a run. Several of them have windows in place of a margin.
+fn cores(custom: &mut Fields<'_>, margin: u32) -> Result<NonZeroUsize, ConfigError> {
     let name = custom.name("cores");
     let Some(node) = custom.take("cores") else { return Ok(NonZeroUsize::MIN) };
     let cores = NonZeroUsize::new(node.count(&name, 1, MAX_CORES)? as usize).unwrap_or(NonZeroUsize::MIN);
-    let refuse = |reason: &str| Err(ConfigError::new(node.line, &name, reason));
-    match cores.get() > 1 {
-        true if correlated => refuse("several cores match in one pass: take `enable_correlations: false`"),
-        true if margin > 0 => refuse("several cores have windows in place of a margin: leave `margin` out"),
-        _ => Ok(cores),
+    if cores.get() > 1 && margin > 0 {
+        let reason = "several cores have windows in place of a margin: leave `margin` out";
+        return Err(ConfigError::new(node.line, name, reason));
     }
+    Ok(cores)
 }
 
 /// A count of at least 1.

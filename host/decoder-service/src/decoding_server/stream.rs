@@ -130,7 +130,7 @@ impl Stream {
             EndlessDecoder::new(graph, &of, endless).map(EndlessRun::from)
         } else {
             let mut shared = SharedEndlessConfig::new(cores);
-            shared.observables_only = endless.observables_only;
+            (shared.correlations, shared.observables_only) = (endless.correlations, endless.observables_only);
             SharedEndlessDecoder::new(graph, &of, &shared, |_| {}).map(EndlessRun::from)
         };
         let decoder = decoder.map_err(|why| why.to_string())?;

@@ -31,8 +31,13 @@ impl Decided {
 
     /// Adds the pairs of a solution.
     pub(super) fn add(&mut self, solution: &Solution) {
-        self.grid_weight += solution.grid_weight();
-        for (word, flips) in self.observables.iter_mut().zip(solution.observables()) {
+        self.add_part(solution.grid_weight(), solution.observables());
+    }
+
+    /// Adds pairs of this weight that flip these observables.
+    pub(super) fn add_part(&mut self, grid_weight: i64, observables: &[u64]) {
+        self.grid_weight += grid_weight;
+        for (word, flips) in self.observables.iter_mut().zip(observables) {
             *word ^= flips;
         }
     }

@@ -43,6 +43,11 @@ const fn shared(cores: usize, distance: u32, per_mille: u32, rounds: u32, paced:
     Endless { cores: NonZeroUsize::new(cores).expect("not 0"), ..memory(distance, per_mille, rounds, paced) }
 }
 
+/// The same with correlated matching.
+const fn shared_correlated(cores: usize, distance: u32, per_mille: u32, rounds: u32, paced: bool) -> Endless {
+    Endless { correlated: true, ..shared(cores, distance, per_mille, rounds, paced) }
+}
+
 /// Name and kind of each row, and how many runs take a few seconds.
 const BENCHES: &[(&str, Endless, usize)] = &[
     ("matching/endless/d5/p0.001", memory(5, 1, 10_000, false), 500),
@@ -70,6 +75,12 @@ const BENCHES: &[(&str, Endless, usize)] = &[
     ("matching/endless/d13/p0.001/correlated", correlated(13, 1, 10_000, false), 200),
     ("matching/endless/d13/p0.001/correlated/paced", correlated(13, 1, 10_000, true), 300),
     ("matching/endless/d13/p0.003/correlated", correlated(13, 3, 10_000, false), 100),
+    ("matching/endless/d5/p0.001/correlated/paced/2-cores", shared_correlated(2, 5, 1, 10_000, true), 300),
+    ("matching/endless/d13/p0.001/correlated/4-cores", shared_correlated(4, 13, 1, 10_000, false), 200),
+    ("matching/endless/d13/p0.001/correlated/8-cores", shared_correlated(8, 13, 1, 10_000, false), 200),
+    ("matching/endless/d13/p0.001/correlated/paced/4-cores", shared_correlated(4, 13, 1, 10_000, true), 300),
+    ("matching/endless/d13/p0.001/correlated/paced/8-cores", shared_correlated(8, 13, 1, 10_000, true), 300),
+    ("matching/endless/d13/p0.003/correlated/12-cores", shared_correlated(12, 13, 3, 10_000, false), 100),
 ];
 
 /// Rounds between two rehearsals of a run's end, which keep its tables in the caches.
@@ -159,13 +170,19 @@ fn run_decoder(source: &RunSource, endless: Endless, cpus: Vec<usize>) -> Result
     let edges = DecodingGraph::from_dem(source.model(), ParallelEdges::Independent)?;
     let rounds: Vec<u32> = source.places().iter().map(|&(layer, _)| layer).collect();
     let mut config = SharedEndlessConfig::new(endless.cores);
-    config.observables_only = true;
+    (config.correlations, config.observables_only) = (endless.correlated, true);
     let pin = move |helper: usize| {
         if let Some(&cpu) = cpus.get(helper - 1) {
             crate::pinning::pin("matching", cpu);
         }
     };
-    Ok(SharedEndlessDecoder::new(&engine_graph(&edges)?, &rounds, &config, pin)?.into())
+    if !endless.correlated {
+        return Ok(SharedEndlessDecoder::new(&engine_graph(&edges)?, &rounds, &config, pin)?.into());
+    }
+    let decoder = MatchingDecoder::new(&edges, MatchingEngine::CorrelatedBlossom)?;
+    let shared = SharedEndlessDecoder::new(decoder.engine().graph(), &rounds, &config, pin)?;
+    ensure!(shared.makes_second_pass(), "the model has no correlations to use");
+    Ok(shared.into())
 }
 
 /// Measures the wanted rows and passes each to `each`.

@@ -356,9 +356,6 @@ fn stream_config(args: &Args) -> Result<String> {
     }
     let correlated = kind.matching != Some(MatchingEngine::SparseBlossom);
     let cores = NonZeroUsize::new(args.cores.unwrap_or(1).into()).unwrap_or(NonZeroUsize::MIN);
-    if correlated && cores != NonZeroUsize::MIN {
-        bail!(Misuse(format!("--cores {cores}: several cores match in one pass: give --matching plain")));
-    }
     let each = memory.distance * memory.distance - 1;
     let decoders = args.decoders.unwrap_or(1) as usize;
     let model = memory.detector_error_model()?;

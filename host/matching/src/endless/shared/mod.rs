@@ -5,6 +5,9 @@
 //! are taken, and from which on the newer one's. The radii prove the weight of the whole run if no region taken from one window
 //! overlaps one taken from the other. Two such regions do not overlap if one of them is the same in both windows, since neither
 //! window has an overlap; all others are compared by the rounds that they reach into. A join without this proof is counted.
+//!
+//! In two passes no radii prove the whole run. Windows are joined where both have the same pairs, with a few rounds between pairs
+//! that differ, so that a first pass lowers the same weights on both sides. A join where they have not is counted.
 
 mod helpers;
 mod plan;
@@ -21,7 +24,7 @@ use crate::graph::MatchingGraph;
 use crate::layers::check;
 use crate::metric::FAR;
 use helpers::{Helpers, take_waiting};
-use plan::Plan;
+use plan::{Passes, Plan};
 use window::{Place, Solved, Work};
 
 /// The configuration of a [`SharedEndlessDecoder`].
@@ -42,6 +45,9 @@ pub struct SharedEndlessConfig {
     pub spin: Duration,
     /// As [`EndlessConfig::near_entries`](super::EndlessConfig::near_entries).
     pub near_entries: usize,
+    /// Whether each window is matched twice, as [`EndlessConfig::correlations`](super::EndlessConfig::correlations). An overlap of 0
+    /// then stands for one and a half times as many rounds.
+    pub correlations: bool,
     /// As [`EndlessConfig::observables_only`](super::EndlessConfig::observables_only).
     pub observables_only: bool,
 }
@@ -56,6 +62,7 @@ impl SharedEndlessConfig {
             timeout: Duration::from_micros(50),
             spin: Duration::from_millis(20),
             near_entries: 256,
+            correlations: false,
             observables_only: false,
         }
     }
@@ -73,12 +80,15 @@ enum Slot {
     Solved(Box<Work>),
 }
 
-/// A decoder for runs of any length in one pass, as [`EndlessDecoder`](super::EndlessDecoder), that shares one run among cores.
+/// A decoder for runs of any length, as [`EndlessDecoder`](super::EndlessDecoder), that shares one run among cores.
 ///
 /// The run is cut into windows that overlap. Helpers match windows as soon as their rounds are known, each anew and several at
-/// a time, and the caller's thread joins each window to the one before it where both agree. The answer has the least weight for
-/// the whole run unless [`forced`](Self::forced) has counted, and does not depend on which thread was faster. Windows wait in a queue,
+/// a time, and the caller's thread joins each window to the one before it where both agree. The answer of one pass has the least weight
+/// for the whole run unless [`forced`](Self::forced) has counted. It does not depend on which thread was faster. Windows wait in a queue,
 /// one for each helper at most; if there are more, or the run ends, the caller matches the oldest. It also matches the last window.
+///
+/// With [`SharedEndlessConfig::correlations`], each window is matched twice. No proof covers the whole run: `forced` counts joins
+/// at which the windows have matched defects differently.
 ///
 /// A helper that panics is counted by [`lost`](Self::lost), and the caller matches its window. The caller does so, too, if a helper
 /// takes longer than [`SharedEndlessConfig::timeout`]. The threads end when the decoder is dropped.
@@ -146,8 +156,8 @@ impl SharedEndlessDecoder {
     ) -> Result<Self, SlidingError> {
         let plan = Arc::new(Plan::new(graph, rounds, config)?);
         let helpers = Helpers::new(&plan, config, on_start)?;
-        let n = plan.graph.num_detectors();
-        let words = plan.graph.observable_words();
+        let n = plan.graph().num_detectors();
+        let words = plan.graph().observable_words();
         // Each helper's, one that waits for it, one that waits to be joined; the caller's and the newest.
         let count = 3 * helpers.threads.len() + 2;
         Ok(Self {
@@ -166,6 +176,11 @@ impl SharedEndlessDecoder {
             helpers,
             plan,
         })
+    }
+
+    /// Whether each window is matched twice: [`SharedEndlessConfig::correlations`] was set, and the graph has correlations.
+    pub fn makes_second_pass(&self) -> bool {
+        matches!(self.plan.passes, Passes::Two(_))
     }
 
     /// The number of rounds at the end of a run that [`finish`](Self::finish) takes.
@@ -194,7 +209,8 @@ impl SharedEndlessDecoder {
         self.latest().weight(self.plan.scale)
     }
 
-    /// How many windows of this run were joined without a proof that their pairs have the least weight for the whole run; after
+    /// How many windows of this run were joined without a proof that their pairs have the least weight for the whole run, or in two
+    /// passes, where neither has the other's pairs; after
     /// [`finish`](Self::finish), of the whole run, until the next begins.
     pub fn forced(&self) -> u64 {
         self.latest().forced
@@ -292,7 +308,7 @@ impl SharedEndlessDecoder {
     fn remember(&mut self, round: usize, defects: &[u32], layer: usize) {
         let Self { plan, recent, .. } = self;
         let base = plan.bases[layer];
-        let speaking = defects.iter().filter(|&&position| !plan.graph.is_silent(base + position));
+        let speaking = defects.iter().filter(|&&position| !plan.graph().is_silent(base + position));
         recent.extend(speaking.map(|&position| (round, position)));
     }
 
@@ -494,8 +510,7 @@ impl SharedEndlessDecoder {
         let last = if newer.is_last { newer.end - plan.layers.tail() - plan.context } else { usize::MAX };
         let beyond = &newer.defects[theirs.len()..];
         let alone = &older.defects[..older.defects.len() - mine.len()];
-        let time = |defect: &Solved| defect.key.0 as i64 * plan.per_round;
-        // How far regions reach that only one window has, or that differ.
+        // How far regions or pairs reach that only one window has, or that differ.
         let (mut until, mut since, mut newest) = (self.front, i64::MAX, 0);
         for (a, b) in mine.iter().zip(theirs) {
             let is_left = a.oldest < round;
@@ -505,22 +520,22 @@ impl SharedEndlessDecoder {
             if is_left {
                 newest = newest.max(a.newest);
             }
-            if a.reach != b.reach {
+            if a.evidence != b.evidence {
                 if is_left {
-                    until = until.max(time(a) + a.reach);
+                    until = until.max(a.until(plan));
                 } else {
-                    since = since.min(time(b) - b.reach);
+                    since = since.min(b.since(plan));
                 }
             }
         }
         for defect in alone {
-            until = until.max(time(defect) + defect.reach);
+            until = until.max(defect.until(plan));
         }
         for defect in beyond {
             if defect.oldest < round {
                 return None;
             }
-            since = since.min(time(defect) - defect.reach);
+            since = since.min(defect.since(plan));
         }
         Some(until <= since && newest < last)
     }
@@ -531,6 +546,6 @@ impl SharedEndlessDecoder {
             work.read(plan, [from, to]);
         }
         self.front = self.front.max(work.front);
-        self.decided.add(&work.answer.solution);
+        work.add_to(&mut self.decided);
     }
 }

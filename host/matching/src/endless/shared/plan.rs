@@ -2,6 +2,7 @@
 
 use super::SharedEndlessConfig;
 use crate::blossom::Tables;
+use crate::decoder::{DecoderConfig, MwpmDecoder};
 use crate::endless::Shape;
 use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
@@ -13,8 +14,7 @@ use crate::queue::RadixQueue;
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) layers: Layers,
-    pub(super) graph: MatchingGraph,
-    pub(super) metric: Metric,
+    pub(super) passes: Passes,
     pub(super) bases: Vec<u32>,
     pub(super) layer_of: Vec<u32>,
     pub(super) context: usize,
@@ -25,10 +25,64 @@ pub(super) struct Plan {
     /// The round at which the first two windows are joined.
     pub(super) first_join: usize,
     pub(super) scale: f64,
+}
+
+/// How windows are matched.
+#[derive(Debug)]
+pub(super) enum Passes {
+    One(Box<OnePass>),
+    /// Twice, each by a clone of this decoder.
+    Two(Box<MwpmDecoder>),
+}
+
+/// The tables of one pass.
+#[derive(Debug)]
+pub(super) struct OnePass {
+    graph: MatchingGraph,
+    metric: Metric,
     /// Per layer of a window, counted from its first and from its last one, and per detector: the distance to the nearest one in
     /// front of the window, and to the nearest one behind it.
     pub(super) fronts: Vec<Vec<i64>>,
     pub(super) backs: Vec<Vec<i64>>,
+}
+
+/// Where the windows in the middle of a run lie in the graph: their first layer, their layers, and how many rounds a path may lead over.
+#[derive(Debug, Clone, Copy)]
+struct Ends {
+    begin: usize,
+    length: usize,
+    reach: usize,
+}
+
+impl OnePass {
+    fn new(graph: MatchingGraph, near_entries: usize, bases: &[u32], layer_of: &[u32], ends: Ends) -> Self {
+        let metric = Metric::new(&graph, near_entries);
+        let border = Border { graph: &graph, bases, layer_of };
+        // Two defects that are further from each other than both are from the boundary do not interact.
+        let out = |node: u32| metric.nodes[node as usize].boundary;
+        // A node that is left out has no way to the boundary, and limits nothing.
+        let widest = (0..graph.num_detectors() as u32).map(out).filter(|&out| out < FAR).max().unwrap_or(0);
+        let cut = |distances: Vec<i64>, base: u32| -> Vec<i64> {
+            let limit = |position: usize| out(base + position as u32) + widest;
+            distances.into_iter().enumerate().map(|(i, d)| if d <= limit(i) { d } else { FAR }).collect()
+        };
+        // Layers of the repeating part, with as many before and after them as a shortest path can lead over.
+        let Ends { begin, length, reach } = ends;
+        let from_before = border.distances(|layer| layer < begin);
+        let end = begin + length;
+        let from_after = border.distances(|layer| layer >= end);
+        let row = |distances: &[i64], layer: usize| {
+            let nodes = bases[layer]..bases[layer + 1];
+            cut(distances[nodes.start as usize..nodes.end as usize].to_vec(), nodes.start)
+        };
+        let fronts = (begin..begin + reach).map(|layer| row(&from_before, layer)).collect();
+        let backs = (0..reach).map(|k| row(&from_after, end - 1 - k)).collect();
+        Self { graph, metric, fronts, backs }
+    }
+
+    pub(super) fn tables(&self) -> Tables<'_> {
+        Tables { graph: &self.graph, metric: &self.metric }
+    }
 }
 
 impl Plan {
@@ -37,10 +91,12 @@ impl Plan {
         rounds: &[u32],
         config: &SharedEndlessConfig,
     ) -> Result<Self, SlidingError> {
-        let Shape { layers, step: per_round, context } =
-            Shape::new(graph, rounds, Layers::new(graph, rounds)?)?;
+        let twice = config.correlations && graph.num_correlations() > 0;
+        let layers =
+            if twice { Layers::with_correlations(graph, rounds)? } else { Layers::new(graph, rounds)? };
+        let Shape { layers, step: per_round, context } = Shape::new(graph, rounds, layers)?;
         let or = |given: usize, default: usize| if given == 0 { default } else { given };
-        let overlap = or(config.overlap, context.max(8));
+        let overlap = or(config.overlap, if twice { (3 * context).div_ceil(2) } else { context }.max(8));
         let step = or(config.step, (2 * context).max(8));
         // Room for the longest window, the last one, and for the rounds before and after it that a shortest path can lead over.
         let length = overlap.saturating_mul(2).saturating_add(step).saturating_add(2 * context);
@@ -52,48 +108,29 @@ impl Plan {
         if run.parts().contains(&false) {
             return Err(SlidingError::NoBoundary { window: length });
         }
-        let run = if config.observables_only { run.for_observables(false) } else { run };
-        let metric = Metric::new(&run, config.near_entries);
         let (first_join, scale) = (layers.head() + context + overlap, graph.scale());
-        let border = Border { graph: &run, bases: &bases, layer_of: &layer_of };
-        // Two defects that are further from each other than both are from the boundary do not interact.
-        let out = |node: u32| metric.nodes[node as usize].boundary;
-        // A node that is left out has no way to the boundary, and limits nothing.
-        let widest = (0..run.num_detectors() as u32).map(out).filter(|&out| out < FAR).max().unwrap_or(0);
-        let cut = |distances: Vec<i64>, base: u32| -> Vec<i64> {
-            let limit = |position: usize| out(base + position as u32) + widest;
-            distances.into_iter().enumerate().map(|(i, d)| if d <= limit(i) { d } else { FAR }).collect()
+        let ends = Ends {
+            begin: layers.head() + context,
+            length: 2 * overlap + step,
+            reach: 2 * context.min(overlap + step),
         };
-        // Layers of the repeating part, with as many before and after them as a shortest path can lead over.
-        let (begin, reach) = (layers.head() + context, 2 * context.min(overlap + step));
-        let from_before = border.distances(|layer| layer < begin);
-        let end = begin + 2 * overlap + step;
-        let from_after = border.distances(|layer| layer >= end);
-        let row = |distances: &[i64], layer: usize| {
-            let nodes = bases[layer]..bases[layer + 1];
-            cut(distances[nodes.start as usize..nodes.end as usize].to_vec(), nodes.start)
+        let passes = if twice {
+            let mut two = DecoderConfig::default();
+            (two.near_entries, two.correlations) = (config.near_entries, true);
+            Passes::Two(Box::new(MwpmDecoder::with_config(run, &two)))
+        } else {
+            let run = if config.observables_only { run.for_observables(false) } else { run };
+            Passes::One(Box::new(OnePass::new(run, config.near_entries, &bases, &layer_of, ends)))
         };
-        let fronts = (begin..begin + reach).map(|layer| row(&from_before, layer)).collect();
-        let backs = (0..reach).map(|k| row(&from_after, end - 1 - k)).collect();
-        Ok(Self {
-            layers,
-            graph: run,
-            metric,
-            bases,
-            layer_of,
-            context,
-            overlap,
-            step,
-            per_round,
-            first_join,
-            scale,
-            fronts,
-            backs,
-        })
+        Ok(Self { layers, passes, bases, layer_of, context, overlap, step, per_round, first_join, scale })
     }
 
-    pub(super) fn tables(&self) -> Tables<'_> {
-        Tables { graph: &self.graph, metric: &self.metric }
+    /// The graph in which all windows lie.
+    pub(super) fn graph(&self) -> &MatchingGraph {
+        match &self.passes {
+            Passes::One(one) => &one.graph,
+            Passes::Two(decoder) => decoder.graph(),
+        }
     }
 
     /// The round at which window `k` is joined to the next one.

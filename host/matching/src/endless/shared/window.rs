@@ -1,11 +1,17 @@
 //! A window of a run that cores share: its defects and their regions, matched anew.
 
-use super::plan::Plan;
+use super::plan::{OnePass, Passes, Plan};
 use crate::blossom::Blossom;
+use crate::decoder::MwpmDecoder;
+use crate::endless::decided::Decided;
 use crate::metric::FAR;
 use crate::readout::Answer;
+use crate::solution::MatchedPair;
 
-/// A window: its defects, and their regions once it is solved.
+/// Rounds between pairs that two windows have matched differently, if a second pass is to weigh the pairs between them equally.
+const QUIET: i64 = 2;
+
+/// A window: its defects, and their regions or pairs once it is solved.
 #[derive(Debug)]
 pub(super) struct Work {
     /// Tells this window from all others of the decoder.
@@ -19,14 +25,19 @@ pub(super) struct Work {
     pub(super) has_back: bool,
     pub(super) is_last: bool,
     pub(super) nodes: Vec<u32>,
-    pub(super) blossom: Blossom,
-    pub(super) extents: Vec<[u32; 2]>,
+    matcher: Matcher,
     pub(super) defects: Vec<Solved>,
-    /// The joins at which the window is expected to begin and to end, and the answer between them.
+    /// The joins at which the window is expected to begin and to end.
     pub(super) expected: [usize; 2],
-    pub(super) answer: Answer,
-    /// The latest time that the regions between them cover.
+    /// The latest time that the regions between them cover, in one pass.
     pub(super) front: i64,
+}
+
+/// What matches a window, and holds the answer between two joins.
+#[derive(Debug)]
+enum Matcher {
+    Once { blossom: Box<Blossom>, extents: Vec<[u32; 2]>, answer: Box<Answer> },
+    Twice { decoder: Box<MwpmDecoder>, grid_weight: i64, observables: Vec<u64> },
 }
 
 /// What joins ask of a defect.
@@ -34,16 +45,54 @@ pub(super) struct Work {
 pub(super) struct Solved {
     /// Its round, and its place there.
     pub(super) key: (usize, u32),
-    /// The oldest and the newest round of its region and of that region's partner; `usize::MAX` is the newest of a region
-    /// that would be matched with something outside the window.
+    /// The oldest and the newest round of its region and of that region's partner, or of its pair; `usize::MAX` is the newest of a
+    /// region that would be matched with something outside the window.
     pub(super) oldest: usize,
     pub(super) newest: usize,
-    pub(super) reach: i64,
+    /// Two windows with the same evidence have matched the defect alike.
+    pub(super) evidence: Evidence,
+}
+
+/// What a window knows of a defect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// How far its region reaches, in one pass.
+    Reach(i64),
+    /// The round and the place of its partner, in two; the boundary has none.
+    Partner(Option<(usize, u32)>),
+}
+
+impl Solved {
+    /// The latest time at which the defect has an influence: of what its region covers, or in two passes in rounds, of its pair.
+    pub(super) fn until(&self, plan: &Plan) -> i64 {
+        match self.evidence {
+            Evidence::Reach(reach) => self.key.0 as i64 * plan.per_round + reach,
+            Evidence::Partner(_) => self.newest as i64 + QUIET,
+        }
+    }
+
+    /// The earliest such time.
+    pub(super) fn since(&self, plan: &Plan) -> i64 {
+        match self.evidence {
+            Evidence::Reach(reach) => self.key.0 as i64 * plan.per_round - reach,
+            Evidence::Partner(_) => self.oldest as i64,
+        }
+    }
 }
 
 impl Work {
     pub(super) fn new(plan: &Plan) -> Self {
-        let n = plan.graph.num_detectors();
+        let (n, words) = (plan.graph().num_detectors(), plan.graph().observable_words());
+        let matcher = match &plan.passes {
+            Passes::One(_) => Matcher::Once {
+                blossom: Box::new(Blossom::with_nodes(n)),
+                extents: vec![[0; 2]; n + n / 2 + 1],
+                answer: Box::new(Answer::with_room(n, plan.graph().num_edges(), words)),
+            },
+            Passes::Two(decoder) => {
+                Matcher::Twice { decoder: decoder.clone(), grid_weight: 0, observables: vec![0; words] }
+            }
+        };
         Self {
             ticket: 0,
             begin: 0,
@@ -53,11 +102,9 @@ impl Work {
             has_back: false,
             is_last: false,
             nodes: Vec::with_capacity(n),
-            blossom: Blossom::with_nodes(n),
-            extents: vec![[0; 2]; n + n / 2 + 1],
+            matcher,
             defects: Vec::with_capacity(n),
             expected: [0; 2],
-            answer: Answer::with_room(n, plan.graph.num_edges(), plan.graph.observable_words()),
             front: -FAR,
         }
     }
@@ -72,32 +119,63 @@ impl Work {
     }
 
     pub(super) fn solve(&mut self, plan: &Plan) {
-        let Self { begin, end, layer, nodes, blossom, extents, defects, .. } = self;
+        match &plan.passes {
+            Passes::One(one) => self.solve_once(plan, one),
+            Passes::Two(_) => self.solve_twice(plan),
+        }
+        self.read(plan, self.expected);
+    }
+
+    fn solve_once(&mut self, plan: &Plan, tables: &OnePass) {
+        let Self { begin, end, layer, nodes, matcher, defects, .. } = self;
+        let Matcher::Once { blossom, extents, .. } = matcher else { return };
         let (begin, layer, length) = (*begin, *layer, *end - *begin);
         let (has_front, has_back) = (self.has_front, self.has_back);
         let border = |node: u32| {
             let layer_of_node = plan.layer_of[node as usize] as usize;
             let (at, position) = (layer_of_node - layer, (node - plan.bases[layer_of_node]) as usize);
             let to = |rows: &[Vec<i64>], at: usize| rows.get(at).map_or(FAR, |row| row[position]);
-            let front = if has_front { to(&plan.fronts, at) } else { FAR };
-            let back = if has_back { to(&plan.backs, length - 1 - at) } else { FAR };
+            let front = if has_front { to(&tables.fronts, at) } else { FAR };
+            let back = if has_back { to(&tables.backs, length - 1 - at) } else { FAR };
             front.min(back)
         };
-        blossom.begin(plan.tables());
-        let matched = blossom.resume(plan.tables(), nodes, 0, |_| FAR, border);
+        blossom.begin(tables.tables());
+        let matched = blossom.resume(tables.tables(), nodes, 0, |_| FAR, border);
         debug_assert!(matched, "every part has a boundary");
         blossom.forget_nodes();
         blossom.extents(|node| plan.layer_of[node as usize], extents);
         let round = |layer_of_node: u32| layer_of_node as usize + begin - layer;
         defects.clear();
         defects.extend((0..).zip(&*nodes).map(|(i, &node)| {
-            let layer = plan.layer_of[node as usize];
             let [oldest, newest] = extents[blossom.outermost(i) as usize];
             let newest = if newest == u32::MAX { usize::MAX } else { round(newest) };
-            let key = (round(layer), node - plan.bases[layer as usize]);
-            Solved { key, oldest: round(oldest), newest, reach: blossom.covered(i) }
+            let evidence = Evidence::Reach(blossom.covered(i));
+            Solved { key: key(plan, begin, layer, node), oldest: round(oldest), newest, evidence }
         }));
-        self.read(plan, self.expected);
+    }
+
+    /// Rounds outside the window count as empty. A pair beside them may be wrong, and is then another in the next window.
+    fn solve_twice(&mut self, plan: &Plan) {
+        let Self { begin, layer, nodes, matcher, defects, .. } = self;
+        let Matcher::Twice { decoder, .. } = matcher else { return };
+        let matched = decoder.decode(nodes).is_ok();
+        debug_assert!(matched, "every part has a boundary");
+        let key = |node: u32| key(plan, *begin, *layer, node);
+        let alone = |node: u32| {
+            let key = key(node);
+            Solved { key, oldest: key.0, newest: key.0, evidence: Evidence::Partner(None) }
+        };
+        defects.clear();
+        defects.extend(nodes.iter().map(|&node| alone(node)));
+        for &MatchedPair { a, b } in decoder.pairs() {
+            let Some(b) = b else { continue };
+            for (one, other) in [(a, b), (b, a)] {
+                let (Ok(at), other) = (nodes.binary_search(&one), key(other)) else { continue };
+                let defect = &mut defects[at];
+                (defect.oldest, defect.newest) = (defect.oldest.min(other.0), defect.newest.max(other.0));
+                defect.evidence = Evidence::Partner(Some(other));
+            }
+        }
     }
 
     /// Solves the defects whose pairs of regions have no round before `from`, as if the run had no others.
@@ -117,16 +195,36 @@ impl Work {
     /// Reads the pairs whose oldest rounds are from `from` to before `to`.
     pub(super) fn read(&mut self, plan: &Plan, [from, to]: [usize; 2]) {
         self.expected = [from, to];
-        let Self { blossom, extents, begin, layer, answer, defects, front, .. } = self;
-        let taken = defects.iter().filter(|d| (from..to).contains(&d.oldest));
-        *front = taken.map(|d| d.key.0 as i64 * plan.per_round + d.reach).max().unwrap_or(-FAR);
-        let oldest = |top: u32| extents[top as usize][0] as usize + *begin - *layer;
-        answer.clear();
-        answer.compose(plan.tables(), |out| {
-            out.regions_of(blossom, |top| {
-                (from..to).contains(&oldest(top)) && extents[top as usize][1] != u32::MAX
-            });
-        });
+        let Self { begin, layer, matcher, defects, front, .. } = self;
+        match (matcher, &plan.passes) {
+            (Matcher::Once { blossom, extents, answer }, Passes::One(one)) => {
+                let taken = defects.iter().filter(|d| (from..to).contains(&d.oldest));
+                *front = taken.map(|d| d.until(plan)).max().unwrap_or(-FAR);
+                let oldest = |top: u32| extents[top as usize][0] as usize + *begin - *layer;
+                answer.clear();
+                answer.compose(one.tables(), |out| {
+                    out.regions_of(blossom, |top| {
+                        (from..to).contains(&oldest(top)) && extents[top as usize][1] != u32::MAX
+                    });
+                });
+            }
+            (Matcher::Twice { decoder, grid_weight, observables }, _) => {
+                let round = |node: u32| plan.layer_of[node as usize] as usize + *begin - *layer;
+                let oldest =
+                    |pair: MatchedPair| pair.b.map_or(round(pair.a), |b| round(pair.a).min(round(b)));
+                observables.fill(0);
+                *grid_weight = decoder.part(|pair| (from..to).contains(&oldest(pair)), observables);
+            }
+            (Matcher::Once { .. }, Passes::Two(_)) => {}
+        }
+    }
+
+    /// Adds what was read.
+    pub(super) fn add_to(&self, decided: &mut Decided) {
+        match &self.matcher {
+            Matcher::Once { answer, .. } => decided.add(&answer.solution),
+            Matcher::Twice { grid_weight, observables, .. } => decided.add_part(*grid_weight, observables),
+        }
     }
 
     /// The first defect of round `round` or a later one.
@@ -145,4 +243,10 @@ pub(super) struct Place {
     /// The joins between which its pairs are probably taken.
     pub(super) expected: [usize; 2],
     pub(super) is_last: bool,
+}
+
+/// The round of a node, and its place there, in a window whose round `begin` lies in layer `layer`.
+fn key(plan: &Plan, begin: usize, layer: usize, node: u32) -> (usize, u32) {
+    let layer_of_node = plan.layer_of[node as usize] as usize;
+    (layer_of_node + begin - layer, node - plan.bases[layer_of_node])
 }
