@@ -4,7 +4,9 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Rng;
 use ringcall::wire::decoding::DecodingStatus;
 use ringcall_decoder_service::decoding_server::{Config, Frame, Session, SessionState, write_endless};
-use ringcall_matching::{EndlessConfig, EndlessDecoder, GraphBuilder};
+use ringcall_matching::{
+    EndlessConfig, EndlessDecoder, GraphBuilder, SharedEndlessConfig, SharedEndlessDecoder,
+};
 use ringcall_qec::circuit::{CircuitNoise, MemoryExperiment};
 use ringcall_qec::code::Basis;
 use ringcall_qec::decode::{Decoder, DecodingGraph, MatchingDecoder, MatchingEngine, ParallelEdges};
@@ -146,8 +148,8 @@ fn corrections_are_ready_when_a_run_is_whole() {
     }
 }
 
-/// A surface code over runs that are longer than the one the configuration describes, in one pass and in two, on one core and two: answers are those of the
-/// decoder that is given rounds of defects, and as good as those of whole runs.
+/// A surface code over runs that are longer than the one the configuration describes, in one pass and in two, on one core and on
+/// two: answers are those of the decoder that is given rounds of defects, and as good as those of whole runs.
 #[test]
 fn runs_of_a_surface_code_are_decoded_round_by_round() {
     const RUNS: u32 = 150;
@@ -174,9 +176,15 @@ fn runs_of_a_surface_code_are_decoded_round_by_round() {
         let short = MatchingDecoder::new(&graph, engine).unwrap();
         let mut endless = EndlessDecoder::new(short.engine().graph(), &layers, &config).unwrap();
         assert_eq!(endless.makes_second_pass(), correlated);
-        if cores != two {
-            assert_eq!(session.least_rounds(), Some(endless.least_rounds()));
-        }
+        let mut config = SharedEndlessConfig::new(cores);
+        config.correlations = correlated;
+        let least = if cores == two {
+            let shared = SharedEndlessDecoder::new(short.engine().graph(), &layers, &config, |_| {}).unwrap();
+            shared.least_rounds()
+        } else {
+            endless.least_rounds()
+        };
+        assert_eq!(session.least_rounds(), Some(least));
         let mut rng = Rng::seed_from_u64(4);
         let (mut wrong, mut wrong_whole, mut differ) = (0, 0, 0);
         for rounds in [50, 51, 200] {

@@ -48,7 +48,7 @@ pub fn write(model: &DetectorErrorModel, decoders: usize, relay: bool) -> Result
 
 /// The configuration of `decoders` decoders for runs of any length, with ids from 0, whose measurements are their detectors. The
 /// model describes a short run, whose rounds have `each` detectors, and `boundary` in the first and the last. So many cores share
-/// each run; several cannot use correlations.
+/// each run.
 ///
 /// ```
 /// use ringcall_decoder_service::decoding_server::{Config, write_endless};

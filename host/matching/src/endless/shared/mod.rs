@@ -134,7 +134,7 @@ pub struct SharedEndlessDecoder {
     recent: Vec<(usize, u32)>,
     /// The newest window that was joined to the one before, and the round of that join: its older regions are the other's.
     newest: Option<(Box<Work>, usize)>,
-    /// The latest time that a region of a window before the newest covers, in weight from the beginning of the run.
+    /// The latest time that a defect of a window before the newest influences ([`Solved::until`]).
     front: i64,
     decided: Decided,
     /// The same of the last run that ended.
@@ -209,9 +209,9 @@ impl SharedEndlessDecoder {
         self.latest().weight(self.plan.scale)
     }
 
-    /// How many windows of this run were joined without a proof that their pairs have the least weight for the whole run, or in two
-    /// passes, where neither has the other's pairs; after
-    /// [`finish`](Self::finish), of the whole run, until the next begins.
+    /// How many windows of this run were joined without a proof that their pairs have the least weight for the whole run. In two
+    /// passes: how many were joined at a round near which they match defects differently. After [`finish`](Self::finish), of the
+    /// whole run, until the next begins.
     pub fn forced(&self) -> u64 {
         self.latest().forced
     }

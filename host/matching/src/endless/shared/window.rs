@@ -29,7 +29,7 @@ pub(super) struct Work {
     pub(super) defects: Vec<Solved>,
     /// The joins at which the window is expected to begin and to end.
     pub(super) expected: [usize; 2],
-    /// The latest time that the regions between them cover, in one pass.
+    /// The latest time that the defects between them influence.
     pub(super) front: i64,
 }
 
@@ -196,10 +196,10 @@ impl Work {
     pub(super) fn read(&mut self, plan: &Plan, [from, to]: [usize; 2]) {
         self.expected = [from, to];
         let Self { begin, layer, matcher, defects, front, .. } = self;
+        let taken = defects.iter().filter(|d| (from..to).contains(&d.oldest));
+        *front = taken.map(|d| d.until(plan)).max().unwrap_or(-FAR);
         match (matcher, &plan.passes) {
             (Matcher::Once { blossom, extents, answer }, Passes::One(one)) => {
-                let taken = defects.iter().filter(|d| (from..to).contains(&d.oldest));
-                *front = taken.map(|d| d.until(plan)).max().unwrap_or(-FAR);
                 let oldest = |top: u32| extents[top as usize][0] as usize + *begin - *layer;
                 answer.clear();
                 answer.compose(one.tables(), |out| {
