@@ -220,19 +220,27 @@ impl Layers {
     /// The graph of `length` layers from layer `start` of an endless run, without edges from earlier layers.
     pub(crate) fn window(&self, start: usize, length: usize, end: End) -> Result<Window, SlidingError> {
         let layers = (start..start + length).map(|t| self.head.get(t).unwrap_or(&self.bulk));
-        Window::new(&layers.collect::<Vec<_>>(), self, end)
+        Window::new(&layers.collect::<Vec<_>>(), self, None, end)
+    }
+
+    /// The graph of `length` repeating layers, and of the tail if it is the `last` window, in which edges that lead in or out lead to the
+    /// boundary.
+    pub(crate) fn cut_window(&self, length: usize, last: bool) -> Result<Window, SlidingError> {
+        let tail = if last { &self.tail[..] } else { &[] };
+        let layers = std::iter::repeat_n(&self.bulk, length).chain(tail);
+        Window::new(&layers.collect::<Vec<_>>(), self, Some(&self.bulk), End::Boundary)
     }
 
     /// The graph of the head, `length` repeating layers and the tail.
     pub(crate) fn whole(&self, length: usize) -> Result<Window, SlidingError> {
         let layers = self.head.iter().chain(std::iter::repeat_n(&self.bulk, length)).chain(&self.tail);
-        Window::new(&layers.collect::<Vec<_>>(), self, End::Boundary)
+        Window::new(&layers.collect::<Vec<_>>(), self, None, End::Boundary)
     }
 
     /// The graph of `length` repeating layers and the tail.
     pub(crate) fn last_window(&self, length: usize) -> Result<Window, SlidingError> {
         let layers = std::iter::repeat_n(&self.bulk, length).chain(&self.tail);
-        Window::new(&layers.collect::<Vec<_>>(), self, End::Boundary)
+        Window::new(&layers.collect::<Vec<_>>(), self, None, End::Boundary)
     }
 }
 
@@ -263,7 +271,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    fn new(layers: &[&Layer], run: &Layers, end: End) -> Result<Self, SlidingError> {
+    /// Edges from layers before it, which are all like `before`, lead to the boundary; without one there are none.
+    fn new(layers: &[&Layer], run: &Layers, before: Option<&Layer>, end: End) -> Result<Self, SlidingError> {
         let mut bases = vec![0];
         let mut layer_of = Vec::new();
         for (l, layer) in layers.iter().enumerate() {
@@ -285,6 +294,20 @@ impl Window {
                     to,
                     step.weight,
                     &step.observables,
+                    None,
+                    MergeStrategy::SmallestWeight,
+                )?;
+            }
+        }
+        for step in before.iter().flat_map(|layer| &layer.steps) {
+            let Some((later, position)) = step.to else { continue };
+            for l in (0..later as usize).filter(|&l| l < layers.len()) {
+                let (weight, observables) = (step.weight, &step.observables);
+                builder.merge_edge(
+                    bases[l] + position,
+                    None,
+                    weight,
+                    observables,
                     None,
                     MergeStrategy::SmallestWeight,
                 )?;

@@ -24,7 +24,7 @@ use crate::graph::MatchingGraph;
 use crate::layers::check;
 use crate::metric::FAR;
 use helpers::{Helpers, take_waiting};
-use plan::{Passes, Plan};
+use plan::{Lie, Plan};
 use window::{Place, Solved, Work};
 
 /// The configuration of a [`SharedEndlessDecoder`].
@@ -156,8 +156,7 @@ impl SharedEndlessDecoder {
     ) -> Result<Self, SlidingError> {
         let plan = Arc::new(Plan::new(graph, rounds, config)?);
         let helpers = Helpers::new(&plan, config, on_start)?;
-        let n = plan.graph().num_detectors();
-        let words = plan.graph().observable_words();
+        let [n, _, words] = plan.sizes();
         // Each helper's, one that waits for it, one that waits to be joined; the caller's and the newest.
         let count = 3 * helpers.threads.len() + 2;
         Ok(Self {
@@ -180,7 +179,7 @@ impl SharedEndlessDecoder {
 
     /// Whether each window is matched twice: [`SharedEndlessConfig::correlations`] was set, and the graph has correlations.
     pub fn makes_second_pass(&self) -> bool {
-        matches!(self.plan.passes, Passes::Two(_))
+        self.plan.is_twice()
     }
 
     /// The number of rounds at the end of a run that [`finish`](Self::finish) takes.
@@ -241,11 +240,11 @@ impl SharedEndlessDecoder {
         }
         let plan = Arc::clone(&self.plan);
         let [begin, end] = rounds;
-        let layer = begin.min(plan.layers.head() + plan.context);
+        let Lie { kind, begin, layer } = plan.lie(begin, end, false);
         let expected = [self.window.checked_sub(1).map_or(0, |k| plan.join(k)), plan.join(self.window)];
-        self.hand_out(&plan, Place { begin, end, layer, expected, is_last: false });
+        self.hand_out(&plan, Place { begin, end, layer, kind, expected });
         self.window += 1;
-        let begin = plan.window(self.window)[0];
+        let begin = plan.window(self.window)[0].saturating_sub(plan.kept());
         let kept = self.recent.partition_point(|&(round, _)| round < begin);
         self.recent.drain(..kept);
         self.collect();
@@ -262,15 +261,13 @@ impl SharedEndlessDecoder {
     pub fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
         self.plan.layers.check_tail(tail, self.given, self.least_rounds())?;
         let plan = Arc::clone(&self.plan);
-        let begin = plan.window(self.window)[0];
         let end = self.given + plan.layers.tail();
-        let layers = plan.bases.len() - 1;
-        let layer = layers - (end - begin);
+        let Lie { kind, begin, layer } = plan.lie(plan.window(self.window)[0], end, true);
         for (t, defects) in tail.iter().enumerate() {
-            self.remember(self.given + t, defects, layers - tail.len() + t);
+            self.remember(self.given + t, defects, layer + self.given + t - begin);
         }
         let expected = [plan.join(self.window - 1), usize::MAX];
-        let mut work = self.prepare(&plan, Place { begin, end, layer, expected, is_last: true });
+        let mut work = self.prepare(&plan, Place { begin, end, layer, kind, expected });
         work.solve(&plan);
         self.slots.push_back(Slot::Solved(work));
         self.join_all(&plan);
@@ -307,8 +304,7 @@ impl SharedEndlessDecoder {
     /// Keeps the defects of a round that is like this layer of the graph, but for those that flip no observable.
     fn remember(&mut self, round: usize, defects: &[u32], layer: usize) {
         let Self { plan, recent, .. } = self;
-        let base = plan.bases[layer];
-        let speaking = defects.iter().filter(|&&position| !plan.graph().is_silent(base + position));
+        let speaking = defects.iter().filter(|&&position| !plan.is_silent(layer, position));
         recent.extend(speaking.map(|&position| (round, position)));
     }
 
@@ -323,10 +319,11 @@ impl SharedEndlessDecoder {
         let mut work = self.free.pop().unwrap_or_else(|| Box::new(Work::new(plan)));
         self.tickets += 1;
         work.place(self.tickets, place);
-        let nodes = self
-            .recent
+        let bases = &plan.places(place.kind).bases;
+        let known = self.recent.partition_point(|&(round, _)| round < place.begin);
+        let nodes = self.recent[known..]
             .iter()
-            .map(|&(round, position)| plan.bases[round - place.begin + place.layer] + position);
+            .map(|&(round, position)| bases[round - place.begin + place.layer] + position);
         work.nodes.extend(nodes);
         work
     }

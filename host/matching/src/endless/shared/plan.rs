@@ -6,7 +6,7 @@ use crate::decoder::{DecoderConfig, MwpmDecoder};
 use crate::endless::Shape;
 use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
-use crate::layers::{Layers, Window};
+use crate::layers::{End, Layers, Window};
 use crate::metric::{FAR, Metric};
 use crate::queue::RadixQueue;
 
@@ -15,8 +15,6 @@ use crate::queue::RadixQueue;
 pub(super) struct Plan {
     pub(super) layers: Layers,
     pub(super) passes: Passes,
-    pub(super) bases: Vec<u32>,
-    pub(super) layer_of: Vec<u32>,
     pub(super) context: usize,
     pub(super) overlap: usize,
     pub(super) step: usize,
@@ -31,19 +29,62 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) enum Passes {
     One(Box<OnePass>),
-    /// Twice, each by a clone of this decoder.
-    Two(Box<MwpmDecoder>),
+    /// Twice, by clones of these decoders: of the first, of a middle and of the last window.
+    Two(Box<[Pane; 3]>),
+}
+
+/// A graph in which windows lie, where each layer's detectors begin in it, with one more entry at the end, and the layer of each detector.
+#[derive(Debug)]
+pub(super) struct Places {
+    pub(super) bases: Vec<u32>,
+    pub(super) layer_of: Vec<u32>,
+}
+
+/// A window that is matched twice.
+#[derive(Debug)]
+pub(super) struct Pane {
+    pub(super) decoder: MwpmDecoder,
+    places: Places,
+}
+
+impl Pane {
+    fn new(window: Window, near_entries: usize) -> Result<Self, SlidingError> {
+        let Window { graph, bases, layer_of } = window;
+        if graph.parts().contains(&false) {
+            return Err(SlidingError::NoBoundary { window: bases.len() - 1 });
+        }
+        let mut config = DecoderConfig::default();
+        (config.near_entries, config.correlations) = (near_entries, true);
+        Ok(Self { decoder: MwpmDecoder::with_config(graph, &config), places: Places { bases, layer_of } })
+    }
 }
 
 /// The tables of one pass.
 #[derive(Debug)]
 pub(super) struct OnePass {
+    places: Places,
     graph: MatchingGraph,
     metric: Metric,
     /// Per layer of a window, counted from its first and from its last one, and per detector: the distance to the nearest one in
     /// front of the window, and to the nearest one behind it.
     pub(super) fronts: Vec<Vec<i64>>,
     pub(super) backs: Vec<Vec<i64>>,
+}
+
+/// A kind of window: with the first rounds of a run, with none of the first and the last, and with the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    First,
+    Middle,
+    Last,
+}
+
+/// Where a window lies in the graph of its kind.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lie {
+    pub(super) kind: Kind,
+    pub(super) begin: usize,
+    pub(super) layer: usize,
 }
 
 /// Where the windows in the middle of a run lie in the graph: their first layer, their layers, and how many rounds a path may lead over.
@@ -55,9 +96,10 @@ struct Ends {
 }
 
 impl OnePass {
-    fn new(graph: MatchingGraph, near_entries: usize, bases: &[u32], layer_of: &[u32], ends: Ends) -> Self {
+    fn new(graph: MatchingGraph, near_entries: usize, places: Places, ends: Ends) -> Self {
         let metric = Metric::new(&graph, near_entries);
-        let border = Border { graph: &graph, bases, layer_of };
+        let bases = &places.bases;
+        let border = Border { graph: &graph, places: &places };
         // Two defects that are further from each other than both are from the boundary do not interact.
         let out = |node: u32| metric.nodes[node as usize].boundary;
         // A node that is left out has no way to the boundary, and limits nothing.
@@ -77,7 +119,7 @@ impl OnePass {
         };
         let fronts = (begin..begin + reach).map(|layer| row(&from_before, layer)).collect();
         let backs = (0..reach).map(|k| row(&from_after, end - 1 - k)).collect();
-        Self { graph, metric, fronts, backs }
+        Self { places, graph, metric, fronts, backs }
     }
 
     pub(super) fn tables(&self) -> Tables<'_> {
@@ -104,33 +146,84 @@ impl Plan {
         if longest.saturating_mul(layers.most_detectors()) > crate::MAX_DETECTORS as usize {
             return Err(SlidingError::Window { window: length, commit: step });
         }
-        let Window { graph: run, bases, layer_of } = layers.whole(length)?;
-        if run.parts().contains(&false) {
-            return Err(SlidingError::NoBoundary { window: length });
-        }
         let (first_join, scale) = (layers.head() + context + overlap, graph.scale());
-        let ends = Ends {
-            begin: layers.head() + context,
-            length: 2 * overlap + step,
-            reach: 2 * context.min(overlap + step),
-        };
+        let middle = 2 * overlap + step;
         let passes = if twice {
-            let mut two = DecoderConfig::default();
-            (two.near_entries, two.correlations) = (config.near_entries, true);
-            Passes::Two(Box::new(MwpmDecoder::with_config(run, &two)))
+            let windows = [
+                layers.window(0, first_join + overlap, End::Boundary)?,
+                layers.cut_window(middle, false)?,
+                layers.cut_window(middle, true)?,
+            ];
+            let [first, middle, last] = windows.map(|window| Pane::new(window, config.near_entries));
+            Passes::Two(Box::new([first?, middle?, last?]))
         } else {
+            let Window { graph: run, bases, layer_of } = layers.whole(length)?;
+            if run.parts().contains(&false) {
+                return Err(SlidingError::NoBoundary { window: length });
+            }
             let run = if config.observables_only { run.for_observables(false) } else { run };
-            Passes::One(Box::new(OnePass::new(run, config.near_entries, &bases, &layer_of, ends)))
+            let reach = 2 * context.min(overlap + step);
+            let ends = Ends { begin: layers.head() + context, length: middle, reach };
+            Passes::One(Box::new(OnePass::new(run, config.near_entries, Places { bases, layer_of }, ends)))
         };
-        Ok(Self { layers, passes, bases, layer_of, context, overlap, step, per_round, first_join, scale })
+        Ok(Self { layers, passes, context, overlap, step, per_round, first_join, scale })
     }
 
-    /// The graph in which all windows lie.
-    pub(super) fn graph(&self) -> &MatchingGraph {
+    /// Whether windows are matched twice.
+    pub(super) fn is_twice(&self) -> bool {
+        matches!(self.passes, Passes::Two(_))
+    }
+
+    /// Where windows of this kind lie.
+    pub(super) fn places(&self, kind: Kind) -> &Places {
         match &self.passes {
-            Passes::One(one) => &one.graph,
-            Passes::Two(decoder) => decoder.graph(),
+            Passes::One(one) => &one.places,
+            Passes::Two(panes) => &panes[kind as usize].places,
         }
+    }
+
+    /// The most detectors and edges of a graph of windows, and the words of its observables.
+    pub(super) fn sizes(&self) -> [usize; 3] {
+        let of = |graph: &MatchingGraph| [graph.num_detectors(), graph.num_edges(), graph.observable_words()];
+        match &self.passes {
+            Passes::One(one) => of(&one.graph),
+            Passes::Two(panes) => {
+                let sizes = panes.each_ref().map(|pane| of(pane.decoder.graph()));
+                std::array::from_fn(|i| sizes.iter().map(|size| size[i]).max().unwrap_or(0))
+            }
+        }
+    }
+
+    /// Whether the detector is in a part that is left out.
+    pub(super) fn is_silent(&self, layer: usize, position: u32) -> bool {
+        match &self.passes {
+            Passes::One(one) => one.graph.is_silent(one.places.bases[layer] + position),
+            Passes::Two(_) => false,
+        }
+    }
+
+    /// The kind, the layer of the first round and the first round of a window of the rounds from `begin` to before `end`.
+    pub(super) fn lie(&self, begin: usize, end: usize, is_last: bool) -> Lie {
+        let (head, tail) = (self.layers.head(), self.layers.tail());
+        let is_twice = self.is_twice();
+        if is_last {
+            // Without rounds before it, a defect has its partner in them no nearer than in the whole graph: the window is as long as can be.
+            let full = 2 * self.overlap + self.step + tail;
+            let begin = if is_twice { end.saturating_sub(full).clamp(head.min(begin), begin) } else { begin };
+            let layers = self.places(Kind::Last).bases.len() - 1;
+            return Lie { kind: Kind::Last, begin, layer: layers - (end - begin) };
+        }
+        let (kind, layer) = match (begin, is_twice) {
+            (0, _) => (Kind::First, 0),
+            (_, true) => (Kind::Middle, 0),
+            (_, false) => (Kind::Middle, begin.min(head + self.context)),
+        };
+        Lie { kind, begin, layer }
+    }
+
+    /// How many rounds before a window are kept, for a last one that is made longer.
+    pub(super) fn kept(&self) -> usize {
+        if self.is_twice() { self.step } else { 0 }
     }
 
     /// The round at which window `k` is joined to the next one.
@@ -148,25 +241,24 @@ impl Plan {
 /// What distances from a set of layers are searched in.
 struct Border<'a> {
     graph: &'a MatchingGraph,
-    bases: &'a [u32],
-    layer_of: &'a [u32],
+    places: &'a Places,
 }
 
 impl Border<'_> {
     /// The distance of each node from the layers `outside`.
     fn distances(&self, outside: impl Fn(usize) -> bool) -> Vec<i64> {
-        let n = self.layer_of.len() as u32;
+        let n = self.places.layer_of.len() as u32;
         let mut distances = vec![FAR; n as usize];
         let mut queue = RadixQueue::new(n as usize);
         queue.restart();
         for node in 0..n {
             queue.forget(node);
-            if outside(self.layer_of[node as usize] as usize) {
+            if outside(self.places.layer_of[node as usize] as usize) {
                 distances[node as usize] = 0;
                 queue.push(node, 0);
             }
         }
-        debug_assert_eq!(self.bases.last(), Some(&n));
+        debug_assert_eq!(self.places.bases.last(), Some(&n));
         while let Some((dist, node)) = queue.pop() {
             for nb in self.graph.neighbours(node) {
                 let through = dist + i64::from(nb.weight);

@@ -1,6 +1,6 @@
 //! A window of a run that cores share: its defects and their regions, matched anew.
 
-use super::plan::{OnePass, Passes, Plan};
+use super::plan::{Kind, OnePass, Passes, Places, Plan};
 use crate::blossom::Blossom;
 use crate::decoder::MwpmDecoder;
 use crate::endless::decided::Decided;
@@ -20,6 +20,7 @@ pub(super) struct Work {
     pub(super) begin: usize,
     pub(super) end: usize,
     pub(super) layer: usize,
+    kind: Kind,
     /// Whether regions stop where rounds before it, or after it, begin; and whether it has the last rounds of the run.
     pub(super) has_front: bool,
     pub(super) has_back: bool,
@@ -37,7 +38,7 @@ pub(super) struct Work {
 #[derive(Debug)]
 enum Matcher {
     Once { blossom: Box<Blossom>, extents: Vec<[u32; 2]>, answer: Box<Answer> },
-    Twice { decoder: Box<MwpmDecoder>, grid_weight: i64, observables: Vec<u64> },
+    Twice { decoders: Box<[MwpmDecoder; 3]>, grid_weight: i64, observables: Vec<u64> },
 }
 
 /// What joins ask of a defect.
@@ -82,22 +83,25 @@ impl Solved {
 
 impl Work {
     pub(super) fn new(plan: &Plan) -> Self {
-        let (n, words) = (plan.graph().num_detectors(), plan.graph().observable_words());
+        let [n, edges, words] = plan.sizes();
         let matcher = match &plan.passes {
             Passes::One(_) => Matcher::Once {
                 blossom: Box::new(Blossom::with_nodes(n)),
                 extents: vec![[0; 2]; n + n / 2 + 1],
-                answer: Box::new(Answer::with_room(n, plan.graph().num_edges(), words)),
+                answer: Box::new(Answer::with_room(n, edges, words)),
             },
-            Passes::Two(decoder) => {
-                Matcher::Twice { decoder: decoder.clone(), grid_weight: 0, observables: vec![0; words] }
-            }
+            Passes::Two(panes) => Matcher::Twice {
+                decoders: Box::new(panes.each_ref().map(|pane| pane.decoder.clone())),
+                grid_weight: 0,
+                observables: vec![0; words],
+            },
         };
         Self {
             ticket: 0,
             begin: 0,
             end: 0,
             layer: 0,
+            kind: Kind::First,
             has_front: false,
             has_back: false,
             is_last: false,
@@ -111,7 +115,9 @@ impl Work {
 
     /// Begins without defects.
     pub(super) fn place(&mut self, ticket: u64, place: Place) {
-        let Place { begin, end, layer, expected, is_last } = place;
+        let Place { begin, end, layer, kind, expected } = place;
+        let is_last = kind == Kind::Last;
+        self.kind = kind;
         (self.ticket, self.begin, self.end, self.layer) = (ticket, begin, end, layer);
         (self.has_front, self.has_back) = (begin > 0, !is_last);
         (self.is_last, self.expected) = (is_last, expected);
@@ -131,9 +137,10 @@ impl Work {
         let Matcher::Once { blossom, extents, .. } = matcher else { return };
         let (begin, layer, length) = (*begin, *layer, *end - *begin);
         let (has_front, has_back) = (self.has_front, self.has_back);
+        let places = plan.places(self.kind);
         let border = |node: u32| {
-            let layer_of_node = plan.layer_of[node as usize] as usize;
-            let (at, position) = (layer_of_node - layer, (node - plan.bases[layer_of_node]) as usize);
+            let layer_of_node = places.layer_of[node as usize] as usize;
+            let (at, position) = (layer_of_node - layer, (node - places.bases[layer_of_node]) as usize);
             let to = |rows: &[Vec<i64>], at: usize| rows.get(at).map_or(FAR, |row| row[position]);
             let front = if has_front { to(&tables.fronts, at) } else { FAR };
             let back = if has_back { to(&tables.backs, length - 1 - at) } else { FAR };
@@ -143,24 +150,26 @@ impl Work {
         let matched = blossom.resume(tables.tables(), nodes, 0, |_| FAR, border);
         debug_assert!(matched, "every part has a boundary");
         blossom.forget_nodes();
-        blossom.extents(|node| plan.layer_of[node as usize], extents);
+        blossom.extents(|node| places.layer_of[node as usize], extents);
         let round = |layer_of_node: u32| layer_of_node as usize + begin - layer;
         defects.clear();
         defects.extend((0..).zip(&*nodes).map(|(i, &node)| {
             let [oldest, newest] = extents[blossom.outermost(i) as usize];
             let newest = if newest == u32::MAX { usize::MAX } else { round(newest) };
             let evidence = Evidence::Reach(blossom.covered(i));
-            Solved { key: key(plan, begin, layer, node), oldest: round(oldest), newest, evidence }
+            Solved { key: key(places, begin, layer, node), oldest: round(oldest), newest, evidence }
         }));
     }
 
-    /// Rounds outside the window count as empty. A pair beside them may be wrong, and is then another in the next window.
+    /// Edges that lead out of the window lead to the boundary. A pair beside them may be wrong, and is then another in the next
+    /// window.
     fn solve_twice(&mut self, plan: &Plan) {
-        let Self { begin, layer, nodes, matcher, defects, .. } = self;
-        let Matcher::Twice { decoder, .. } = matcher else { return };
+        let Self { begin, layer, kind, nodes, matcher, defects, .. } = self;
+        let Matcher::Twice { decoders, .. } = matcher else { return };
+        let (decoder, places) = (&mut decoders[*kind as usize], plan.places(*kind));
         let matched = decoder.decode(nodes).is_ok();
         debug_assert!(matched, "every part has a boundary");
-        let key = |node: u32| key(plan, *begin, *layer, node);
+        let key = |node: u32| key(places, *begin, *layer, node);
         let alone = |node: u32| {
             let key = key(node);
             Solved { key, oldest: key.0, newest: key.0, evidence: Evidence::Partner(None) }
@@ -195,7 +204,7 @@ impl Work {
     /// Reads the pairs whose oldest rounds are from `from` to before `to`.
     pub(super) fn read(&mut self, plan: &Plan, [from, to]: [usize; 2]) {
         self.expected = [from, to];
-        let Self { begin, layer, matcher, defects, front, .. } = self;
+        let Self { begin, layer, kind, matcher, defects, front, .. } = self;
         let taken = defects.iter().filter(|d| (from..to).contains(&d.oldest));
         *front = taken.map(|d| d.until(plan)).max().unwrap_or(-FAR);
         match (matcher, &plan.passes) {
@@ -208,12 +217,14 @@ impl Work {
                     });
                 });
             }
-            (Matcher::Twice { decoder, grid_weight, observables }, _) => {
-                let round = |node: u32| plan.layer_of[node as usize] as usize + *begin - *layer;
+            (Matcher::Twice { decoders, grid_weight, observables }, _) => {
+                let places = plan.places(*kind);
+                let round = |node: u32| places.layer_of[node as usize] as usize + *begin - *layer;
                 let oldest =
                     |pair: MatchedPair| pair.b.map_or(round(pair.a), |b| round(pair.a).min(round(b)));
                 observables.fill(0);
-                *grid_weight = decoder.part(|pair| (from..to).contains(&oldest(pair)), observables);
+                *grid_weight =
+                    decoders[*kind as usize].part(|pair| (from..to).contains(&oldest(pair)), observables);
             }
             (Matcher::Once { .. }, Passes::Two(_)) => {}
         }
@@ -240,13 +251,13 @@ pub(super) struct Place {
     pub(super) begin: usize,
     pub(super) end: usize,
     pub(super) layer: usize,
+    pub(super) kind: Kind,
     /// The joins between which its pairs are probably taken.
     pub(super) expected: [usize; 2],
-    pub(super) is_last: bool,
 }
 
 /// The round of a node, and its place there, in a window whose round `begin` lies in layer `layer`.
-fn key(plan: &Plan, begin: usize, layer: usize, node: u32) -> (usize, u32) {
-    let layer_of_node = plan.layer_of[node as usize] as usize;
-    (layer_of_node + begin - layer, node - plan.bases[layer_of_node])
+fn key(places: &Places, begin: usize, layer: usize, node: u32) -> (usize, u32) {
+    let layer_of_node = places.layer_of[node as usize] as usize;
+    (layer_of_node + begin - layer, node - places.bases[layer_of_node])
 }
