@@ -69,7 +69,7 @@ int main(int argc, char **argv) {
   CHECK(cudaq_dispatcher_set_control(dispatcher, &shutdown_flag, &stats));
   CHECK(cudaq_dispatcher_start(dispatcher));
 
-  /* The peer: as many requests under way as there are pages. A datagram may overtake another one, so answers may come in another order:
+  /* The peer: as many requests under way as there are pages. Answers may come in another order:
    * `first` is the oldest request without an answer, and a page is written again when all older requests have one. */
   uint8_t frame[PAGE_BYTES];
   bool has_answer[PAGES] = {false};

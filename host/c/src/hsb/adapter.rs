@@ -62,11 +62,13 @@ impl For {
         }
     }
 
-    /// Receive requests for so many pages.
-    const fn receives(self, pages: u32) -> u32 {
+    /// Receive requests for so many pages. A loop posts a page's again after the answer is sent, so a peer that writes the page as soon
+    /// as it has the answer needs one for that write: a thread may be stopped in between for milliseconds, and the adapter drops what it has
+    /// no request for. A kernel is not stopped.
+    const fn receives(self, pages: u32, is_kernel: bool) -> u32 {
         match self {
-            Self::Unified => pages,
-            Self::Three => CREDITS_PER_SLOT * pages,
+            Self::Unified if is_kernel => pages,
+            Self::Unified | Self::Three => CREDITS_PER_SLOT * pages,
         }
     }
 }
@@ -159,7 +161,7 @@ impl Adapter {
                 "device -1: three kernels run on a device, and a loop on the host is the unified one",
             ));
         }
-        let (stride, receives) = (page_bytes as u32, made_for.receives(pages));
+        let (stride, receives) = (page_bytes as u32, made_for.receives(pages, device.is_some()));
         let config = Config {
             qpn: NUMBER,
             slots: pages,
