@@ -494,6 +494,25 @@ fn correlations_are_minded_where_they_are_asked_for() {
     assert!(correlated < in_one_pass, "{correlated} and {in_one_pass} wrong");
 }
 
+#[test]
+fn windows_mind_correlations_where_they_are_asked_for() {
+    let noise = CircuitNoise::uniform(0.006);
+    let experiment = MemoryExperiment { distance: 5, rounds: 16, basis: Basis::Z, noise };
+    let text =
+        write(&experiment.undecomposed_detector_error_model().expect("a model"), 1, true).expect("written");
+    let (head, _) = text.split_once("    decoder_custom_args").expect("there");
+    let head = head.replacen("nv-qldpc-decoder", "sliding_window", 1);
+    let text = format!(
+        "{head}    decoder_custom_args: {{window_size: 10, step_size: 5, num_syndromes_per_round: 24, \
+         num_boundary_syndromes: 12, inner_decoder_name: pymatching, \
+         inner_decoder_params: {{enable_correlations: true}}}}\n"
+    );
+    assert_eq!(config(&text).decoders[0].method(), "correlated sliding window");
+    let edges = write(&surface(5, 16, 0.006), 1, false).expect("written");
+    let (_, correlated, in_one_pass) = compare(&text, plain(&edges).as_mut(), 3000, &[24]);
+    assert!(correlated < in_one_pass, "{correlated} and {in_one_pass} wrong");
+}
+
 /// One round over a ring: calls of one decoder, whose requests are written before the first is served.
 fn volume(
     client: &mut Client,

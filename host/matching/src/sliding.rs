@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::bits::cancel_pairs;
-use crate::decoder::MwpmDecoder;
+use crate::decoder::{DecoderConfig, MwpmDecoder};
 use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
 use crate::layers::{End, Layers, Window, check};
@@ -27,8 +27,9 @@ pub struct SlidingConfig {
 /// each window, not over the run.
 ///
 /// The graph describes a short run of the same experiment, a few rounds longer than the run's beginning and end need, so that the
-/// repeating round can be found. The graph has no negative weights. Each window is decoded in one pass, without correlations. A
-/// round allocates nothing.
+/// repeating round can be found. The graph has no negative weights. [`new`](Self::new) decodes each window in one pass,
+/// [`with_correlations`](Self::with_correlations) in two, of which the first knows nothing of what earlier windows have decided: next to
+/// that, [`EndlessDecoder`](crate::EndlessDecoder) finds more correlations. A round allocates nothing.
 ///
 /// ```
 /// use ringcall_matching::{GraphBuilder, SlidingConfig, SlidingDecoder};
@@ -81,9 +82,11 @@ struct Pane {
 }
 
 impl Pane {
-    fn new(window: Window) -> Self {
+    fn new(window: Window, correlations: bool) -> Self {
         let Window { graph, bases, layer_of } = window;
-        Self { decoder: MwpmDecoder::new(graph), bases, layer_of }
+        let mut config = DecoderConfig::default();
+        config.correlations = correlations;
+        Self { decoder: MwpmDecoder::with_config(graph, &config), bases, layer_of }
     }
 }
 
@@ -94,11 +97,61 @@ impl SlidingDecoder {
     /// # Errors
     /// [`SlidingError`] if no round repeats in the graph, or the window is impossible.
     pub fn new(graph: &MatchingGraph, rounds: &[u32], config: SlidingConfig) -> Result<Self, SlidingError> {
+        Self::on(graph, Layers::new(graph, rounds)?, config, false)
+    }
+
+    /// The same, matching each window twice, as [`DecoderConfig::correlations`]. On a graph without correlations nothing changes.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// ```
+    /// use ringcall_matching::{ErrorPart, GraphBuilder, SlidingConfig, SlidingDecoder};
+    ///
+    /// // Two bits measured over and over, whose errors often come together.
+    /// let mut b = GraphBuilder::new();
+    /// for t in 0..6 {
+    ///     let [one, two] = [[2 * t], [2 * t + 1]];
+    ///     let flip = |detectors| ErrorPart { detectors, observables: &[0] };
+    ///     b.error(0.02, &[flip(&one), flip(&two)])?.error(0.001, &[flip(&two)])?;
+    ///     for u in [2 * t, 2 * t + 1].into_iter().filter(|_| t < 5) {
+    ///         b.error(0.02, &[ErrorPart { detectors: &[u, u + 2], observables: &[] }])?;
+    ///     }
+    /// }
+    /// let rounds: Vec<u32> = (0..12).map(|i| i / 2).collect();
+    /// let config = SlidingConfig { window: 4, commit: 2 };
+    /// let mut decoder = SlidingDecoder::with_correlations(&b.build()?, &rounds, config)?;
+    /// for t in 0..1000 {
+    ///     decoder.push_round(if t == 500 { &[0, 1] } else { &[] })?;
+    /// }
+    /// let last: Vec<&[u32]> = vec![&[]; decoder.tail_rounds()];
+    /// assert_eq!(decoder.finish(&last)?, [0], "both flip the observable");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_correlations(
+        graph: &MatchingGraph,
+        rounds: &[u32],
+        config: SlidingConfig,
+    ) -> Result<Self, SlidingError> {
+        let correlations = graph.num_correlations() > 0;
+        let layers = if correlations {
+            Layers::with_correlations(graph, rounds)?
+        } else {
+            Layers::new(graph, rounds)?
+        };
+        Self::on(graph, layers, config, correlations)
+    }
+
+    fn on(
+        graph: &MatchingGraph,
+        layers: Layers,
+        config: SlidingConfig,
+        correlations: bool,
+    ) -> Result<Self, SlidingError> {
         let SlidingConfig { window, commit } = config;
         if commit == 0 || commit >= window {
             return Err(SlidingError::Window { window, commit });
         }
-        let layers = Layers::new(graph, rounds)?;
         let reach = layers.reach();
         if window - commit < reach {
             return Err(SlidingError::Reach { window, commit, reach });
@@ -110,13 +163,13 @@ impl SlidingDecoder {
         let mut windows = Vec::new();
         let mut start = 0;
         loop {
-            windows.push(Pane::new(layers.window(start, window, End::Boundary)?));
+            windows.push(Pane::new(layers.window(start, window, End::Boundary)?, correlations));
             if start >= layers.head() {
                 break;
             }
             start += commit;
         }
-        let last = Pane::new(layers.last_window(window - 1)?);
+        let last = Pane::new(layers.last_window(window - 1)?, correlations);
         // At most every detector of a window fires and every edge flips one.
         let size = |pane: &Pane| pane.layer_of.len() + pane.decoder.graph().num_edges();
         let most = windows.iter().chain([&last]).map(size).max().unwrap_or(0);

@@ -13,7 +13,7 @@ pub(super) enum Method {
     /// Minimum-weight perfect matching.
     Matching { merge: MergeStrategy, correlated: bool },
     /// The same in windows over the rounds.
-    Sliding { merge: MergeStrategy, window: u32, step: u32, rounds: Rounds },
+    Sliding { merge: MergeStrategy, correlated: bool, window: u32, step: u32, rounds: Rounds },
     /// The same round by round, for runs of any length, each shared among so many cores.
     Endless { merge: MergeStrategy, correlated: bool, margin: u32, rounds: Rounds, cores: NonZeroUsize },
     /// Belief propagation in relayed legs, for at most so long a decode.
@@ -47,14 +47,20 @@ impl Rounds {
 
 impl Method {
     pub(super) const fn is_correlated(&self) -> bool {
-        matches!(self, Self::Matching { correlated: true, .. } | Self::Endless { correlated: true, .. })
+        match *self {
+            Self::Matching { correlated, .. }
+            | Self::Sliding { correlated, .. }
+            | Self::Endless { correlated, .. } => correlated,
+            Self::Relay { .. } => false,
+        }
     }
 
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Matching { correlated: false, .. } => "matching",
             Self::Matching { correlated: true, .. } => "correlated matching",
-            Self::Sliding { .. } => "sliding window",
+            Self::Sliding { correlated: false, .. } => "sliding window",
+            Self::Sliding { correlated: true, .. } => "correlated sliding window",
             Self::Endless { correlated: false, .. } => "endless matching",
             Self::Endless { correlated: true, .. } => "endless correlated matching",
             Self::Relay { .. } => "relay",
@@ -198,16 +204,16 @@ fn sliding(custom: &mut Fields<'_>, detectors: usize) -> Result<Method, ConfigEr
         return Err(ConfigError::new(inner.line, name, "windows are decoded by `pymatching` alone"));
     }
     let params = custom.name("inner_decoder_params");
-    let merge = match custom.take("inner_decoder_params") {
-        None => MergeStrategy::Independent,
+    let (merge, correlated) = match custom.take("inner_decoder_params") {
+        None => (MergeStrategy::Independent, false),
         Some(node) => {
             let mut fields = node.fields(&params)?;
-            let merge = merge(&mut fields)?;
+            let inner = matching(&mut fields)?;
             fields.finish()?;
-            merge
+            inner
         }
     };
-    Ok(Method::Sliding { merge, window, step, rounds })
+    Ok(Method::Sliding { merge, correlated, window, step, rounds })
 }
 
 /// Arguments that affect how the reference uses a GPU, and not the results.

@@ -299,7 +299,7 @@ impl DecoderConfig {
         self.id
     }
 
-    /// The method: `matching`, `correlated matching`, `sliding window`, `endless matching`, `endless correlated matching` or
+    /// The method: `matching`, `correlated matching`, `sliding window`, `correlated sliding window`, `endless matching`, `endless correlated matching` or
     /// `relay`.
     #[must_use]
     pub const fn method(&self) -> &'static str {

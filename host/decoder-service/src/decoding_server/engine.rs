@@ -67,9 +67,9 @@ impl Engine {
                 decoder.map(Self::Model).map_err(|why| config.refuse("H_sparse", why))
             }
             Method::Matching { .. } => Ok(Self::Matching(Box::new(MwpmDecoder::new(graph(config)?)))),
-            &Method::Sliding { window, step, rounds, .. } => {
+            &Method::Sliding { correlated, window, step, rounds, .. } => {
                 let sliding = SlidingConfig { window: window as usize, commit: step as usize };
-                let windows = Windows::new(&graph(config)?, rounds, sliding, config.detectors());
+                let windows = Windows::new(&graph(config)?, rounds, sliding, correlated, config.detectors());
                 windows
                     .map(|windows| Self::Sliding(Box::new(windows)))
                     .map_err(|why| config.refuse("decoder_custom_args", why))
@@ -78,18 +78,7 @@ impl Engine {
                 let mut endless = EndlessConfig::default();
                 (endless.margin, endless.correlations) = (margin as usize, correlated);
                 endless.observables_only = true;
-                let stream = if correlated {
-                    let model =
-                        split::into_edges(config.model()).map_err(|why| config.refuse("H_sparse", why))?;
-                    let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent);
-                    let decoder = graph
-                        .and_then(|graph| MatchingDecoder::new(&graph, MatchingEngine::CorrelatedBlossom));
-                    let decoder = decoder.map_err(|why| config.refuse("H_sparse", why))?;
-                    Stream::new(config, decoder.engine().graph(), rounds, &endless, cores)
-                } else {
-                    Stream::new(config, &graph(config)?, rounds, &endless, cores)
-                };
-                stream
+                Stream::new(config, &graph(config)?, rounds, &endless, cores)
                     .map(|stream| Self::Endless(Box::new(stream)))
                     .map_err(|why| config.refuse("decoder_custom_args", why))
             }
@@ -122,8 +111,14 @@ impl Engine {
     }
 }
 
-/// The matching graph of H and O; every column is one edge.
+/// The matching graph of H and O; every column is one edge, or with correlations several.
 fn graph(config: &DecoderConfig) -> Result<MatchingGraph, ConfigError> {
+    if config.is_correlated() {
+        let model = split::into_edges(config.model()).map_err(|why| config.refuse("H_sparse", why))?;
+        let graph = DecodingGraph::from_dem(&model, ParallelEdges::Independent);
+        let decoder = graph.and_then(|graph| MatchingDecoder::new(&graph, MatchingEngine::CorrelatedBlossom));
+        return Ok(decoder.map_err(|why| config.refuse("H_sparse", why))?.engine().graph().clone());
+    }
     let (Method::Matching { merge, .. } | Method::Sliding { merge, .. } | Method::Endless { merge, .. }) =
         config.method
     else {
@@ -155,13 +150,19 @@ impl Windows {
         graph: &MatchingGraph,
         rounds: Rounds,
         sliding: SlidingConfig,
+        correlated: bool,
         detectors: usize,
     ) -> Result<Self, String> {
         let detectors = detectors as u32;
         let starts = rounds.starts(detectors);
         let count = starts.len() - 1;
-        let decoder = SlidingDecoder::new(graph, &Rounds::of_detectors(&starts), sliding)
-            .map_err(|why| why.to_string())?;
+        let of = Rounds::of_detectors(&starts);
+        let decoder = if correlated {
+            SlidingDecoder::with_correlations(graph, &of, sliding)
+        } else {
+            SlidingDecoder::new(graph, &of, sliding)
+        };
+        let decoder = decoder.map_err(|why| why.to_string())?;
         if count < decoder.least_rounds() || decoder.tail_rounds() > MAX_TAIL {
             return Err(format!(
                 "{count} rounds, {} of them a tail: windows of {} rounds need {} rounds at least and a tail of {MAX_TAIL} at \
