@@ -84,8 +84,7 @@ struct Pane {
 impl Pane {
     fn new(window: Window, correlations: bool) -> Self {
         let Window { graph, bases, layer_of } = window;
-        let mut config = DecoderConfig::default();
-        config.correlations = correlations;
+        let config = DecoderConfig { correlations, ..DecoderConfig::default() };
         Self { decoder: MwpmDecoder::with_config(graph, &config), bases, layer_of }
     }
 }
