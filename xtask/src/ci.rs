@@ -75,11 +75,12 @@ const STEPS: &[Step] = &[
     Step::main("c-sanitize", steps::sanitize_c),
     Step::main("chaos", steps::chaos),
     Step::main("worlds", steps::worlds),
+    // Its tests play many threads in lock step, slowly: the last, when the other lane has ended.
+    Step::main("sanitize", steps::sanitize),
     Step::side("ptx", steps::ptx),
     Step::side("pages", pages::step),
     Step::side("loom", steps::loom),
     Step::side("wheel", wheel::step),
-    Step::side("sanitize", steps::sanitize),
     Step::side("fuzz", |shell| steps::fuzz(shell, steps::FUZZ_SECONDS, None)),
     Step::side("deny", steps::deny),
 ];
