@@ -39,7 +39,7 @@ struct Step {
 enum Lane {
     /// One after another, in the folder that the tests are built in.
     Main,
-    /// In a process of its own after the step [`LAST_ALONE`]: steps that build in folders of their own.
+    /// Steps that build in folders of their own. They run in a second process after the step [`LAST_ALONE`].
     Side,
 }
 
@@ -75,7 +75,7 @@ const STEPS: &[Step] = &[
     Step::main("c-sanitize", steps::sanitize_c),
     Step::main("chaos", steps::chaos),
     Step::main("worlds", steps::worlds),
-    // Its tests play many threads in lock step, slowly: the last, when the other lane has ended.
+    // Its tests play many threads in lock step, slowly: the last, when the side lane has little left to do.
     Step::main("sanitize", steps::sanitize),
     Step::side("ptx", steps::ptx),
     Step::side("pages", pages::step),

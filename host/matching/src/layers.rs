@@ -78,16 +78,9 @@ pub(crate) enum End {
 }
 
 impl Layers {
-    pub(crate) fn new(graph: &MatchingGraph, rounds: &[u32]) -> Result<Self, SlidingError> {
-        Self::of(graph, rounds, false)
-    }
-
-    /// As [`new`](Self::new), with the correlations of the graph in the windows.
-    pub(crate) fn with_correlations(graph: &MatchingGraph, rounds: &[u32]) -> Result<Self, SlidingError> {
-        Self::of(graph, rounds, true)
-    }
-
-    fn of(graph: &MatchingGraph, rounds: &[u32], correlated: bool) -> Result<Self, SlidingError> {
+    /// The layers of a short run, whose detector `i` belongs to round `rounds[i]`; if `correlated`, with the graph's correlations in the
+    /// windows.
+    pub(crate) fn of(graph: &MatchingGraph, rounds: &[u32], correlated: bool) -> Result<Self, SlidingError> {
         let n = graph.num_detectors();
         if rounds.len() != n {
             return Err(RoundsError::Length { found: rounds.len(), expected: n }.into());

@@ -96,7 +96,7 @@ impl SlidingDecoder {
     /// # Errors
     /// [`SlidingError`] if no round repeats in the graph, or the window is impossible.
     pub fn new(graph: &MatchingGraph, rounds: &[u32], config: SlidingConfig) -> Result<Self, SlidingError> {
-        Self::on(graph, Layers::new(graph, rounds)?, config, false)
+        Self::on(graph, rounds, config, false)
     }
 
     /// The same, matching each window twice, as [`DecoderConfig::correlations`]. On a graph without correlations nothing changes.
@@ -132,18 +132,12 @@ impl SlidingDecoder {
         rounds: &[u32],
         config: SlidingConfig,
     ) -> Result<Self, SlidingError> {
-        let correlations = graph.num_correlations() > 0;
-        let layers = if correlations {
-            Layers::with_correlations(graph, rounds)?
-        } else {
-            Layers::new(graph, rounds)?
-        };
-        Self::on(graph, layers, config, correlations)
+        Self::on(graph, rounds, config, graph.num_correlations() > 0)
     }
 
     fn on(
         graph: &MatchingGraph,
-        layers: Layers,
+        rounds: &[u32],
         config: SlidingConfig,
         correlations: bool,
     ) -> Result<Self, SlidingError> {
@@ -151,6 +145,7 @@ impl SlidingDecoder {
         if commit == 0 || commit >= window {
             return Err(SlidingError::Window { window, commit });
         }
+        let layers = Layers::of(graph, rounds, correlations)?;
         let reach = layers.reach();
         if window - commit < reach {
             return Err(SlidingError::Reach { window, commit, reach });

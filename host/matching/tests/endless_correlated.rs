@@ -1,4 +1,4 @@
-//! Correlated runs without end, on one core and on several, against whole runs that are matched twice.
+//! Correlated runs without end, on one core, on several and by sliding windows, against whole runs that are matched twice.
 
 mod repetition;
 

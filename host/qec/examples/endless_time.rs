@@ -1,6 +1,6 @@
 //! Times runs without end: `endless_time D P ROUNDS RUNS plain|observables|correlated [REHEARSAL [BATCH]]`, P in thousandths;
 //! or `endless_time D P ROUNDS RUNS shared|shared-correlated [CORES [OVERLAP [STEP]]]`, for the observables, on several cores (CPU time is that of
-//! all).
+//! all threads).
 //!
 //! Runs of a rotated memory are drawn from the errors of a short one. Printed are the CPU time of a round and the wall time from the
 //! last round to the answer, and that of a rehearsal. A run's end is rehearsed every REHEARSAL (0: never) rounds, and BATCH defects

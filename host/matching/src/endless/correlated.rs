@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use super::decided::Decided;
+use super::pane::Pane;
 use super::{EndlessConfig, Shape};
-use crate::decoder::{DecoderConfig, MwpmDecoder};
 use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
-use crate::layers::{End, Layers, Window, check};
+use crate::layers::{End, Layers, check};
 use crate::solution::MatchedPair;
 
 /// A defect of the window.
@@ -39,25 +39,6 @@ struct Plan {
     /// Layers of a window in the middle that are filled before the window moves on.
     full: usize,
     scale: f64,
-}
-
-/// A window: its decoder, where each layer's detectors begin in its graph, and the layer of each detector.
-#[derive(Debug, Clone)]
-struct Pane {
-    decoder: MwpmDecoder,
-    places: Arc<(Vec<u32>, Vec<u32>)>,
-}
-
-impl Pane {
-    fn new(window: Window, near_entries: usize) -> Result<Self, SlidingError> {
-        let Window { graph, bases, layer_of } = window;
-        if graph.parts().contains(&false) {
-            return Err(SlidingError::NoBoundary { window: bases.len() - 1 });
-        }
-        let mut config = DecoderConfig::default();
-        (config.near_entries, config.correlations) = (near_entries, true);
-        Ok(Self { decoder: MwpmDecoder::with_config(graph, &config), places: Arc::new((bases, layer_of)) })
-    }
 }
 
 /// The state of a run that is matched twice: see [`EndlessDecoder`](super::EndlessDecoder).
@@ -94,8 +75,7 @@ impl Correlated {
         rounds: &[u32],
         config: &EndlessConfig,
     ) -> Result<Self, SlidingError> {
-        let Shape { layers, context, .. } =
-            Shape::new(graph, rounds, Layers::with_correlations(graph, rounds)?)?;
+        let Shape { layers, context, .. } = Shape::new(graph, rounds, Layers::of(graph, rounds, true)?)?;
         let margin = if config.margin == 0 { (3 * context).div_ceil(2).max(4) } else { config.margin };
         // It moves on by about twice as many rounds as the context has, so that each round is matched hardly more than twice.
         let full = context.saturating_mul(3).saturating_add(margin);
@@ -112,7 +92,8 @@ impl Correlated {
     }
 
     fn on(plan: Arc<Plan>, first: Pane, middle: Pane, last: Pane) -> Self {
-        let n = [&first, &middle, &last].map(|pane| pane.places.1.len()).into_iter().max().unwrap_or(0);
+        let n =
+            [&first, &middle, &last].map(|pane| pane.places.layer_of.len()).into_iter().max().unwrap_or(0);
         let words = first.decoder.graph().observable_words();
         Self {
             plan,
@@ -279,7 +260,7 @@ impl Correlated {
         let Pane { decoder, places } = pane(self);
         for (i, open) in (0..).zip(&open) {
             if context || open.state == State::Undecided {
-                nodes.push(places.0[open.layer as usize + later] + open.position);
+                nodes.push(places.bases[open.layer as usize + later] + open.position);
                 which.push(i);
             }
         }

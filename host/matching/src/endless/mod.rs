@@ -3,6 +3,7 @@
 mod correlated;
 mod decided;
 mod frontier;
+mod pane;
 mod plain;
 mod run;
 mod shared;

@@ -92,7 +92,7 @@ struct Plan {
 
 impl Plan {
     fn new(graph: &MatchingGraph, rounds: &[u32], config: &EndlessConfig) -> Result<Self, SlidingError> {
-        let Shape { layers, step, context } = Shape::new(graph, rounds, Layers::new(graph, rounds)?)?;
+        let Shape { layers, step, context } = Shape::new(graph, rounds, Layers::of(graph, rounds, false)?)?;
         let margin = if config.margin == 0 { (3 * context).max(8) } else { config.margin };
         let length = context.saturating_mul(2).saturating_add(margin.saturating_mul(MARGINS));
         let longest = length.saturating_add(layers.head()).saturating_add(layers.tail());

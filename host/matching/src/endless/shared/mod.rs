@@ -24,8 +24,8 @@ use crate::graph::MatchingGraph;
 use crate::layers::check;
 use crate::metric::FAR;
 use helpers::{Helpers, take_waiting};
-use plan::{Lie, Plan};
-use window::{Place, Solved, Work};
+use plan::{Kind, Place, Plan};
+use window::{Solved, Work};
 
 /// The configuration of a [`SharedEndlessDecoder`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,17 +232,14 @@ impl SharedEndlessDecoder {
     /// [`SlidingError::Defect`]; the decoder has then not taken the round.
     pub fn push_round(&mut self, defects: &[u32]) -> Result<bool, SlidingError> {
         check(defects, self.plan.layers.detectors(self.given), self.given)?;
-        let rounds = self.plan.window(self.window);
+        let [_, end] = self.plan.window(self.window);
         self.remember(self.given, defects, self.given.min(self.plan.layers.head()));
         self.given += 1;
-        if self.given < rounds[1] {
+        if self.given < end {
             return Ok(false);
         }
         let plan = Arc::clone(&self.plan);
-        let [begin, end] = rounds;
-        let Lie { kind, begin, layer } = plan.lie(begin, end, false);
-        let expected = [self.window.checked_sub(1).map_or(0, |k| plan.join(k)), plan.join(self.window)];
-        self.hand_out(&plan, Place { begin, end, layer, kind, expected });
+        self.hand_out(&plan, plan.place(self.window));
         self.window += 1;
         let begin = plan.window(self.window)[0].saturating_sub(plan.kept());
         let kept = self.recent.partition_point(|&(round, _)| round < begin);
@@ -261,13 +258,11 @@ impl SharedEndlessDecoder {
     pub fn finish(&mut self, tail: &[&[u32]]) -> Result<&[u64], SlidingError> {
         self.plan.layers.check_tail(tail, self.given, self.least_rounds())?;
         let plan = Arc::clone(&self.plan);
-        let end = self.given + plan.layers.tail();
-        let Lie { kind, begin, layer } = plan.lie(plan.window(self.window)[0], end, true);
+        let place = plan.last_place(self.window, self.given + plan.layers.tail());
         for (t, defects) in tail.iter().enumerate() {
-            self.remember(self.given + t, defects, layer + self.given + t - begin);
+            self.remember(self.given + t, defects, place.layer + self.given + t - place.begin);
         }
-        let expected = [plan.join(self.window - 1), usize::MAX];
-        let mut work = self.prepare(&plan, Place { begin, end, layer, kind, expected });
+        let mut work = self.prepare(&plan, place);
         work.solve(&plan);
         self.slots.push_back(Slot::Solved(work));
         self.join_all(&plan);
@@ -504,7 +499,8 @@ impl SharedEndlessDecoder {
         round: usize,
     ) -> Option<bool> {
         // Near the last rounds of a run, distances are other than in its middle.
-        let last = if newer.is_last { newer.end - plan.layers.tail() - plan.context } else { usize::MAX };
+        let last =
+            if newer.kind == Kind::Last { newer.end - plan.layers.tail() - plan.context } else { usize::MAX };
         let beyond = &newer.defects[theirs.len()..];
         let alone = &older.defects[..older.defects.len() - mine.len()];
         // How far regions or pairs reach that only one window has, or that differ.

@@ -1,16 +1,16 @@
-//! The tables of a run that cores share: the graph, and how far its nodes are from the ends of windows.
+//! The tables of a run that cores share: the graphs of windows, and where windows are in them.
 
 use super::SharedEndlessConfig;
 use crate::blossom::Tables;
-use crate::decoder::{DecoderConfig, MwpmDecoder};
 use crate::endless::Shape;
+use crate::endless::pane::{Pane, Places};
 use crate::error::SlidingError;
 use crate::graph::MatchingGraph;
 use crate::layers::{End, Layers, Window};
 use crate::metric::{FAR, Metric};
 use crate::queue::RadixQueue;
 
-/// The tables that all threads share: one graph, in which all windows lie.
+/// The tables that all threads share. In one pass all windows are in one graph.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) layers: Layers,
@@ -33,32 +33,6 @@ pub(super) enum Passes {
     Two(Box<[Pane; 3]>),
 }
 
-/// A graph in which windows lie, where each layer's detectors begin in it, with one more entry at the end, and the layer of each detector.
-#[derive(Debug)]
-pub(super) struct Places {
-    pub(super) bases: Vec<u32>,
-    pub(super) layer_of: Vec<u32>,
-}
-
-/// A window that is matched twice.
-#[derive(Debug)]
-pub(super) struct Pane {
-    pub(super) decoder: MwpmDecoder,
-    places: Places,
-}
-
-impl Pane {
-    fn new(window: Window, near_entries: usize) -> Result<Self, SlidingError> {
-        let Window { graph, bases, layer_of } = window;
-        if graph.parts().contains(&false) {
-            return Err(SlidingError::NoBoundary { window: bases.len() - 1 });
-        }
-        let mut config = DecoderConfig::default();
-        (config.near_entries, config.correlations) = (near_entries, true);
-        Ok(Self { decoder: MwpmDecoder::with_config(graph, &config), places: Places { bases, layer_of } })
-    }
-}
-
 /// The tables of one pass.
 #[derive(Debug)]
 pub(super) struct OnePass {
@@ -79,12 +53,16 @@ pub(super) enum Kind {
     Last,
 }
 
-/// Where a window lies in the graph of its kind.
+/// Where a window is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Lie {
-    pub(super) kind: Kind,
+pub(super) struct Place {
+    /// Its rounds, and the layer of the graph of its kind that its first round is in.
     pub(super) begin: usize,
+    pub(super) end: usize,
     pub(super) layer: usize,
+    pub(super) kind: Kind,
+    /// The joins between which its pairs are probably taken.
+    pub(super) expected: [usize; 2],
 }
 
 /// Where the windows in the middle of a run lie in the graph: their first layer, their layers, and how many rounds a path may lead over.
@@ -134,9 +112,8 @@ impl Plan {
         config: &SharedEndlessConfig,
     ) -> Result<Self, SlidingError> {
         let twice = config.correlations && graph.num_correlations() > 0;
-        let layers =
-            if twice { Layers::with_correlations(graph, rounds)? } else { Layers::new(graph, rounds)? };
-        let Shape { layers, step: per_round, context } = Shape::new(graph, rounds, layers)?;
+        let Shape { layers, step: per_round, context } =
+            Shape::new(graph, rounds, Layers::of(graph, rounds, twice)?)?;
         let or = |given: usize, default: usize| if given == 0 { default } else { given };
         let overlap = or(config.overlap, if twice { (3 * context).div_ceil(2) } else { context }.max(8));
         let step = or(config.step, (2 * context).max(8));
@@ -164,7 +141,8 @@ impl Plan {
             let run = if config.observables_only { run.for_observables(false) } else { run };
             let reach = 2 * context.min(overlap + step);
             let ends = Ends { begin: layers.head() + context, length: middle, reach };
-            Passes::One(Box::new(OnePass::new(run, config.near_entries, Places { bases, layer_of }, ends)))
+            let places = Places { bases, layer_of };
+            Passes::One(Box::new(OnePass::new(run, config.near_entries, places, ends)))
         };
         Ok(Self { layers, passes, context, overlap, step, per_round, first_join, scale })
     }
@@ -202,23 +180,28 @@ impl Plan {
         }
     }
 
-    /// The kind, the layer of the first round and the first round of a window of the rounds from `begin` to before `end`.
-    pub(super) fn lie(&self, begin: usize, end: usize, is_last: bool) -> Lie {
-        let (head, tail) = (self.layers.head(), self.layers.tail());
-        let is_twice = self.is_twice();
-        if is_last {
-            // Without rounds before it, a defect has its partner in them no nearer than in the whole graph: the window is as long as can be.
-            let full = 2 * self.overlap + self.step + tail;
-            let begin = if is_twice { end.saturating_sub(full).clamp(head.min(begin), begin) } else { begin };
-            let layers = self.places(Kind::Last).bases.len() - 1;
-            return Lie { kind: Kind::Last, begin, layer: layers - (end - begin) };
-        }
-        let (kind, layer) = match (begin, is_twice) {
+    /// Where window `k` is, if it is not the last.
+    pub(super) fn place(&self, k: usize) -> Place {
+        let [begin, end] = self.window(k);
+        let (kind, layer) = match (k, self.is_twice()) {
             (0, _) => (Kind::First, 0),
             (_, true) => (Kind::Middle, 0),
-            (_, false) => (Kind::Middle, begin.min(head + self.context)),
+            (_, false) => (Kind::Middle, begin.min(self.layers.head() + self.context)),
         };
-        Lie { kind, begin, layer }
+        let before = k.checked_sub(1).map_or(0, |before| self.join(before));
+        Place { begin, end, layer, kind, expected: [before, self.join(k)] }
+    }
+
+    /// Where window `k` is, at least the second, if it is the last one of a run that ends before round `end`.
+    pub(super) fn last_place(&self, k: usize, end: usize) -> Place {
+        let mut begin = self.window(k)[0];
+        if self.is_twice() {
+            // In front of the graph's first layer alone is a boundary, for defects whose partners are in the rounds before the window.
+            let longest = 2 * self.overlap + self.step + self.layers.tail();
+            begin = end.saturating_sub(longest).clamp(self.layers.head().min(begin), begin);
+        }
+        let layer = self.places(Kind::Last).bases.len() - 1 - (end - begin);
+        Place { begin, end, layer, kind: Kind::Last, expected: [self.join(k - 1), usize::MAX] }
     }
 
     /// How many rounds before a window are kept, for a last one that is made longer.

@@ -1,9 +1,10 @@
 //! A window of a run that cores share: its defects and their regions, matched anew.
 
-use super::plan::{Kind, OnePass, Passes, Places, Plan};
+use super::plan::{Kind, OnePass, Passes, Place, Plan};
 use crate::blossom::Blossom;
 use crate::decoder::MwpmDecoder;
 use crate::endless::decided::Decided;
+use crate::endless::pane::Places;
 use crate::metric::FAR;
 use crate::readout::Answer;
 use crate::solution::MatchedPair;
@@ -20,11 +21,10 @@ pub(super) struct Work {
     pub(super) begin: usize,
     pub(super) end: usize,
     pub(super) layer: usize,
-    kind: Kind,
+    pub(super) kind: Kind,
     /// Whether regions stop where rounds before it, or after it, begin; and whether it has the last rounds of the run.
     pub(super) has_front: bool,
     pub(super) has_back: bool,
-    pub(super) is_last: bool,
     pub(super) nodes: Vec<u32>,
     matcher: Matcher,
     pub(super) defects: Vec<Solved>,
@@ -104,7 +104,6 @@ impl Work {
             kind: Kind::First,
             has_front: false,
             has_back: false,
-            is_last: false,
             nodes: Vec::with_capacity(n),
             matcher,
             defects: Vec::with_capacity(n),
@@ -116,11 +115,8 @@ impl Work {
     /// Begins without defects.
     pub(super) fn place(&mut self, ticket: u64, place: Place) {
         let Place { begin, end, layer, kind, expected } = place;
-        let is_last = kind == Kind::Last;
-        self.kind = kind;
-        (self.ticket, self.begin, self.end, self.layer) = (ticket, begin, end, layer);
-        (self.has_front, self.has_back) = (begin > 0, !is_last);
-        (self.is_last, self.expected) = (is_last, expected);
+        (self.ticket, self.begin, self.end, self.layer, self.kind) = (ticket, begin, end, layer, kind);
+        (self.has_front, self.has_back, self.expected) = (kind != Kind::First, kind != Kind::Last, expected);
         self.nodes.clear();
     }
 
@@ -242,18 +238,6 @@ impl Work {
     pub(super) fn first_from(&self, round: usize) -> usize {
         self.defects.partition_point(|defect| defect.key.0 < round)
     }
-}
-
-/// Where a window lies.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
-    /// Its rounds, and the layer of the graph that its first round lies in.
-    pub(super) begin: usize,
-    pub(super) end: usize,
-    pub(super) layer: usize,
-    pub(super) kind: Kind,
-    /// The joins between which its pairs are probably taken.
-    pub(super) expected: [usize; 2],
 }
 
 /// The round of a node, and its place there, in a window whose round `begin` lies in layer `layer`.
