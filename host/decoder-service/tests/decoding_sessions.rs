@@ -409,7 +409,7 @@ fn ordered_statistics_answer_what_does_not_converge() {
             session.push(decoder.detectors(), &bytes);
             assert_eq!(session.state(), SessionState::Ready);
         }
-        let counts = session.counts();
+        let counts = session.stats();
         assert_eq!((counts.decodes, counts.late), (200, 0));
         assert_eq!(counts.unconverged > 0, order.is_none(), "{arguments}: {counts:?}");
     }
@@ -433,8 +433,8 @@ fn a_deadline_ends_belief_propagation_with_a_guess() {
         assert_eq!(sessions.get_corrections(&question, &mut [0]), Ok(1), "a guess, at least");
         assert_eq!(sessions.total().late, late, "{bits:?}");
     }
-    let counts = sessions.counts(7).expect("it is there");
-    assert_eq!((counts.decodes, counts.unconverged, sessions.counts(8)), (3, 0, None));
+    let counts = sessions.stats(7).expect("it is there");
+    assert_eq!((counts.decodes, counts.unconverged, sessions.stats(8)), (3, 0, None));
     assert_eq!(counts, sessions.total());
 }
 

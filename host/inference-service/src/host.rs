@@ -590,7 +590,7 @@ impl HostStopReport {
 impl RunningPredecoder {
     /// The counters so far.
     #[must_use]
-    pub fn counts(&self) -> HostStats {
+    pub fn stats(&self) -> HostStats {
         let HostCounters { inferred, engine_failed, refused, panicked, answered, late } = &*self.counts;
         let [inferred, engine_failed, refused, panicked, answered, late] =
             [inferred, engine_failed, refused, panicked, answered, late]
@@ -608,7 +608,7 @@ impl RunningPredecoder {
         let pool = self.pool.take();
         let left = until.saturating_duration_since(Instant::now()).max(ringcall::thread::GRACE_PERIOD);
         let workers = pool.map_or_else(PoolReport::default, |pool| pool.stop(left));
-        HostStopReport { counts: self.counts(), workers, stuck }
+        HostStopReport { counts: self.stats(), workers, stuck }
     }
 }
 

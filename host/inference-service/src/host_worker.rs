@@ -64,7 +64,7 @@ impl HostWorker {
 
     /// The counters so far.
     #[must_use]
-    pub fn counts(&self) -> WorkerStats {
+    pub fn stats(&self) -> WorkerStats {
         self.counts.snapshot()
     }
 

@@ -128,7 +128,7 @@ impl Queue {
 
     /// The counts so far.
     #[must_use]
-    pub fn counts(&self) -> QueueStats {
+    pub fn stats(&self) -> QueueStats {
         let load = |word| self.words.load(word, Ordering::Relaxed);
         QueueStats {
             granted: load(queue::GRANTED),

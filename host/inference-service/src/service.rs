@@ -248,8 +248,8 @@ impl AiPredecoderService {
 
     /// The queues' counts.
     #[must_use]
-    pub fn counts(&self) -> Vec<QueueStats> {
-        self.queues.iter().map(|queue| queue.counts()).collect()
+    pub fn stats(&self) -> Vec<QueueStats> {
+        self.queues.iter().map(|queue| queue.stats()).collect()
     }
 }
 

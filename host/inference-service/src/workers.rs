@@ -169,7 +169,7 @@ impl Workers {
 
     /// Their counters so far.
     #[must_use]
-    pub fn counts(&self) -> WorkerStats {
+    pub fn stats(&self) -> WorkerStats {
         self.shared.counts.snapshot()
     }
 
@@ -183,9 +183,9 @@ impl Workers {
         self.shared.halt();
         // A worker that was only busy ends after the job that it has.
         let stuck = Supervised::wait_all(&mut self.threads, Instant::now() + GRACE_PERIOD);
-        let queues: Vec<_> = self.shared.queues.iter().map(|queue| queue.counts()).collect();
+        let queues: Vec<_> = self.shared.queues.iter().map(|queue| queue.stats()).collect();
         let published: u64 = queues.iter().map(|queue| queue.published).sum();
-        let workers = self.counts();
+        let workers = self.stats();
         StopReport { left: published.saturating_sub(workers.jobs), workers, queues, stuck }
     }
 }

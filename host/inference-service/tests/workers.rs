@@ -245,7 +245,7 @@ fn jobs_without_a_slot_for_their_answer_are_counted() {
     publish(&queues[0], 2, 1, false); // a follow-up
     publish(&queues[0], 3, 2, true); // a slot that is not in flight
     let workers = Workers::start(&queues, ring.shared(), stages(1), &options()).expect("started");
-    wait("four jobs", || workers.counts().jobs == 4);
+    wait("four jobs", || workers.stats().jobs == 4);
     let report = workers.stop(TIMEOUT);
     assert!(report.is_clean(), "{report:?}");
     let counts = report.workers;
@@ -271,7 +271,7 @@ fn an_overwritten_record_is_answered_as_such() {
     wait("an answer", || client.take(slot, |response, _| failed(Status(response.header().status))).is_some());
     // A record without a job is made free.
     words.store(shape.record(1) + record::STATE, 77, Relaxed);
-    wait("the garbage", || workers.counts().garbage == 1);
+    wait("the garbage", || workers.stats().garbage == 1);
     let report = workers.stop(TIMEOUT);
     assert!(report.is_clean(), "{report:?}");
     assert_eq!((report.workers.damaged, report.workers.failed, report.workers.garbage), (1, 1, 1));
@@ -292,7 +292,7 @@ fn a_stage_that_hangs_is_left_and_reported() {
     publish(&queues[0], 1, 1, true);
     let marks = WorkerOptions { marks: false, ..options() };
     let workers = Workers::start(&queues, ring.shared(), vec![Box::new(hangs)], &marks).expect("started");
-    wait("the first job", || workers.counts().jobs == 1);
+    wait("the first job", || workers.stats().jobs == 1);
     let report = workers.stop(Duration::from_millis(20));
     assert_eq!((report.stuck.as_slice(), report.left), (&[0][..], 1), "{report:?}");
     assert!(!report.is_clean());

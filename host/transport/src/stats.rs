@@ -79,7 +79,7 @@ macro_rules! counters {
         }
 
         impl $live {
-            pub(crate) fn counts(&self) -> $counts {
+            pub(crate) fn stats(&self) -> $counts {
                 $counts { $($field: self.$field.get(),)* }
             }
         }
@@ -218,10 +218,10 @@ mod tests {
     #[test]
     fn counts_that_are_not_zero_are_shown() {
         let counters = LiveCounters::default();
-        assert_eq!(counters.counts().to_string(), "nothing yet");
+        assert_eq!(counters.stats().to_string(), "nothing yet");
         counters.received.add(3);
         counters.requests.one();
-        assert_eq!(counters.counts().to_string(), "received 3, requests 1");
-        assert_eq!(counters.counts().balance(), (2, 1));
+        assert_eq!(counters.stats().to_string(), "received 3, requests 1");
+        assert_eq!(counters.stats().balance(), (2, 1));
     }
 }

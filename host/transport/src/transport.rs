@@ -122,7 +122,7 @@ impl TransportWatch {
                     // The system's counter is gone with the socket: the last value stays.
                     counters.kernel_drops.set(drops.read().max(counters.kernel_drops.get()));
                 }
-                counters.counts()
+                counters.stats()
             }
             Source::Other(read) => read(),
         }

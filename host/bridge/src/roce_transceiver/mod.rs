@@ -180,7 +180,7 @@ impl RoceTransceiver {
 
     /// The counters.
     #[must_use]
-    pub fn counts(&self) -> RoceStats {
+    pub fn stats(&self) -> RoceStats {
         self.counted.read()
     }
 
@@ -343,7 +343,7 @@ impl fmt::Debug for RoceTransceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RoceTransceiver")
             .field("options", &self.options())
-            .field("counts", &self.counts())
+            .field("counts", &self.stats())
             .finish_non_exhaustive()
     }
 }

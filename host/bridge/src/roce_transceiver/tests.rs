@@ -117,7 +117,7 @@ fn requests_are_written_where_they_are_meant_and_answers_come_in_turn() {
         }
     });
     let expected = RoceStats { received: 100, sent: 100, ..RoceStats::default() };
-    assert_eq!((service.counts(), caller.counts()), (expected, expected));
+    assert_eq!((service.stats(), caller.stats()), (expected, expected));
     assert_eq!(ends.each_ref().map(|end| lock(end).dropped), [0, 0]);
 }
 
@@ -142,7 +142,7 @@ fn a_message_waits_for_its_slot_and_a_later_write_replaces_it() {
     let mut came = vec![0; 32];
     assert!(windows(service).rx_data.read(0, &mut came));
     assert_eq!(came, request(3));
-    assert_eq!((service.counts().received, service.counts().overwritten), (2, 1));
+    assert_eq!((service.stats().received, service.stats().overwritten), (2, 1));
     assert!(service.tx_publish(SLOTS).is_err(), "no such slot");
     assert_eq!(service.monitor(), Ok(()), "the user moves its slots");
 }
@@ -157,7 +157,7 @@ fn what_comes_is_sent_back_or_received_alone() {
             assert_eq!(take(caller, id % SLOTS)[..32], request(id));
         }
     });
-    assert_eq!((service.counts().received, service.counts().sent), (20, 20));
+    assert_eq!((service.stats().received, service.stats().sent), (20, 20));
     let (both, _) = pair(Role::ReceiveOnly, Role::SendOnly);
     let [service, caller] = &both;
     monitored(&both, || {
@@ -168,7 +168,7 @@ fn what_comes_is_sent_back_or_received_alone() {
             assert_eq!(take(service, id % SLOTS)[..32], request(id));
         }
     });
-    assert_eq!((service.counts().sent, caller.counts().sent), (0, 20));
+    assert_eq!((service.stats().sent, caller.stats().sent), (0, 20));
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn error_marks_and_long_frames_are_cleared_and_counted() {
             (0..4).all(|slot| windows(&service).tx_flags.load(slot, Ordering::Acquire) == FREE)
         });
     });
-    assert_eq!((service.counts().sent, service.counts().unsent), (1, 2));
+    assert_eq!((service.stats().sent, service.stats().unsent), (1, 2));
     assert_eq!(lock(&other_end).dropped, 0);
 }
 
@@ -210,7 +210,7 @@ fn a_queue_pair_in_error_is_counted_and_connected_again() {
             assert_eq!(take(service, 3)[..32], request(id));
         }
     });
-    assert_eq!((service.counts().broken, service.counts().received), (5, 5));
+    assert_eq!((service.stats().broken, service.stats().received), (5, 5));
     assert_eq!(service.fault(), None);
 }
 
@@ -266,7 +266,7 @@ fn a_write_over_a_waiting_send_keeps_its_receive() {
         here.done.push_back(WorkCompletion::Written { immediate: 0, bytes: 32 });
     }
     assert_eq!(service.rx_poll(), Ok(None), "its slot is in use");
-    assert_eq!(service.counts().overwritten, 1);
+    assert_eq!(service.stats().overwritten, 1);
     windows(service).tx_flags.store(0, FREE, Ordering::Release);
     assert_eq!(service.rx_poll(), Ok(Some(0)));
     assert_eq!(lock(&end).posted.len(), SLOTS as usize);
@@ -285,7 +285,7 @@ fn what_is_not_sent_is_an_error_to_who_publishes_it() {
         assert!(windows(&service).tx_data.write(0, &response.to_bytes()));
         assert!(service.tx_publish(0).is_err(), "{payload} bytes");
     }
-    assert_eq!((service.counts().sent, service.counts().unsent), (0, 3));
+    assert_eq!((service.stats().sent, service.stats().unsent), (0, 3));
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn messages_that_wait_together_are_sent_back_in_their_order() {
         here.posted.clear();
         here.done.extend((0..SLOTS).map(|slot| WorkCompletion::Received { slot, bytes: 32 }));
     }
-    monitored(&[Arc::clone(service)], || until("all", || service.counts().sent == u64::from(SLOTS)));
+    monitored(&[Arc::clone(service)], || until("all", || service.stats().sent == u64::from(SLOTS)));
     assert!(lock(&end).posted.iter().copied().eq(0..SLOTS), "receives are posted in the order of the ring");
     assert_eq!(lock(&other).done.len(), SLOTS as usize);
     assert!(both.iter().all(|one| windows(one).rx_flags.load(0, Ordering::Acquire) == FREE));

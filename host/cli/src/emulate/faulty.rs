@@ -135,7 +135,7 @@ impl Wire for Faulty {
                 out.add(frame.to, bytes);
                 Ok::<_, Infallible>(())
             });
-            *counts.lock().unwrap_or_else(PoisonError::into_inner) = *injector.counts();
+            *counts.lock().unwrap_or_else(PoisonError::into_inner) = *injector.stats();
             sent += 1;
         }
         self.drain();

@@ -89,7 +89,7 @@ pub(super) fn start(args: &Args, device: &str) -> Result<RealAdapter> {
     let (functions, modules) = served(&gpu)?;
     // The queue pair is connected before: until it receives, it drops requests.
     let kernels = Kernels::start(KernelsArg::Unified, pair.pair(), functions, modules)?;
-    let (endpoint, counts) = (endpoint(&pair, &shape, ip), kernels.counts());
+    let (endpoint, counts) = (endpoint(&pair, &shape, ip), kernels.stats());
     Ok(RealAdapter { pair, kernels, endpoint, counts })
 }
 

@@ -138,10 +138,10 @@ impl Kernels {
         })
     }
 
-    pub(super) fn counts(&self) -> Arc<dyn LoopStats> {
+    pub(super) fn stats(&self) -> Arc<dyn LoopStats> {
         match self {
-            Self::Unified(running) => Arc::new(Counts::Unified(running.watch())),
-            Self::Three(running) => Arc::new(Counts::Three(running.watch())),
+            Self::Unified(running) => Arc::new(KernelStats::Unified(running.watch())),
+            Self::Three(running) => Arc::new(KernelStats::Three(running.watch())),
         }
     }
 
@@ -166,12 +166,12 @@ impl Kernels {
 }
 
 #[derive(Debug)]
-enum Counts {
+enum KernelStats {
     Unified(UnifiedWatch),
     Three(RelayWatch),
 }
 
-impl LoopStats for Counts {
+impl LoopStats for KernelStats {
     fn event(&self, event: Event) -> u64 {
         match self {
             Self::Unified(watch) => watch.event(event),
@@ -240,7 +240,7 @@ pub(super) fn adapter(
     let kernels = Kernels::start(kernels, &pair, functions, modules)?;
     let memory = AdapterQueues { config, windows: queues.windows(), uar: queues.uar() };
     let options = SocketNicOptions { port, peers, ..SocketNicOptions::default() };
-    let adapter = Adapter::start(options, &memory, introductions, kernels.counts())?;
+    let adapter = Adapter::start(options, &memory, introductions, kernels.stats())?;
     Ok(AdapterService { adapter, kernels })
 }
 

@@ -158,12 +158,12 @@ impl Session {
     /// Volumes decoded.
     #[must_use]
     pub fn decodes(&self) -> u64 {
-        self.counts().decodes
+        self.stats().decodes
     }
 
     /// Volumes decoded, and how many of them have corrections that are only the best found.
     #[must_use]
-    pub fn counts(&self) -> DecodeStats {
+    pub fn stats(&self) -> DecodeStats {
         self.counters.read()
     }
 

@@ -143,7 +143,7 @@ impl Sessions {
 
     /// The volumes and runs that a decoder decoded so far, those of replaced sessions included. `None` if there is no such decoder.
     #[must_use]
-    pub fn counts(&self, id: i64) -> Option<DecodeStats> {
+    pub fn stats(&self, id: i64) -> Option<DecodeStats> {
         Some(self.entry_of(id)?.counters.read())
     }
 
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!((bits(2, 0), get(true)), (DecodingStatus::Ok, Err(DecodingStatus::NotReady)));
         assert!(sessions.free_replaced());
         assert_eq!((bits(1, 1), get(true)), (DecodingStatus::Ok, Ok(1)));
-        assert_eq!(sessions.counts(7).map(|counts| counts.decodes), Some(2), "of both");
+        assert_eq!(sessions.stats(7).map(|counts| counts.decodes), Some(2), "of both");
         // A reset ends any volume.
         assert_eq!(bits(1, 0), DecodingStatus::Ok);
         assert!(sessions.replace(renewed(CONFIG)));

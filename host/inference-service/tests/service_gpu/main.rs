@@ -162,7 +162,7 @@ fn another_length_is_refused() {
             ..Sent::of(payload([0, 99, 101][i as usize % 3], i), |_| Vec::new())
         });
         counted(&running, "refusals", |c| c.get(Counter::SchemaMismatch) == n);
-        assert_eq!((service.counts()[0].bad_length, service.counts()[0].published), (n, 0));
+        assert_eq!((service.stats()[0].bad_length, service.stats()[0].published), (n, 0));
         assert!(running.stop(TIMEOUT).report.is_clean());
     });
 }
@@ -258,7 +258,7 @@ fn by_host<'a>(
             scope.spawn(move || {
                 let stage = stage.as_mut().map(|stage| &mut **stage as &mut dyn Stage);
                 worker.serve(&port, stage, TIMEOUT, quit);
-                let counts = worker.counts();
+                let counts = worker.stats();
                 assert_eq!((counts.jobs, counts.failed, counts.late), (counts.answered, 0, 0), "{counts:?}");
             });
         }

@@ -108,7 +108,7 @@ impl Connection {
 
     /// The connection's counters; [`Responder::stats`] counts packets and refusals.
     #[must_use]
-    pub const fn counts(&self) -> ConnectionStats {
+    pub const fn stats(&self) -> ConnectionStats {
         ConnectionStats { requester: *self.requester.stats(), responder: *self.responder.stats() }
     }
 

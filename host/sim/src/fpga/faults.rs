@@ -83,7 +83,7 @@ struct Held {
 ///     sent += 1;
 ///     Ok(())
 /// });
-/// assert_eq!((arrives, sent, injector.counts().duplicated), (Ok(true), 2, 1));
+/// assert_eq!((arrives, sent, injector.stats().duplicated), (Ok(true), 2, 1));
 /// ```
 #[derive(Debug)]
 pub struct Injector {
@@ -104,7 +104,7 @@ impl Injector {
 
     /// What went wrong so far.
     #[must_use]
-    pub const fn counts(&self) -> &FaultStats {
+    pub const fn stats(&self) -> &FaultStats {
         &self.counts
     }
 
@@ -220,7 +220,7 @@ mod tests {
         };
         injector.release(true, send).expect("it cannot fail");
         assert!(!injector.is_holding());
-        (out, *injector.counts(), unharmed)
+        (out, *injector.stats(), unharmed)
     }
 
     #[test]

@@ -192,12 +192,12 @@ impl Player {
     pub fn report(&self) -> Report {
         let elapsed_ns = self.began_ns.map_or(0, |began| clock::now_ns().saturating_sub(began));
         Report {
-            faults: *self.injector.counts(),
+            faults: *self.injector.stats(),
             answers: *self
                 .reliable
                 .as_ref()
                 .map_or(self.answers.stats(), |reliable| reliable.connection.responder().responder().stats()),
-            reliable: self.reliable.as_ref().map(|reliable| reliable.connection.counts()),
+            reliable: self.reliable.as_ref().map(|reliable| reliable.connection.stats()),
             ..self.log.summary(elapsed_ns)
         }
     }

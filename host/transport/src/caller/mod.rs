@@ -199,7 +199,7 @@ impl<W: Wire> Caller<W> {
     /// The counters.
     #[must_use]
     pub fn stats(&self) -> CallerStats {
-        CallerStats { waiting: self.table.waiting() as u64, ..self.counters.counts() }
+        CallerStats { waiting: self.table.waiting() as u64, ..self.counters.stats() }
     }
 
     /// Adds a request to the batch that the next [`flush`](Self::flush) or [`poll`](Self::poll) sends, and returns its

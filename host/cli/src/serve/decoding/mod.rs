@@ -283,7 +283,7 @@ fn publish(args: &Args, config: &Config, outcomes: &[(i64, Outcome)], sessions: 
         text += &format!("QEC_DECODING_SERVER_DISPATCHED count={total}\n");
         for (id, outcome) in outcomes {
             text += &format!("decoder {id}\n{}", outcome.shown(args.verbose));
-            let DecodeStats { decodes, unconverged, late } = sessions.counts(*id).unwrap_or_default();
+            let DecodeStats { decodes, unconverged, late } = sessions.stats(*id).unwrap_or_default();
             let may_fail = config.decoders.iter().any(|decoder| decoder.id() == *id && decoder.is_relay());
             if may_fail || unconverged + late > 0 {
                 text += &format!("decodes: {decodes}, unconverged {unconverged}, late {late}\n");
@@ -301,7 +301,7 @@ fn publish(args: &Args, config: &Config, outcomes: &[(i64, Outcome)], sessions: 
         let decoder = |(id, outcome): &(i64, Outcome)| {
             let mut value = outcome.json.clone();
             value["id"] = (*id).into();
-            let DecodeStats { decodes, unconverged, late } = sessions.counts(*id).unwrap_or_default();
+            let DecodeStats { decodes, unconverged, late } = sessions.stats(*id).unwrap_or_default();
             value["decodes"] = decodes.into();
             value["unconverged"] = unconverged.into();
             value["late"] = late.into();
