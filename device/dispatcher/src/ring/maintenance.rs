@@ -96,13 +96,19 @@ pub(super) fn maintain<M: Machine>(block: &BlockDispatcher<'_, M>, warp: Warp<'_
         let store = |word, value| block.control.store(word, value, Ordering::Relaxed);
         store(control::NOW, now);
         store(control::LAUNCHES, launches_so_far(block));
-        let error = block.block_state.launches.error();
-        if error != 0 {
-            store(control::LAUNCH_ERROR, error); // earlier executions' otherwise stays
-        }
+        publish_launch_error(block);
         let beat = block.saved.load(saved::HEARTBEAT, Ordering::Relaxed).wrapping_add(1);
         block.saved.store(saved::HEARTBEAT, beat, Ordering::Relaxed);
         store(control::HEARTBEAT, beat);
+    }
+}
+
+/// Tells the host with which code the last launch that failed did so. By one lane.
+#[inline(always)]
+pub(super) fn publish_launch_error<M: Machine>(block: &BlockDispatcher<'_, M>) {
+    let error = block.block_state.launches.error();
+    if error != 0 {
+        block.control.store(control::LAUNCH_ERROR, error, Ordering::Relaxed); // earlier executions' otherwise stays
     }
 }
 

@@ -394,6 +394,8 @@ fn save_launches<M: Machine>(block: &BlockDispatcher<'_, M>, again: bool) {
     let relaunches = block.saved.load(saved::RELAUNCHES, Ordering::Relaxed) + 1;
     store(saved::UNCOUNTED, maintenance::uncounted_so_far(block));
     store(saved::LAUNCHES, maintenance::launches_so_far(block));
+    // No maintenance round may come before the next execution, which begins without it.
+    maintenance::publish_launch_error(block);
     let mut drained = 0;
     if again {
         drained = block.block_state.drained.load(Ordering::Relaxed);
