@@ -49,8 +49,7 @@ pub(super) enum QueueMemory {
 pub(super) enum For {
     /// One loop or kernel.
     Unified,
-    /// A receiver, a dispatcher and a sender: the doorbell record has one writer, so the adapter counts sends by itself, and
-    /// each page has a receive request for its next write, too.
+    /// A receiver, a dispatcher and a sender: the doorbell record has one writer, so the adapter counts sends by itself.
     Three,
 }
 
@@ -59,16 +58,6 @@ impl For {
         match self {
             Self::Unified => RecordMode::Written,
             Self::Three => RecordMode::NotWritten,
-        }
-    }
-
-    /// Receive requests for so many pages. A loop posts a page's again after the answer is sent, so a peer that writes the page as soon
-    /// as it has the answer needs one for that write: a thread may be stopped in between for milliseconds, and the adapter drops what it has
-    /// no request for. A kernel is not stopped.
-    const fn receives(self, pages: u32, is_kernel: bool) -> u32 {
-        match self {
-            Self::Unified if is_kernel => pages,
-            Self::Unified | Self::Three => CREDITS_PER_SLOT * pages,
         }
     }
 }
@@ -161,7 +150,9 @@ impl Adapter {
                 "device -1: three kernels run on a device, and a loop on the host is the unified one",
             ));
         }
-        let (stride, receives) = (page_bytes as u32, made_for.receives(pages, device.is_some()));
+        // A peer may write a page as soon as it has the answer, before the page's request is posted again. The adapter drops what it has no
+        // request for.
+        let (stride, receives) = (page_bytes as u32, CREDITS_PER_SLOT * pages);
         let config = Config {
             qpn: NUMBER,
             slots: pages,

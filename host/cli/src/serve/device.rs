@@ -207,12 +207,14 @@ pub(super) fn adapter(
 ) -> Result<AdapterService> {
     let context = context()?;
     let slots = port.pages;
-    let (record, credits) = match kernels {
-        KernelsArg::Unified => (RecordMode::Written, 1),
+    let record = match kernels {
+        KernelsArg::Unified => RecordMode::Written,
         // Two kernels work on the queue pair, but its doorbell record has one writer.
-        KernelsArg::Three => (RecordMode::NotWritten, CREDITS_PER_SLOT),
+        KernelsArg::Three => RecordMode::NotWritten,
     };
     let entries = slots.next_power_of_two();
+    // A peer may write a page as soon as it has the answer, before the page's request is posted again.
+    let receives = entries * CREDITS_PER_SLOT;
     let config = Config {
         qpn: port.qp,
         slots,
@@ -220,7 +222,7 @@ pub(super) fn adapter(
         tx_stride: port.page_bytes,
         tx_lkey: TX_KEY,
         tx_base: 0,
-        depth: entries * credits,
+        depth: receives,
         buffers: Buffers::Credits,
         sequence: false,
         reply: ResponsePath::Send,
@@ -228,9 +230,9 @@ pub(super) fn adapter(
     };
     let shape = Shape {
         config,
-        receive: entries * credits,
+        receive: receives,
         send: entries,
-        completions: entries * credits,
+        completions: receives,
         consumer_records: false,
         copying: Copying::FirstWordLast,
     };
