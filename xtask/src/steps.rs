@@ -194,10 +194,7 @@ pub(crate) fn loom(shell: &Shell) -> Result<Outcome> {
         ])
         .args(["--release", "--test", "loom_*"])
         .env("RUSTFLAGS", "--cfg loom")
-        // A third of its build.
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "4")
-        .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("LOOM_MAX_PREEMPTIONS", "2")
         .env("CARGO_TARGET_DIR", shell.target("loom"))])
 }

@@ -305,7 +305,7 @@ fn both_kinds_of_matching_are_compared() -> Outcome {
     let folder = tempfile::tempdir()?;
     let [page, state] =
         ["sweep.html", "s.jsonl"].map(|name| folder.path().join(name).to_string_lossy().into_owned());
-    let args = ["sweep", "--distances", "5", "--noises", "0.01,0.012", "--shots", "400", "--engine", "cpu"];
+    let args = ["sweep", "--distances", "5", "--noises", "0.01,0.012", "--shots", "100", "--engine", "cpu"];
     let run = |more: &[&str]| -> Result<Value, Box<dyn Error>> {
         let output = ringcall(&[&args[..], &["--json", "-"], more].concat())?.output()?;
         assert!(output.status.success(), "{more:?}: {}", said(&output));
