@@ -1,4 +1,4 @@
-//! CI steps: all checks, each under a heading with its time, in two lanes where all of them run.
+//! CI steps: all checks, each under a heading with its time, in three lanes where all of them run.
 
 use crate::aarch64;
 use crate::book;
@@ -34,13 +34,16 @@ struct Step {
     run: fn(&Shell) -> Result<Outcome>,
 }
 
-/// Where all steps are run, a step runs in one of two lanes. On two cores each lane has what the other leaves idle.
+/// Where all steps are run, a step runs in one of three lanes. Each lane has the processor time that the others leave idle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lane {
     /// One after another, in the folder that the tests are built in.
     Main,
     /// Steps that build in folders of their own. They run in a second process after the step [`LAST_ALONE`].
     Side,
+    /// Such steps without a bound on any wait. They run in a process that a processor serves when nothing else wants it, from the
+    /// step [`LAST_ALONE`] on: its tests wait often.
+    Idle,
 }
 
 impl Step {
@@ -50,6 +53,10 @@ impl Step {
 
     const fn side(name: &'static str, run: fn(&Shell) -> Result<Outcome>) -> Self {
         Self { name, lane: Lane::Side, run }
+    }
+
+    const fn idle(name: &'static str, run: fn(&Shell) -> Result<Outcome>) -> Self {
+        Self { name, lane: Lane::Idle, run }
     }
 }
 
@@ -77,15 +84,15 @@ const STEPS: &[Step] = &[
     Step::main("worlds", steps::worlds),
     // Its tests play many threads in lock step, slowly: the last, when the side lane has little left to do.
     Step::main("sanitize", steps::sanitize),
-    Step::side("ptx", steps::ptx),
-    Step::side("pages", pages::step),
-    Step::side("loom", steps::loom),
     Step::side("wheel", wheel::step),
     Step::side("fuzz", |shell| steps::fuzz(shell, steps::FUZZ_SECONDS, None)),
-    Step::side("deny", steps::deny),
+    Step::idle("ptx", steps::ptx),
+    Step::idle("loom", steps::loom),
+    Step::idle("pages", pages::step),
+    Step::idle("deny", steps::deny),
 ];
 
-/// The step after which there are two lanes: its tests play devices and networks on every core.
+/// The step after which another lane may take processors from the main one: its tests play devices and networks on every core.
 const LAST_ALONE: &str = "test";
 
 /// The steps that take none of the [`PACKAGES`], first of all.
@@ -105,7 +112,6 @@ const PACKAGES: &[fn(&Shell) -> Result<()>] = &[
     |shell| tensorrt::install(shell).map(drop),
     aarch64::install,
     browser::install,
-    |shell| pages::install(shell).map(drop).context("no mdBook"),
 ];
 
 /// The steps' names, for `--only`.
@@ -113,14 +119,14 @@ pub(crate) fn names() -> Vec<&'static str> {
     STEPS.iter().map(|step| step.name).collect()
 }
 
-/// Runs the steps named in `only` in their order, or all of them in two lanes.
+/// Runs the steps named in `only` in their order, or all of them in their lanes.
 pub(crate) fn run(shell: &Shell, only: &[String]) -> Result<()> {
     if !only.is_empty() {
         let chosen: Vec<&Step> =
             STEPS.iter().filter(|step| only.iter().any(|name| name == step.name)).collect();
         return Run::of(&chosen).all(shell, |_| Ok(()));
     }
-    let (main, side): (Vec<&Step>, Vec<&Step>) = STEPS.iter().partition(|step| step.lane == Lane::Main);
+    let main: Vec<&Step> = STEPS.iter().filter(|step| step.lane == Lane::Main).collect();
     thread::scope(|scope| {
         let mut fetched = Some(scope.spawn(|| {
             for fetch in PACKAGES {
@@ -129,50 +135,71 @@ pub(crate) fn run(shell: &Shell, only: &[String]) -> Result<()> {
                 }
             }
         }));
-        let mut beside = None;
+        let mut beside = Vec::new();
         let main = Run::of(&main).all(shell, |done| {
-            if done == BEFORE_PACKAGES
-                && let Some(fetched) = fetched.take()
-            {
+            if let Some(fetched) = fetched.take_if(|_| done == BEFORE_PACKAGES) {
                 fetched.join().map_err(|_| anyhow!("fetching packages panicked"))?;
+                beside.push(Beside::start(shell, Lane::Idle)?);
             }
             if done > 0 && main[done - 1].name == LAST_ALONE {
-                beside = Some(SideLane::start(shell, &side)?);
+                beside.push(Beside::start(shell, Lane::Side)?);
             }
             Ok(())
         });
         // Also after a failure: no process is left that builds.
-        let side = beside.map_or(Ok(()), SideLane::end);
-        main.and(side)
+        beside.into_iter().fold(main, |so_far, lane| {
+            let this = lane.end();
+            so_far.and(this)
+        })
     })
 }
 
-/// The steps of [`Lane::Side`], in a process of their own whose output is kept until they are done.
-struct SideLane {
+/// The steps of a lane beside the main one, in a process of their own whose output is kept until they are done.
+struct Beside {
     process: Child,
     output: PathBuf,
+    name: &'static str,
 }
 
-impl SideLane {
-    fn start(shell: &Shell, steps: &[&Step]) -> Result<Self> {
-        let output = shell.target("ci-side-lane.log");
+impl Beside {
+    fn start(shell: &Shell, lane: Lane) -> Result<Self> {
+        let (name, under): (_, &[&str]) = match lane {
+            Lane::Main | Lane::Side => ("side", &[]),
+            Lane::Idle => ("idle", idle_class(shell)),
+        };
+        let output = shell.target(&format!("ci-{name}-lane.log"));
         let file = File::create(&output).with_context(|| format!("{}", output.display()))?;
-        let mut command = Command::new(env::current_exe().context("this program")?);
+        let this = env::current_exe().context("this program")?;
+        let mut command = match under {
+            [] => Command::new(this),
+            [program, words @ ..] => {
+                let mut command = shell.command(program, words);
+                command.arg(this);
+                command
+            }
+        };
         command.arg("ci").stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        command.args(steps.iter().flat_map(|step| ["--only", step.name]));
-        let process = command.spawn().context("cannot start the side lane")?;
+        let steps = STEPS.iter().filter(|step| step.lane == lane);
+        command.args(steps.flat_map(|step| ["--only", step.name]));
+        let process = command.spawn().with_context(|| format!("cannot start the {name} lane"))?;
         println!("==> beside the next steps, shown after them: {}", shell::shown(&command));
-        Ok(Self { process, output })
+        Ok(Self { process, output, name })
     }
 
     /// Waits for the last step, and shows what all have printed.
     fn end(mut self) -> Result<()> {
-        println!("\n==> the side lane");
-        let status = self.process.wait().context("the side lane")?;
+        println!("\n==> the {} lane", self.name);
+        let status = self.process.wait().with_context(|| format!("the {} lane", self.name))?;
         print!("{}", files::read(&self.output)?);
-        ensure!(status.success(), "the side lane: {status}");
+        ensure!(status.success(), "the {} lane: {status}", self.name);
         Ok(())
     }
+}
+
+/// The command that runs another one on processors that are idle, or at least behind all others where there is no `chrt`.
+fn idle_class(shell: &Shell) -> &'static [&'static str] {
+    let there = shell.command("chrt", &["--idle", "0", "true"]).stderr(Stdio::null()).status();
+    if there.is_ok_and(|status| status.success()) { &["chrt", "--idle", "0"] } else { &["nice", "-n", "19"] }
 }
 
 /// Steps that run one after another.
@@ -257,9 +284,9 @@ mod tests {
     }
 
     #[test]
-    fn a_side_lane_begins() {
-        assert!(STEPS.iter().any(|step| step.name == LAST_ALONE && step.lane == Lane::Main));
-        assert!(STEPS[..BEFORE_PACKAGES].iter().all(|step| step.lane == Lane::Main));
+    fn lanes_beside_the_main_one_begin() {
+        assert_eq!(STEPS[BEFORE_PACKAGES].name, LAST_ALONE);
+        assert!(STEPS[..=BEFORE_PACKAGES].iter().all(|step| step.lane == Lane::Main));
     }
 
     #[test]
