@@ -5,7 +5,7 @@ use crate::dist;
 use crate::dist_names::SONAME;
 use crate::files::{copy, emptied, entries, text, write};
 use crate::ptx::Cuda;
-use crate::shell::{Shell, read, run};
+use crate::shell::{PACKAGED, Shell, read, run};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -74,9 +74,9 @@ pub(crate) fn make(shell: &Shell, options: &BundleOptions) -> Result<()> {
     }
     if !options.no_cli {
         // The network's answers are held to those of the CPU's engine.
-        let args =
-            ["build", "--release", "--message-format=json", "-p", "ringcall-cli", "--features", "onnx"];
-        let messages = read(shell.cargo(&args).env("RINGCALL_COMMIT", commit.trim()))?;
+        let mut build = shell.cargo(&["build", "--profile", PACKAGED, "--message-format=json"]);
+        build.args(["-p", "ringcall-cli", "--features", "onnx"]).env("RINGCALL_COMMIT", commit.trim());
+        let messages = read(&mut build)?;
         take(shell, &executable(&messages, "bin", "ringcall")?, &folder.join("ringcall"))?;
         copy(&shell.root().join(MODEL), &folder.join("predecoder.onnx"))?;
     }

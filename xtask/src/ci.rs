@@ -21,6 +21,7 @@ use crate::wheel;
 use anyhow::{Context, Result, anyhow, ensure};
 use procfs::process::Process;
 use std::env;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -170,15 +171,9 @@ impl Beside {
         let output = shell.target(&format!("ci-{name}-lane.log"));
         let file = File::create(&output).with_context(|| format!("{}", output.display()))?;
         let this = env::current_exe().context("this program")?;
-        let mut command = match under {
-            [] => Command::new(this),
-            [program, words @ ..] => {
-                let mut command = shell.command(program, words);
-                command.arg(this);
-                command
-            }
-        };
-        command.arg("ci").stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let mut words = under.iter().map(OsStr::new).chain([this.as_os_str(), OsStr::new("ci")]);
+        let mut command = Command::new(words.next().context("a program")?);
+        command.args(words).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let steps = STEPS.iter().filter(|step| step.lane == lane);
         command.args(steps.flat_map(|step| ["--only", step.name]));
         let process = command.spawn().with_context(|| format!("cannot start the {name} lane"))?;

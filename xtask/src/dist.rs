@@ -7,7 +7,7 @@ use crate::dist_compat;
 use crate::dist_names::{HEADERS, LISTING, SONAME, symlink};
 use crate::files::{copy, copy_tree, emptied, folder, text, write};
 use crate::ptx::Cuda;
-use crate::shell::{Shell, read, run};
+use crate::shell::{PACKAGED, Shell, read, run};
 use crate::steps::Outcome;
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const SYSTEM: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl
 pub(crate) enum Profile {
     /// The profile of tests: a check finds its dependencies built.
     Dev,
-    /// The profile of released files.
+    /// The profile of what users install.
     Release,
 }
 
@@ -38,7 +38,7 @@ impl Profile {
     fn build(self, shell: &Shell, package: &str) -> Result<PathBuf> {
         let (name, folder) = match self {
             Self::Dev => ("dev", "debug"),
-            Self::Release => ("release", "release"),
+            Self::Release => (PACKAGED, PACKAGED),
         };
         run(&mut shell.cargo(&["build", "--profile", name, "-p", package]))?;
         Ok(shell.target(folder))

@@ -2,7 +2,7 @@
 //! that loads a GPU's and an adapter's libraries, and the Python wheel.
 
 use crate::files::{emptied, entries, folder, write};
-use crate::shell::{Shell, read, run};
+use crate::shell::{PACKAGED, Shell, read, run};
 use crate::steps::Outcome;
 use crate::wheel;
 use anyhow::{Context, Result, ensure};
@@ -95,8 +95,8 @@ fn program(shell: &Shell, debug: bool) -> Result<PathBuf> {
         run(&mut shell.cargo(&["test", "--workspace", "--no-run", "--test", TEST_OF_THE_COMMAND]))?;
         return Ok(shell.target("debug").join("ringcall"));
     }
-    run(&mut shell.cargo(&[&["build", "--release"], BUILD].concat()))?;
-    Ok(shell.target("release").join("ringcall"))
+    run(&mut shell.cargo(&[&["build", "--profile", PACKAGED], BUILD].concat()))?;
+    Ok(shell.target(PACKAGED).join("ringcall"))
 }
 
 /// What is built of the workspace.
@@ -114,8 +114,8 @@ fn static_program(shell: &Shell, debug: bool) -> Result<Option<PathBuf>> {
         build.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
         "debug"
     } else {
-        build.arg("--release");
-        "release"
+        build.args(["--profile", PACKAGED]);
+        PACKAGED
     };
     run(&mut build)?;
     Ok(Some(shell.target(&target).join(profile).join("ringcall")))

@@ -120,6 +120,9 @@ impl Shell {
     }
 }
 
+/// Cargo's profile of what users install, and the folder of its builds. The profile `release` is for a short build from a clone.
+pub(crate) const PACKAGED: &str = "packaged";
+
 /// Runs a command to its end and shows what it is.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     println!("$ {}", shown(command));

@@ -292,8 +292,8 @@ pub(crate) fn fuzz(shell: &Shell, seconds: u32, one: Option<&str>) -> Result<Out
         let mut command = shell.command("rustup", &["run", "nightly"]);
         command.arg(&cargo_fuzz).arg("fuzz").args(words).env("CARGO_TARGET_DIR", &built);
         if seconds <= FUZZ_SECONDS {
-            // A short run is worth a short build.
-            command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+            // A short run is worth a short build. What it finds is run again with a long one, which names lines.
+            command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").env("CARGO_PROFILE_RELEASE_DEBUG", "0");
         }
         command
     };
