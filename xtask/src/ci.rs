@@ -140,10 +140,10 @@ pub(crate) fn run(shell: &Shell, only: &[String]) -> Result<()> {
         let main = Run::of(&main).all(shell, |done| {
             if let Some(fetched) = fetched.take_if(|_| done == BEFORE_PACKAGES) {
                 fetched.join().map_err(|_| anyhow!("fetching packages panicked"))?;
-                beside.push(Beside::start(shell, Lane::Idle)?);
+                beside.push(Beside::start(shell, Lane::Idle, "idle", idle_class(shell))?);
             }
             if done > 0 && main[done - 1].name == LAST_ALONE {
-                beside.push(Beside::start(shell, Lane::Side)?);
+                beside.push(Beside::start(shell, Lane::Side, "side", &[])?);
             }
             Ok(())
         });
@@ -163,11 +163,8 @@ struct Beside {
 }
 
 impl Beside {
-    fn start(shell: &Shell, lane: Lane) -> Result<Self> {
-        let (name, under): (_, &[&str]) = match lane {
-            Lane::Main | Lane::Side => ("side", &[]),
-            Lane::Idle => ("idle", idle_class(shell)),
-        };
+    /// Starts the lane's steps under the command `under`, if that is not empty.
+    fn start(shell: &Shell, lane: Lane, name: &'static str, under: &[&str]) -> Result<Self> {
         let output = shell.target(&format!("ci-{name}-lane.log"));
         let file = File::create(&output).with_context(|| format!("{}", output.display()))?;
         let this = env::current_exe().context("this program")?;

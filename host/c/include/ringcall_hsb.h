@@ -57,14 +57,15 @@ void ringcall_hsb_launch_three_dispatch(void *transport_ctx, cudaq_function_entr
 typedef void *ringcall_hsb_t;
 
 /*
- * Makes one. `page_size`: bytes of a request, header included, and of an answer: a multiple of 16, 48 to 65,536. `num_pages`: a power of
- * two, 4,096 at most. `device_id`: the device that maps the queues, or -1 for memory of the host.
+ * Makes one, with two receive requests for each page. `page_size`: bytes of a request, header included, and of an answer: a multiple of
+ * 16, 48 to 65,536. `num_pages`: a power of two, 4,096 at most. `device_id`: the device that maps the queues, or -1 for memory of the
+ * host.
  */
 cudaq_status_t ringcall_hsb_create(size_t page_size, uint32_t num_pages, int device_id,
                                    ringcall_hsb_t *out_transceiver);
 /*
- * The same for three kernels: it counts sends without the doorbell record, and posts two receive requests for each page. `device_id` is a
- * device: three kernels do not run on the host.
+ * The same for three kernels: it counts sends without the doorbell record. `device_id` is a device: three kernels do not run on the
+ * host.
  */
 cudaq_status_t ringcall_hsb_create_for_three(size_t page_size, uint32_t num_pages, int device_id,
                                              ringcall_hsb_t *out_transceiver);
