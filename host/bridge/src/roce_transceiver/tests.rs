@@ -53,8 +53,12 @@ fn address(of: &RoceTransceiver, slot: u32, response: bool) -> u64 {
     if response { geometry.response_address(slot) } else { geometry.request_address(slot) }
 }
 
+/// Fills a response slot. A message arrives before the pump frees its slot, so this waits until the slot's last one is gone.
 fn put(of: &RoceTransceiver, slot: u32, bytes: &[u8]) {
     let windows = windows(of);
+    until("a slot without a message", || {
+        matches!(windows.tx_flags.load(slot as usize, Ordering::Acquire), FREE | IN_FLIGHT)
+    });
     windows.tx_data.write(slot as usize * BYTES as usize, bytes);
     windows.tx_flags.store(slot as usize, address(of, slot, true), Ordering::Release);
 }
