@@ -1,10 +1,26 @@
 //! Hints to the processor: nothing here changes what a program computes.
 
+#[cfg(not(any(loom, target_arch = "nvptx64")))]
+std::thread_local! {
+    static YIELDS: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
+}
+
+/// Has [`spin`] give up the calling thread's time slices: the thread plays one of a team, of which there may be more than cores.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(crate) fn yield_in_spins() {
+    #[cfg(not(loom))]
+    YIELDS.set(true);
+}
+
 /// Tells the processor that this thread polls; nothing on a device, where a poll takes a microsecond. Under loom, lets another thread of the model run.
 #[inline(always)]
 pub fn spin() {
     #[cfg(not(any(loom, target_arch = "nvptx64")))]
-    core::hint::spin_loop();
+    if YIELDS.get() {
+        std::thread::yield_now();
+    } else {
+        core::hint::spin_loop();
+    }
     #[cfg(loom)]
     loom::thread::yield_now();
 }

@@ -5,7 +5,7 @@ use ringcall_dispatcher::ring::block_state::WarpCommand;
 use ringcall_dispatcher::ring::{
     BlockDispatcher, BlockState, DeviceTable, Ended, Machine, Partition, RingOptions, staging_bytes,
 };
-use ringcall_gpu::atomic::BlockU64;
+use ringcall_gpu::atomic::{BlockU64, DeviceU64};
 use ringcall_gpu::shared::{Region, Words};
 use ringcall_gpu::staging::StagingBuffer;
 use ringcall_gpu::team;
@@ -17,8 +17,9 @@ use ringcall_wire::Counter;
 use ringcall_wire::flag;
 use ringcall_wire::launch::{DeviceEntry, HandlerKind, control, saved};
 use std::fmt::Write as _;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -26,6 +27,35 @@ use std::time::{Duration, Instant};
 
 /// No test waits longer for anything: far more than any needs, be it instrumented and on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(300);
+
+thread_local! {
+    /// The turn of this thread's test, which ends with its thread.
+    static TURN: Turn = Turn::take();
+}
+
+/// A word for each test that may have dispatchers at a time, 1 while one has. A dispatcher has several threads, and those that play a
+/// warp of one lane poll without a pause: a quarter as many tests as cores.
+static TURNS: [DeviceU64; 16] = [const { DeviceU64::new(0) }; 16];
+
+struct Turn(&'static DeviceU64);
+
+impl Turn {
+    fn take() -> Self {
+        let most = thread::available_parallelism().map_or(1, NonZero::get).div_ceil(4);
+        loop {
+            if let Some(word) = TURNS.iter().take(most).find(|word| word.swap(1, Acquire) == 0) {
+                return Self(word);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.store(0, Release);
+    }
+}
 
 /// Memory in which a window can be found by its address.
 #[derive(Clone)]
@@ -154,6 +184,7 @@ impl Setup {
         warps: Warps,
         options: RingOptions,
     ) -> Self {
+        TURN.with(|_| ());
         let indexed = (0..entries.len())
             .find(|&i| entries[..i].iter().any(|earlier| earlier.id == entries[i].id))
             .unwrap_or(entries.len());

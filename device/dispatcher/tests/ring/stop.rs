@@ -79,7 +79,7 @@ fn a_drain_serves_what_was_sent_just_before() {
             let parts = ring([1024, 64, 64]);
             let entries = vec![entry(INCREMENT, HandlerKind::Warp, 0)];
             let running = start(Setup::new(&parts, entries, warps, RingOptions::default()), &plain());
-            running.setup.wait_rounds(64);
+            running.setup.wait_rounds(4);
             let mut client = Client::of(&running.setup, slot..slot + 1);
             client.send(slot, &Ask::increment(INCREMENT, bytes(1, 9)));
             let report = running.stop(control::STOP_DRAIN);

@@ -2,6 +2,7 @@
 
 use super::{Grid, SpinBarrier, WARP_LANES, Warp};
 use crate::atomic::DeviceU64;
+use crate::hint;
 use crate::pad::CachePadded;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -267,6 +268,7 @@ pub fn run_grid<R: Send>(blocks: u32, threads: u32, work: impl Fn(Grid<'_>) -> R
         let start = |rank: u32| {
             let (team, work) = (&team, &work);
             let run = move || {
+                hint::yield_in_spins();
                 let _attendance = Attendance { team, rank };
                 let (block, thread) = (rank / threads, rank % threads);
                 work(Grid { position: Position { block, thread, team: Some(team), one_thread: PhantomData } })

@@ -10,7 +10,7 @@ const PANICKED: u64 = 2;
 
 /// Polls before a waiting thread gives up its time slice: a team often has more threads than the machine has cores.
 #[cfg(not(loom))]
-const POLLS: u32 = 64;
+const POLLS: u32 = 4;
 
 /// A reusable barrier for a fixed number of threads, which knows when one of them will never come.
 ///
