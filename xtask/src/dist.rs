@@ -27,7 +27,7 @@ const SYSTEM: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl
 /// How cargo builds the installed files.
 #[derive(Clone, Copy)]
 pub(crate) enum Profile {
-    /// The profile of tests: a check finds its dependencies built.
+    /// Not optimised, in a folder of its own: a C library has one name whatever its features, so the tests' one would be built again.
     Dev,
     /// The profile of what users install.
     Release,
@@ -36,12 +36,20 @@ pub(crate) enum Profile {
 impl Profile {
     /// Builds a package alone, and returns the folder that cargo leaves it in.
     fn build(self, shell: &Shell, package: &str) -> Result<PathBuf> {
-        let (name, folder) = match self {
-            Self::Dev => ("dev", "debug"),
-            Self::Release => (PACKAGED, PACKAGED),
+        let mut build = shell.cargo(&["build", "-p", package, "--profile"]);
+        let folder = match self {
+            Self::Dev => {
+                let target = shell.target("dist-build");
+                build.arg("dev").env("CARGO_PROFILE_DEV_OPT_LEVEL", "0").env("CARGO_TARGET_DIR", &target);
+                target.join("debug")
+            }
+            Self::Release => {
+                build.arg(PACKAGED);
+                shell.target(PACKAGED)
+            }
         };
-        run(&mut shell.cargo(&["build", "--profile", name, "-p", package]))?;
-        Ok(shell.target(folder))
+        run(&mut build)?;
+        Ok(folder)
     }
 }
 
