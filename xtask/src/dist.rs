@@ -27,7 +27,8 @@ const SYSTEM: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl
 /// How cargo builds the installed files.
 #[derive(Clone, Copy)]
 pub(crate) enum Profile {
-    /// Not optimised, in a folder of its own: a C library has one name whatever its features, so the tests' one would be built again.
+    /// Not optimised, and in a target folder of its own. In the tests' folder cargo would overwrite the C library that tests link with: its
+    /// file has the same name whatever its features are.
     Dev,
     /// The profile of what users install.
     Release,

@@ -33,13 +33,14 @@ thread_local! {
     static TURN: Turn = Turn::take();
 }
 
-/// A word for each test that may have dispatchers at a time, 1 while one has. A dispatcher has several threads, and those that play a
-/// warp of one lane poll without a pause: a quarter as many tests as cores.
+/// The turns, each 1 while a test has it. A quarter as many tests as the machine has cores run dispatchers at once: a dispatcher has
+/// several threads, and a thread that plays a warp of one lane polls without a pause.
 static TURNS: [DeviceU64; 16] = [const { DeviceU64::new(0) }; 16];
 
 struct Turn(&'static DeviceU64);
 
 impl Turn {
+    /// Waits until another test ends, which [`LIMIT`] bounds.
     fn take() -> Self {
         let most = thread::available_parallelism().map_or(1, NonZero::get).div_ceil(4);
         loop {

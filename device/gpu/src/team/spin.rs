@@ -8,13 +8,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 const LEFT: u64 = 1;
 const PANICKED: u64 = 2;
 
-/// Polls before a waiting thread gives up its time slice: a team often has more threads than the machine has cores.
-#[cfg(not(loom))]
-const POLLS: u32 = 4;
-
 /// A reusable barrier for a fixed number of threads, which knows when one of them will never come.
 ///
-/// Threads poll, then yield. What a thread did before it waited is visible to every thread after the wait.
+/// Threads poll with [`hint::spin`], in which those of a team yield. What a thread did before it waited is visible to every thread after the wait.
 #[derive(Debug)]
 pub struct SpinBarrier {
     threads: u64,
@@ -79,13 +75,12 @@ impl SpinBarrier {
             self.generation.store(generation + 1, Release);
             return Ok(());
         }
-        let mut polls = 0_u32;
         while !self.opened(generation) {
             if let Some(broken) = self.broken() {
                 // A thread that passed this barrier and left after it has seen the new generation before.
                 return if self.opened(generation) { Ok(()) } else { Err(broken) };
             }
-            relax(&mut polls);
+            hint::spin();
         }
         Ok(())
     }
@@ -108,20 +103,4 @@ impl SpinBarrier {
             _ => Some(Broken::Left),
         }
     }
-}
-
-#[cfg(not(loom))]
-fn relax(polls: &mut u32) {
-    if *polls < POLLS {
-        *polls += 1;
-        hint::spin();
-    } else {
-        std::thread::yield_now();
-    }
-}
-
-/// A model has no time: each poll lets another thread run.
-#[cfg(loom)]
-fn relax(_: &mut u32) {
-    hint::spin();
 }
