@@ -3,7 +3,7 @@
 use crate::shell::{Shell, run};
 use crate::steps::Outcome;
 use anyhow::Result;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How long the cases may take inside the machine, in seconds; some 60 on two cores.
 const SECONDS: &str = "400";
@@ -15,6 +15,11 @@ const SECONDS: &str = "400";
 pub(crate) fn make(shell: &Shell) -> Result<()> {
     let script = shell.root().join("tests/rdma/build.sh");
     run(shell.command("bash", &[]).args([script, shell.target("rdma")]))
+}
+
+/// The folder of libibverbs' headers, once the machine is made.
+pub(crate) fn headers(shell: &Shell) -> Option<PathBuf> {
+    Some(shell.target("rdma").join("headers/usr/include")).filter(|folder| folder.is_dir())
 }
 
 /// Makes the machine if there is none, and runs the cases in it with the `ringcall` that the tests were built with.

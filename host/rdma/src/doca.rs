@@ -331,18 +331,10 @@ mod tests {
         }
     }
 
+    #[cfg(not(doca_headers))]
     #[test]
     fn without_headers_it_says_so() {
-        match QpLayout::installed() {
-            // A generation known by its size has the known offsets.
-            Ok(layout) => {
-                let known = [QpLayout::SDK, QpLayout::OPEN_2_0];
-                if let Some(known) = known.into_iter().find(|known| known.bytes == layout.bytes) {
-                    assert_eq!(layout, known);
-                }
-                eprintln!("ran: the installed SDK's queue pair has {} bytes", layout.bytes);
-            }
-            Err(error) => assert!(error.to_string().contains("DOCA"), "{error}"),
-        }
+        let error = QpLayout::installed().expect_err("no headers");
+        assert!(error.to_string().contains("DOCA"), "{error}");
     }
 }

@@ -10,6 +10,6 @@
     clippy::pedantic,
     clippy::undocumented_unsafe_blocks,
     clippy::multiple_unsafe_ops_per_block
-)] // written by a tool: `RINGCALL_BLESS=1 cargo test -p ringcall-rdma --features bindings --test bindings`
+)] // written by a tool: `RINGCALL_BLESS=1 cargo test -p ringcall-rdma --features bindings --test verbs_bindings`
 
 include!(concat!(env!("CARGO_MANIFEST_DIR"), "/bindings/ibverbs.rs"));
