@@ -140,7 +140,7 @@ fn bits(name: &str, bytes: usize) -> TensorSpec {
 fn bits_that_a_network_leaves_are_answered_as_by_the_pipeline() {
     let Bound { volume, model, threshold, cpu, wiring, .. } = Bound::new(5, 0.003);
     let problem = Problem::new(model).expect("a problem");
-    let shots = drawn(&problem, 23, 240);
+    let shots = drawn(&problem, 23, 96);
     let requests: Vec<Vec<u8>> = shots.iter().map(|shot| shot.detectors.iter_bytes().collect()).collect();
     let mut engine = cpu.instantiate().expect("an engine");
     let outputs: Vec<Vec<u8>> = requests
@@ -170,7 +170,7 @@ fn tensors_that_a_network_leaves_are_answered_as_by_the_pipeline() {
         Problem::new(experiment(7, 0.002).detector_error_model().expect("a model")).expect("a problem");
     let inference = Inference::Model(Arc::new(network.clone()));
     inference.check(&problem).expect("made for this experiment");
-    let shots = drawn(&problem, 29, 120);
+    let shots = drawn(&problem, 29, 48);
     let [detectors] = network.inputs() else { panic!("one input") };
     let element = |set: bool| {
         let mut bytes = vec![0; detectors.element.size_bytes()];

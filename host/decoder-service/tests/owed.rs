@@ -11,9 +11,9 @@ use std::time::Duration;
 #[test]
 fn a_service_on_the_cpu_predicts_what_is_owed_and_a_wrong_answer_is_counted() {
     let bound = Bound::new(3, 0.006);
-    let Predicted { mut shots, errors } = bound.predicted(bound.shots(300, 11));
-    assert_eq!(shots.len(), 300);
-    assert!(errors < 30, "{errors} wrong");
+    let Predicted { mut shots, errors } = bound.predicted(bound.shots(100, 11));
+    assert_eq!(shots.len(), 100);
+    assert!(errors < 10, "{errors} wrong");
 
     let experiment = experiment(3, 0.006);
     let sizes = Predecoder::sizes(&experiment);

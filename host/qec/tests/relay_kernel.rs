@@ -14,7 +14,7 @@ use std::process::Command;
 #[path = "../../bp/examples/common/words.rs"]
 mod words;
 
-const SHOTS: usize = 60;
+const SHOTS: usize = 30;
 
 #[test]
 fn phases_of_the_kernel_give_the_decoders_answers_to_the_bit() {
@@ -52,7 +52,7 @@ fn phases_of_the_kernel_give_the_decoders_answers_to_the_bit() {
         let (graph, solutions, max_iterations, shots) = match number {
             0 => (&graph, 5, u32::MAX, &shots[..]),
             4 => (&odd_graph, 2, 150, &odd_shots[..]),
-            _ => (&graph, 1, u32::MAX, &shots[..12]),
+            _ => (&graph, 1, u32::MAX, &shots[..6]),
         };
         let config = BpConfig { solutions, max_iterations, ..BpConfig::relay() };
         let problem = folder.path().join(shape.name);
