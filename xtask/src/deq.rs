@@ -23,7 +23,7 @@ pub(crate) fn install(shell: &Shell) -> Result<PathBuf> {
     if !python.exists() {
         run(shell.command("python3", &["-m", "venv"]).arg(&environment))?;
     }
-    let words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", DEQ];
+    let words = ["-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", DEQ];
     run(&mut shell.command(&python.to_string_lossy(), &words))?;
     write(&done, DEQ)?;
     Ok(python)

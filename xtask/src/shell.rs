@@ -78,7 +78,8 @@ impl Shell {
 
     /// Installs Python packages into a folder; options of pip's may stand before their names.
     pub(crate) fn pip(&self, folder: &Path, packages: &[&str]) -> Result<()> {
-        let mut install = self.command("python3", &["-m", "pip", "install", "--quiet", "--upgrade"]);
+        let mut install =
+            self.command("python3", &["-m", "pip", "install", "--quiet", "--no-compile", "--upgrade"]);
         install.args(["--disable-pip-version-check", "--target"]).arg(folder).args(packages);
         run(&mut install)
     }
