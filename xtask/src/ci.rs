@@ -76,15 +76,16 @@ const STEPS: &[Step] = &[
     Step::main("docs", steps::docs),
     Step::main("deq", deq::step),
     Step::main("package", package::step),
-    Step::main("dist", dist::step),
     Step::main("tensorrt", tensorrt::step),
     // Takes the libclang of the step before it.
     Step::main("doca", doca::step),
     Step::main("c-sanitize", steps::sanitize_c),
     Step::main("chaos", steps::chaos),
     Step::main("worlds", steps::worlds),
-    // Its tests play many threads in lock step, slowly: the last, when the side lane has little left to do.
+    // Its tests play many threads in lock step, slowly where another program is at work: the last, when the other lanes have little
+    // left to do.
     Step::main("sanitize", steps::sanitize),
+    Step::side("dist", dist::step),
     Step::side("wheel", wheel::step),
     Step::side("fuzz", |shell| steps::fuzz(shell, steps::FUZZ_SECONDS, None)),
     Step::idle("ptx", steps::ptx),

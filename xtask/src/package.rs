@@ -112,6 +112,8 @@ fn static_program(shell: &Shell, debug: bool) -> Result<Option<PathBuf>> {
     let profile = if debug {
         // Tried for a second: a short build matters more than a fast program.
         build.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
+        // Clippy sees the command with the features that tests add: here it has the features that users get.
+        build.env("RUSTFLAGS", "-D warnings");
         "debug"
     } else {
         build.args(["--profile", PACKAGED]);

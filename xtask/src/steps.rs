@@ -1,7 +1,7 @@
 //! Steps: the commands of each task.
 
 use crate::advisories;
-use crate::files::{self, entries, has_ending};
+use crate::files::{self, entries, has_ending, text};
 use crate::parallel::each;
 use crate::ptx;
 use crate::rooms;
@@ -60,11 +60,7 @@ pub(crate) fn fmt(shell: &Shell) -> Result<Outcome> {
 }
 
 pub(crate) fn clippy(shell: &Shell) -> Result<Outcome> {
-    all([
-        &mut shell.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-        // What `cargo run` builds: without the ONNX engine, which the tests of the workspace have.
-        &mut shell.cargo(&["clippy", "--package", "ringcall-cli", "--", "-D", "warnings"]),
-    ])
+    all([&mut shell.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])])
 }
 
 pub(crate) fn docs(shell: &Shell) -> Result<Outcome> {
@@ -193,15 +189,20 @@ pub(crate) fn loom(shell: &Shell) -> Result<Outcome> {
             "ringcall-pipeline",
         ])
         .args(["--release", "--test", "loom_*"])
+        // Of what is no model, loom alone is run for long.
+        .args(["--config", "profile.release.package.'*'.opt-level=0"])
+        .args(["--config", "profile.release.package.loom.opt-level=3"])
+        .args(["--config", "profile.release.package.generator.opt-level=3"])
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "4")
         .env("LOOM_MAX_PREEMPTIONS", "2")
         .env("CARGO_TARGET_DIR", shell.target("loom"))])
 }
 
-/// Tests of the persistent dispatcher that play many warps by threads in lock step, and would take minutes each when
-/// instrumented. The sanitizers get the rest of them, which run the same code with fewer threads.
-const TOO_MANY_THREADS: &[&str] = &[
+/// Tests that take long when instrumented, though the sanitizers get others which run the same code: of the persistent dispatcher, those
+/// that play many warps by threads in lock step, and would take minutes each; of an adapter's counters, those on one thread.
+const TOO_LONG: &[&str] = &[
+    "a_thousand_laps",
     "garbage::",
     "graphs::",
     "grid::",
@@ -251,7 +252,7 @@ pub(crate) fn sanitize(shell: &Shell) -> Result<Outcome> {
         // Nor captured output: tests that panic on several threads at once write it into one buffer, under a lock of the
         // standard library's that a sanitizer does not see.
         command.args(["--", "--no-capture"]);
-        for tests in TOO_MANY_THREADS {
+        for tests in TOO_LONG {
             command.args(["--skip", tests]);
         }
         run(command
@@ -286,33 +287,29 @@ pub(crate) fn fuzz(shell: &Shell, seconds: u32, one: Option<&str>) -> Result<Out
         ensure!(!targets.is_empty(), "no fuzz target `{one}`; there are: {there}");
     }
 
-    let cargo_fuzz = shell.tool("cargo-fuzz", CARGO_FUZZ)?;
     let built = shell.target("fuzz");
-    let tool = |words: &[&str]| {
-        let mut command = shell.command("rustup", &["run", "nightly"]);
-        command.arg(&cargo_fuzz).arg("fuzz").args(words).env("CARGO_TARGET_DIR", &built);
-        if seconds <= FUZZ_SECONDS {
-            // A short run is worth a short build. What it finds is run again with a long one, which names lines.
-            command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").env("CARGO_PROFILE_RELEASE_DEBUG", "0");
-        }
-        command
-    };
-    match one {
-        Some(one) => run(&mut tool(&["build", one]))?,
-        None => run(&mut tool(&["build"]))?,
+    let mut build = shell.command("rustup", &["run", "nightly"]);
+    build.arg(shell.tool("cargo-fuzz", CARGO_FUZZ)?).args(["fuzz", "build"]).args(one);
+    if seconds <= FUZZ_SECONDS {
+        // A short run is worth a short build. What it finds is run again with a long one, which names lines. The profile does not
+        // decide on lines here: cargo-fuzz does.
+        build.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0").env("RUSTFLAGS", "-Cdebuginfo=0");
     }
+    run(build.env("CARGO_TARGET_DIR", &built))?;
+    let programs = built.join(shell.host()?).join("release");
     let time = format!("-max_total_time={seconds}");
     let fuzz_one = |target: &str| {
         // The first folder grows as inputs are found and is not committed; the second is committed and only
         // read.
         let corpus = files::folder(shell.root().join("fuzz/corpus").join(target))?;
         let seeds = shell.root().join("fuzz/seeds").join(target);
-        let mut command = tool(&["run", target]);
-        command.arg(&corpus);
+        let found = files::folder(shell.root().join("fuzz/artifacts").join(target))?;
+        let mut command = shell.command(&text(&programs.join(target)), &[&time, "-print_final_stats=1"]);
+        command.arg(format!("-artifact_prefix={}/", found.display())).arg(&corpus);
         if seeds.is_dir() {
             command.arg(&seeds);
         }
-        run(command.args(["--", &time, "-print_final_stats=1"]))
+        run(&mut command)
     };
     // Each takes one core.
     each(&targets, |target| fuzz_one(target))?;
