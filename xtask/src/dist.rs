@@ -7,7 +7,7 @@ use crate::dist_compat;
 use crate::dist_names::{HEADERS, LISTING, SONAME, symlink};
 use crate::files::{copy, copy_tree, emptied, folder, text, write};
 use crate::ptx::Cuda;
-use crate::shell::{PACKAGED, Shell, read, run};
+use crate::shell::{NOT_OPTIMISED, PACKAGED, Shell, read, run};
 use crate::steps::Outcome;
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl Profile {
         let folder = match self {
             Self::Dev => {
                 let target = shell.target("dist-build");
-                build.arg("dev").env("CARGO_PROFILE_DEV_OPT_LEVEL", "0").env("CARGO_TARGET_DIR", &target);
+                build.arg("dev").args(NOT_OPTIMISED).env("CARGO_TARGET_DIR", &target);
                 target.join("debug")
             }
             Self::Release => {

@@ -2,7 +2,7 @@
 //! that loads a GPU's and an adapter's libraries, and the Python wheel.
 
 use crate::files::{emptied, entries, folder, write};
-use crate::shell::{PACKAGED, Shell, read, run};
+use crate::shell::{NOT_OPTIMISED, PACKAGED, Shell, read, run};
 use crate::steps::Outcome;
 use crate::wheel;
 use anyhow::{Context, Result, ensure};
@@ -110,8 +110,7 @@ fn static_program(shell: &Shell, debug: bool) -> Result<Option<PathBuf>> {
     }
     let mut build = shell.cargo(&[&["build", "--target", &target], BUILD].concat());
     let profile = if debug {
-        // Tried for a second: a short build matters more than a fast program.
-        build.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
+        build.args(NOT_OPTIMISED);
         // Clippy sees the command with the features that tests add: here it has the features that users get.
         build.env("RUSTFLAGS", "-D warnings");
         "debug"

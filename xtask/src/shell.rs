@@ -121,6 +121,20 @@ impl Shell {
     }
 }
 
+/// What is tried for a second is built with: a short build matters more than a fast program. Level 0 for the crates that tests have at 2.
+pub(crate) const NOT_OPTIMISED: &[&str] = &[
+    "--config",
+    "profile.dev.opt-level=0",
+    "--config",
+    "profile.dev.package.ringcall-bp.opt-level=0",
+    "--config",
+    "profile.dev.package.ringcall-matching.opt-level=0",
+    "--config",
+    "profile.dev.package.ringcall-protocol.opt-level=0",
+    "--config",
+    "profile.dev.package.ringcall-qec.opt-level=0",
+];
+
 /// Cargo's profile of what users install, and the folder of its builds. The profile `release` is for a short build from a clone.
 pub(crate) const PACKAGED: &str = "packaged";
 
