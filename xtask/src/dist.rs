@@ -27,8 +27,8 @@ const SYSTEM: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl
 /// How cargo builds the installed files.
 #[derive(Clone, Copy)]
 pub(crate) enum Profile {
-    /// Not optimised, and in a target folder of its own. In the tests' folder cargo would overwrite the C library that tests link with: its
-    /// file has the same name whatever its features are.
+    /// Not optimised, and in a target folder of its own: the C library's file has the same name whatever the library's features are, so
+    /// that in the tests' folder cargo would overwrite the library that tests link with.
     Dev,
     /// The profile of what users install.
     Release,

@@ -121,7 +121,8 @@ impl Shell {
     }
 }
 
-/// What is tried for a second is built with: a short build matters more than a fast program. Level 0 for the crates that tests have at 2.
+/// Arguments of a cargo build that optimises nothing, for programs that run for a second: level 0 also for the crates that the profile
+/// `dev` has at level 2.
 pub(crate) const NOT_OPTIMISED: &[&str] = &[
     "--config",
     "profile.dev.opt-level=0",

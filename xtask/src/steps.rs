@@ -189,7 +189,7 @@ pub(crate) fn loom(shell: &Shell) -> Result<Outcome> {
             "ringcall-pipeline",
         ])
         .args(["--release", "--test", "loom_*"])
-        // Of what is no model, loom alone is run for long.
+        // Of all dependencies, models spend time in loom and its coroutines alone.
         .args(["--config", "profile.release.package.'*'.opt-level=0"])
         .args(["--config", "profile.release.package.loom.opt-level=3"])
         .args(["--config", "profile.release.package.generator.opt-level=3"])
@@ -199,8 +199,8 @@ pub(crate) fn loom(shell: &Shell) -> Result<Outcome> {
         .env("CARGO_TARGET_DIR", shell.target("loom"))])
 }
 
-/// Tests that take long when instrumented, though the sanitizers get others which run the same code: of the persistent dispatcher, those
-/// that play many warps by threads in lock step, and would take minutes each; of an adapter's counters, those on one thread.
+/// Tests that take too long when they are instrumented. The sanitizers get other tests of the same code: with fewer threads than the
+/// tests of the persistent dispatcher that play many warps in lock step, and with threads, where an adapter does a thousand laps on one.
 const TOO_LONG: &[&str] = &[
     "a_thousand_laps",
     "garbage::",

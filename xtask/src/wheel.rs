@@ -98,11 +98,18 @@ fn test_needs(text: &str) -> Result<Vec<String>> {
     Ok(needs)
 }
 
-/// Builds the wheel, installs it into `target/wheel-venv` and runs its tests there.
+/// Lints the package, builds the wheel, installs it into `target/wheel-venv` and runs its tests there.
 pub(crate) fn test(shell: &Shell, options: &WheelOptions) -> Result<Outcome> {
     let manifest = ["--manifest-path", &format!("{PACKAGE}/Cargo.toml")];
     run(shell.cargo(&["fmt", "--check"]).args(manifest))?;
-    let Ok(python) = install(shell) else {
+    let installed = install(shell);
+    // The quick build lints. No other build does, nor one that cannot be made.
+    if matches!(options.profile, Profile::Release) || installed.is_err() {
+        let mut clippy = shell.cargo(&["clippy", "--locked", "--all-targets"]);
+        clippy.args(manifest).args(["--", "-D", "warnings"]);
+        run(clippy.env("CARGO_TARGET_DIR", shell.target("wheel")))?;
+    }
+    let Ok(python) = installed else {
         return Ok(Outcome::Skipped(
             "no virtual environment (install python3-venv), or no packages from PyPI",
         ));

@@ -8,7 +8,7 @@ use ringcall_build::{Arch, Compiled, DeviceBuildError, DeviceCrate, Toolchain, c
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// No text names it.
+/// Below it everything is built; no text may name it.
 const FOLDER: &str = "a/folder far away";
 
 fn toolchain() -> Option<Toolchain> {
@@ -27,12 +27,12 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where all is built.
+/// The path of [`FOLDER`].
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(FOLDER)
 }
 
-/// The fixture, copied to a folder of its own: cargo writes a lock file beside it.
+/// Copies the fixture into [`FOLDER`], since cargo writes a lock file beside a manifest.
 fn fixture() -> PathBuf {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture");
     let to = folder().join("fixture");
